@@ -1,0 +1,1 @@
+//! The criterion benchmark that every stage runs.

@@ -1,0 +1,42 @@
+// The emulated side of <attn/variant.cuh>: each instance is a function that runs one CUDA thread, and a record of its
+// constants. The generated translation unit exports the table (see `kernel-build`).
+#pragma once
+
+#include <attn/params.h>
+
+#define ATTN_CONCAT_(a, b) a##_##b
+#define ATTN_CONCAT(a, b) ATTN_CONCAT_(a, b)
+#define ATTN_STRING_(x) #x
+#define ATTN_STRING(x) ATTN_STRING_(x)
+
+namespace {
+struct AttentionTable {
+    static constexpr int CAPACITY = 256;
+    AttentionKernel kernels[CAPACITY];
+    int count = 0;
+};
+AttentionTable attention_table;
+
+struct AttentionRegistration {
+    explicit AttentionRegistration(const AttentionKernel &kernel) {
+        if (attention_table.count < AttentionTable::CAPACITY) attention_table.kernels[attention_table.count] = kernel;
+        ++attention_table.count; // past the capacity the exported count says so, and the host refuses the table
+    }
+};
+} // namespace
+
+#define ATTN_INSTANCE(family, name, suffix, dtype, dim, ...)                                                           \
+    static void ATTN_CONCAT(ATTN_STAGE, name##suffix)(const AttentionParams *params) {                                 \
+        attention<__VA_ARGS__>(*params);                                                                               \
+    }                                                                                                                  \
+    static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
+        #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
+        __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
+        __VA_ARGS__::REGISTER_CAP, __VA_ARGS__::SHARED_CAP_BYTES, __VA_ARGS__::PROBABILITY_BITS,                       \
+        ATTN_CONCAT(ATTN_STAGE, name##suffix)});
+
+#define ATTN_VARIANT(family, name, Preset)                                                                             \
+    ATTN_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                                    \
+    ATTN_INSTANCE(family, name, _f16_d128, ATTENTION_F16, 128, Preset<attn::F16, 128>)                                 \
+    ATTN_INSTANCE(family, name, _e4m3_d64, ATTENTION_E4M3, 64, Preset<attn::E4M3, 64>)                                 \
+    ATTN_INSTANCE(family, name, _e4m3_d128, ATTENTION_E4M3, 128, Preset<attn::E4M3, 128>)

@@ -1,0 +1,1 @@
+//! A functional SIMT emulator that runs CUDA kernels compiled by the host C++ compiler.

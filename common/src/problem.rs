@@ -1,0 +1,354 @@
+//! What is computed: shapes, dtype, mask and scale of one attention forward problem, and the named ones that every
+//! stage must pass.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Element type of Q, K and V. The output is always f16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE binary16.
+    F16,
+    /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
+    E4m3,
+}
+
+impl Dtype {
+    /// Both, in the order in which they are reported.
+    pub const ALL: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
+
+    /// Size of one element in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Dtype::F16 => 2,
+            Dtype::E4m3 => 1,
+        }
+    }
+
+    /// The name used on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::F16 => "f16",
+            Dtype::E4m3 => "e4m3",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Which keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mask {
+    /// Every key.
+    Full,
+    /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q` (FlashAttention >= 2.1).
+    /// A query that sees no key gives exactly 0.
+    Causal,
+}
+
+impl Mask {
+    /// Both, in the order in which they are reported.
+    pub const ALL: [Mask; 2] = [Mask::Full, Mask::Causal];
+
+    /// The name used on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mask::Full => "full",
+            Mask::Causal => "causal",
+        }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The sizes of a problem, without dtype and mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Shape {
+    /// Sequences in the batch.
+    pub batch: usize,
+    /// Query heads.
+    pub heads_q: usize,
+    /// Key and value heads; divides `heads_q` (grouped-query attention).
+    pub heads_kv: usize,
+    /// Query rows per head.
+    pub seq_q: usize,
+    /// Keys per head.
+    pub seq_kv: usize,
+    /// Elements per row: 64 or 128.
+    pub head_dim: usize,
+}
+
+impl Shape {
+    /// Self-attention: as many key heads as query heads, as many keys as queries. `(B, H, S, D)` as papers write it.
+    pub const fn bhsd(batch: usize, heads: usize, seq: usize, head_dim: usize) -> Self {
+        Self { batch, heads_q: heads, heads_kv: heads, seq_q: seq, seq_kv: seq, head_dim }
+    }
+
+    /// `[batch, heads_q, seq_q, head_dim]`, the extents of Q and O.
+    pub fn q_extents(&self) -> [usize; 4] {
+        [self.batch, self.heads_q, self.seq_q, self.head_dim]
+    }
+
+    /// `[batch, heads_kv, seq_kv, head_dim]`, the extents of K and V.
+    pub fn kv_extents(&self) -> [usize; 4] {
+        [self.batch, self.heads_kv, self.seq_kv, self.head_dim]
+    }
+}
+
+impl fmt::Display for Shape {
+    /// `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pair = |q: usize, kv: usize| if q == kv { q.to_string() } else { format!("{q}:{kv}") };
+        let (heads, seq) = (pair(self.heads_q, self.heads_kv), pair(self.seq_q, self.seq_kv));
+        f.pad(&format!("{}x{heads}x{seq}x{}", self.batch, self.head_dim))
+    }
+}
+
+/// Why a problem cannot be stated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProblemError {
+    /// An extent is zero.
+    #[error("{name} is 0: every extent of a problem is at least 1")]
+    ZeroExtent {
+        /// Which extent.
+        name: &'static str,
+    },
+    /// Grouped-query attention needs whole groups.
+    #[error(
+        "heads_kv = {heads_kv} does not divide heads_q = {heads_q}: each key head serves heads_q / heads_kv query heads"
+    )]
+    HeadGroups {
+        /// Query heads asked for.
+        heads_q: usize,
+        /// Key heads asked for.
+        heads_kv: usize,
+    },
+    /// Kernels are compiled for these head sizes only.
+    #[error("head_dim = {head_dim} is not supported: the stages are compiled for 64 and 128")]
+    HeadDim {
+        /// Head size asked for.
+        head_dim: usize,
+    },
+    /// The kernels index rows with 32-bit integers.
+    #[error("{name} = {value} is too large: at most {max}")]
+    TooLarge {
+        /// Which extent.
+        name: &'static str,
+        /// Its value.
+        value: usize,
+        /// The largest that is accepted.
+        max: usize,
+    },
+    /// The softmax scale multiplies scores.
+    #[error("softmax_scale = {scale} is not a positive finite number")]
+    Scale {
+        /// The scale asked for.
+        scale: f32,
+    },
+    /// `parse_shape` could not read the text.
+    #[error(
+        "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or 1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys"
+    )]
+    Syntax {
+        /// The text as given.
+        text: String,
+    },
+}
+
+/// One attention forward problem.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Sizes.
+    pub shape: Shape,
+    /// Element type of Q, K and V.
+    pub dtype: Dtype,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// Multiplies Q·K before the softmax.
+    pub softmax_scale: f32,
+}
+
+/// Rows and heads are indexed with 32-bit integers; blockIdx.y and blockIdx.z end at 65,535.
+const MAX_SEQ: usize = 1 << 24;
+const MAX_GRID_YZ: usize = 65_535;
+
+impl Problem {
+    /// A problem with the default scale `1 / sqrt(head_dim)`.
+    pub fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Result<Self, ProblemError> {
+        Self::with_scale(shape, dtype, mask, 1.0 / (shape.head_dim.max(1) as f32).sqrt())
+    }
+
+    /// A problem with its own softmax scale.
+    pub fn with_scale(shape: Shape, dtype: Dtype, mask: Mask, softmax_scale: f32) -> Result<Self, ProblemError> {
+        let extents = [
+            ("batch", shape.batch, MAX_GRID_YZ),
+            ("heads_q", shape.heads_q, MAX_GRID_YZ),
+            ("heads_kv", shape.heads_kv, MAX_GRID_YZ),
+            ("seq_q", shape.seq_q, MAX_SEQ),
+            ("seq_kv", shape.seq_kv, MAX_SEQ),
+        ];
+        for (name, value, max) in extents {
+            if value == 0 {
+                return Err(ProblemError::ZeroExtent { name });
+            }
+            if value > max {
+                return Err(ProblemError::TooLarge { name, value, max });
+            }
+        }
+        if !matches!(shape.head_dim, 64 | 128) {
+            return Err(ProblemError::HeadDim { head_dim: shape.head_dim });
+        }
+        if !shape.heads_q.is_multiple_of(shape.heads_kv) {
+            return Err(ProblemError::HeadGroups { heads_q: shape.heads_q, heads_kv: shape.heads_kv });
+        }
+        if !(softmax_scale.is_finite() && softmax_scale > 0.0) {
+            return Err(ProblemError::Scale { scale: softmax_scale });
+        }
+        Ok(Self { shape, dtype, mask, softmax_scale })
+    }
+
+    /// How many keys query row `row` sees: keys `0..visible_keys(row)`. 0 for a row that causal masking empties.
+    pub fn visible_keys(&self, row: usize) -> usize {
+        match self.mask {
+            Mask::Full => self.shape.seq_kv,
+            Mask::Causal => (row + 1 + self.shape.seq_kv).saturating_sub(self.shape.seq_q).min(self.shape.seq_kv),
+        }
+    }
+
+    /// Query-key pairs that the mask leaves, over all heads and batches.
+    pub fn scores(&self) -> u64 {
+        let per_head: u64 = (0..self.shape.seq_q).map(|row| self.visible_keys(row) as u64).sum();
+        per_head * (self.shape.batch * self.shape.heads_q) as u64
+    }
+
+    /// Floating-point operations: two products of `2 * head_dim` per visible score, as FlashAttention counts them
+    /// (the softmax is left out; causal counts only what the mask leaves).
+    pub fn flops(&self) -> u64 {
+        4 * self.shape.head_dim as u64 * self.scores()
+    }
+
+    /// The fewest bytes that must cross device memory: Q, K and V read once, O written once.
+    pub fn min_bytes(&self) -> u64 {
+        let s = &self.shape;
+        let rows_q = (s.batch * s.heads_q * s.seq_q) as u64;
+        let rows_kv = (s.batch * s.heads_kv * s.seq_kv) as u64;
+        let row = s.head_dim as u64;
+        (rows_q + 2 * rows_kv) * row * self.dtype.bytes() as u64 + rows_q * row * 2
+    }
+}
+
+/// A shape with the name that the ladder's tables use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedShape {
+    /// The name: `mission`.
+    pub name: &'static str,
+    /// Its sizes.
+    pub shape: Shape,
+}
+
+/// The named shapes. `mission` is the one that claims are stated on.
+pub const NAMED_SHAPES: [NamedShape; 6] = [
+    NamedShape { name: "small", shape: Shape::bhsd(1, 1, 32, 64) },
+    NamedShape { name: "mission", shape: Shape::bhsd(1, 8, 512, 64) },
+    NamedShape { name: "mission_b2", shape: Shape::bhsd(2, 8, 512, 64) },
+    NamedShape { name: "stretch", shape: Shape::bhsd(4, 16, 512, 64) },
+    NamedShape { name: "long", shape: Shape::bhsd(1, 8, 2048, 64) },
+    NamedShape { name: "wide", shape: Shape::bhsd(1, 8, 512, 128) },
+];
+
+/// Looks a shape up by name, or parses `BATCHxHEADSxSEQxDIM`.
+pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
+    if let Some(named) = NAMED_SHAPES.iter().find(|named| named.name == text) {
+        return Ok((named.name.to_string(), named.shape));
+    }
+    let syntax = || ProblemError::Syntax { text: text.to_string() };
+    let number = |part: &str| part.parse::<usize>().map_err(|_| syntax());
+    let pair = |part: &str| match part.split_once(':') {
+        Some((q, kv)) => Ok::<_, ProblemError>((number(q)?, number(kv)?)),
+        None => number(part).map(|n| (n, n)),
+    };
+    let [batch, heads, seq, dim] = text.split('x').collect::<Vec<_>>()[..] else { return Err(syntax()) };
+    let ((heads_q, heads_kv), (seq_q, seq_kv)) = (pair(heads)?, pair(seq)?);
+    let shape = Shape { batch: number(batch)?, heads_q, heads_kv, seq_q, seq_kv, head_dim: number(dim)? };
+    Ok((shape.to_string(), shape))
+}
+
+/// Ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries than keys and the reverse.
+/// Sources: FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and (113, 203) are FlashAttention's pairs.
+pub fn edge_shapes() -> Vec<Shape> {
+    const RAGGED: [usize; 17] = [1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023];
+    const PAIRS: [(usize, usize); 3] = [(1, 239), (799, 3), (113, 203)];
+    let mut shapes: Vec<Shape> = RAGGED.iter().map(|&seq| Shape::bhsd(1, 2, seq, 64)).collect();
+    for (seq_q, seq_kv) in PAIRS {
+        for head_dim in [64, 128] {
+            shapes.push(Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q, seq_kv, head_dim });
+        }
+    }
+    shapes.push(Shape { batch: 2, heads_q: 8, heads_kv: 2, seq_q: 65, seq_kv: 129, head_dim: 64 });
+    shapes.push(Shape { batch: 2, heads_q: 8, heads_kv: 2, seq_q: 129, seq_kv: 65, head_dim: 128 });
+    shapes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causal_is_aligned_bottom_right() {
+        let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q: 2, seq_kv: 5, head_dim: 64 };
+        let p = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+        assert_eq!((p.visible_keys(0), p.visible_keys(1)), (4, 5));
+        let q = Problem::new(Shape { seq_q: 5, seq_kv: 2, ..shape }, Dtype::F16, Mask::Causal).unwrap();
+        assert_eq!((0..5).map(|i| q.visible_keys(i)).collect::<Vec<_>>(), [0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn mission_floor_is_what_the_design_states() {
+        let p = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
+        assert_eq!(p.flops(), 536_870_912);
+        assert_eq!(p.min_bytes(), 2_097_152);
+    }
+
+    #[test]
+    fn bad_problems_are_refused() {
+        let ok = Shape::bhsd(1, 8, 512, 64);
+        let new = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap_err().to_string();
+        assert!(new(Shape { head_dim: 96, ..ok }).contains("64 and 128"));
+        assert!(new(Shape { heads_kv: 3, ..ok }).contains("does not divide"));
+        assert!(new(Shape { seq_q: 0, ..ok }).contains("seq_q is 0"));
+        assert!(new(Shape { seq_kv: usize::MAX, ..ok }).contains("too large"));
+        assert!(Problem::with_scale(ok, Dtype::F16, Mask::Full, f32::NAN).is_err());
+    }
+
+    #[test]
+    fn shapes_parse_by_name_and_by_extents() {
+        assert_eq!(parse_shape("mission").unwrap().1, Shape::bhsd(1, 8, 512, 64));
+        let (name, shape) = parse_shape("1x8:2x113:203x64").unwrap();
+        assert_eq!((shape.heads_q, shape.heads_kv, shape.seq_q, shape.seq_kv), (8, 2, 113, 203));
+        assert_eq!(name, "1x8:2x113:203x64");
+        for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
+            assert!(parse_shape(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_edge_shape_is_a_problem() {
+        for shape in edge_shapes() {
+            for dtype in Dtype::ALL {
+                for mask in Mask::ALL {
+                    Problem::new(shape, dtype, mask).unwrap();
+                }
+            }
+        }
+    }
+}

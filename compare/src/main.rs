@@ -1,0 +1,2 @@
+//! Runs every stage through the same gates.
+fn main() {}

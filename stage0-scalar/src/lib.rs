@@ -1,0 +1,1 @@
+//! Stage 0: tiled online softmax with scalar P·V, the control of the ladder.
