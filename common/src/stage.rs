@@ -1,0 +1,327 @@
+//! What a stage is: an idea, its predecessor, its claims as data, its compiled variants, and the trait that ties them to
+//! a device.
+
+use crate::params::{self, AttentionKernel};
+use crate::problem::{Dtype, Problem};
+use crate::reference::Probability;
+use kernel_build::report::BuildReport;
+use serde::Serialize;
+use std::ffi::CStr;
+use std::fmt;
+
+/// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
+pub struct Artifacts {
+    /// Returns the table of compiled instances that `kernel.cu` declares; writes its length.
+    pub kernels: unsafe extern "C" fn(*mut i32) -> *const AttentionKernel,
+    /// GPU code for every architecture built, or `None` where the build found no nvcc.
+    pub fatbin: Option<&'static [u8]>,
+    /// [`BuildReport`] as JSON.
+    pub report_json: &'static str,
+}
+
+/// The fixed facts of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StageInfo {
+    /// The crate's name: `stage0-scalar`.
+    pub id: &'static str,
+    /// The one idea, as a phrase.
+    pub idea: &'static str,
+    /// The stage whose `kernel.cu` this one is a diff of.
+    pub predecessor: Option<&'static str>,
+    /// The variant that tests and quick runs use: `wmma-qk-32x64`.
+    pub default_variant: &'static str,
+    /// What the stage promises.
+    pub claims: &'static [Claim],
+}
+
+/// A promised speedup, `base / candidate` of device time, on the mission shape with f16 and the full mask.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// The family of this stage's variants that must be faster: `wmma-qk`.
+    pub family: &'static str,
+    /// What it is compared with.
+    pub base: Base,
+    /// The ratio promised on p50, p90 and mean.
+    pub at_least: f64,
+}
+
+/// The other side of a [`Claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Base {
+    /// The stage that holds the base.
+    pub stage: &'static str,
+    /// The family of its variants.
+    pub family: &'static str,
+}
+
+/// One compiled instance: a variant for one dtype and head size.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The code path: `wmma-qk`.
+    pub family: String,
+    /// The preset: `wmma-qk-32x64`.
+    pub variant: String,
+    /// The entry's name in the fatbin.
+    pub symbol: String,
+    /// Element type of Q, K and V.
+    pub dtype: Dtype,
+    /// 64 or 128.
+    pub head_dim: usize,
+    /// Query rows per thread block.
+    pub block_m: usize,
+    /// Keys per tile.
+    pub block_n: usize,
+    /// Threads per block.
+    pub threads: u32,
+    /// Blocks per multiprocessor that `__launch_bounds__` promises the compiler.
+    pub min_blocks: u32,
+    /// Dynamic shared memory that a launch passes.
+    pub dynamic_shared_bytes: usize,
+    /// Gate R1: registers per thread, at most.
+    pub register_cap: u32,
+    /// Gate R1: shared memory per block, at most.
+    pub shared_cap_bytes: usize,
+    /// The type of P where it meets V; it sets the bounds of gates C2 and C3.
+    pub probability: Probability,
+    /// One CUDA thread of the emulated build.
+    pub emulated: emulator::Entry,
+}
+
+/// A launch that a stage will not make.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// No such variant.
+    #[error("{stage} has no variant '{variant}'; it has {known}")]
+    Variant {
+        /// The stage asked.
+        stage: &'static str,
+        /// The variant asked for.
+        variant: String,
+        /// What there is, comma-separated.
+        known: String,
+    },
+    /// The variant exists, but not for this dtype and head size.
+    #[error("{variant} is not compiled for {dtype} with head_dim {head_dim}")]
+    Instance {
+        /// The variant asked for.
+        variant: String,
+        /// The dtype asked for.
+        dtype: Dtype,
+        /// The head size asked for.
+        head_dim: usize,
+    },
+    /// The preset cannot hold this problem.
+    #[error("{variant} does not take this problem: {reason}")]
+    Problem {
+        /// The variant asked for.
+        variant: String,
+        /// Which limit, and its value.
+        reason: String,
+    },
+    /// The device lacks something.
+    #[error("{variant} needs {needed}; this device has {available}")]
+    Device {
+        /// The variant asked for.
+        variant: String,
+        /// What is needed.
+        needed: String,
+        /// What there is.
+        available: String,
+    },
+}
+
+/// A launch that is ready: which instance, over which grid.
+#[derive(Clone, Debug)]
+pub struct Prepared<'a> {
+    /// The instance.
+    pub kernel: &'a Kernel,
+    /// Thread blocks in x (query tiles), y (query heads) and z (batch), unless the stage says otherwise.
+    pub grid: [u32; 3],
+}
+
+/// One stage of the ladder.
+pub trait Attention: Sync {
+    /// Its fixed facts.
+    fn info(&self) -> &'static StageInfo;
+
+    /// What its build script produced.
+    fn artifacts(&self) -> &'static Artifacts;
+
+    /// Thread blocks of a launch: one per query tile, query head and batch.
+    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
+        let shape = &problem.shape;
+        [shape.seq_q.div_ceil(kernel.block_m) as u32, shape.heads_q as u32, shape.batch as u32]
+    }
+
+    /// Refuses a problem that a preset cannot hold. A stage must have a preset for every problem.
+    fn accepts(&self, _kernel: &Kernel, _problem: &Problem) -> Result<(), Unsupported> {
+        Ok(())
+    }
+}
+
+/// Why a stage's compiled table cannot be used. Each is a fault of the stage's `kernel.cu` or of its build.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// More variants than the emulated table holds.
+    #[error("{stage}: kernel.cu declares {count} instances, the emulated table holds {capacity}; raise AttentionTable::CAPACITY")]
+    TableOverflow {
+        /// The stage.
+        stage: &'static str,
+        /// Instances declared.
+        count: i32,
+        /// Instances that fit.
+        capacity: i32,
+    },
+    /// A record does not make sense.
+    #[error("{stage}: record of {symbol}: {problem}")]
+    Record {
+        /// The stage.
+        stage: &'static str,
+        /// The entry.
+        symbol: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The build report does not parse.
+    #[error("{stage}: the build report is not readable")]
+    Report {
+        /// The stage.
+        stage: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The default variant is not in the table.
+    #[error("{stage}: the default variant '{variant}' is not declared in kernel.cu")]
+    NoDefault {
+        /// The stage.
+        stage: &'static str,
+        /// The default it names.
+        variant: &'static str,
+    },
+}
+
+/// A stage with its table and build report read and checked.
+pub struct LoadedStage {
+    /// The stage.
+    pub attention: &'static dyn Attention,
+    /// Its instances, in the order of `kernel.cu`.
+    pub kernels: Vec<Kernel>,
+    /// How it was built, and what the compiler said.
+    pub report: BuildReport,
+}
+
+impl fmt::Debug for LoadedStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedStage").field("id", &self.info().id).field("kernels", &self.kernels.len()).finish()
+    }
+}
+
+/// Must equal `AttentionTable::CAPACITY` of the emulator's `attn/variant.cuh`.
+const TABLE_CAPACITY: i32 = 256;
+
+impl LoadedStage {
+    /// Reads the table and the build report of `attention`.
+    pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
+        let (stage, artifacts) = (attention.info().id, attention.artifacts());
+        let report = serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
+        let mut count = 0;
+        // SAFETY: the function is the one that the stage's build script generated; it only writes `count` and returns
+        // the address of a static table that constructors filled before `main`.
+        let table = unsafe { (artifacts.kernels)(&mut count) };
+        if count > TABLE_CAPACITY {
+            return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
+        }
+        // SAFETY: the table holds `count` initialised records and lives as long as the program.
+        let records = unsafe { std::slice::from_raw_parts(table, count as usize) };
+        let kernels = records.iter().map(|record| read_record(stage, record)).collect::<Result<Vec<_>, _>>()?;
+        let variant = attention.info().default_variant;
+        if !kernels.iter().any(|kernel| kernel.variant == variant) {
+            return Err(LoadError::NoDefault { stage, variant });
+        }
+        Ok(Self { attention, kernels, report })
+    }
+
+    /// The stage's fixed facts.
+    pub fn info(&self) -> &'static StageInfo {
+        self.attention.info()
+    }
+
+    /// The names of the variants, in the order of `kernel.cu`.
+    pub fn variants(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for kernel in &self.kernels {
+            if !names.contains(&kernel.variant.as_str()) {
+                names.push(&kernel.variant);
+            }
+        }
+        names
+    }
+
+    /// The instance of `variant` for the dtype and head size of `problem`, with its grid; or why there is none.
+    pub fn prepare(&self, variant: &str, problem: &Problem) -> Result<Prepared<'_>, Unsupported> {
+        let of_variant: Vec<&Kernel> = self.kernels.iter().filter(|kernel| kernel.variant == variant).collect();
+        if of_variant.is_empty() {
+            return Err(Unsupported::Variant {
+                stage: self.info().id,
+                variant: variant.to_string(),
+                known: self.variants().join(", "),
+            });
+        }
+        let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
+        let kernel = of_variant.into_iter().find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim));
+        let kernel = kernel.ok_or_else(|| Unsupported::Instance { variant: variant.to_string(), dtype, head_dim })?;
+        self.attention.accepts(kernel, problem)?;
+        Ok(Prepared { kernel, grid: self.attention.grid(kernel, problem) })
+    }
+}
+
+/// C identifiers have underscores where names on the command line have hyphens.
+fn hyphenated(text: &CStr) -> String {
+    text.to_string_lossy().replace('_', "-")
+}
+
+fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, LoadError> {
+    // SAFETY: the three names are string literals of the emulated build.
+    let (family, variant, symbol) =
+        unsafe { (CStr::from_ptr(record.family), CStr::from_ptr(record.variant), CStr::from_ptr(record.symbol)) };
+    let symbol = symbol.to_string_lossy().into_owned();
+    let fail = |problem: String| LoadError::Record { stage, symbol: symbol.clone(), problem };
+    let positive = |name: &str, value: i32| {
+        u32::try_from(value).ok().filter(|&v| v > 0).ok_or_else(|| fail(format!("{name} = {value} is not positive")))
+    };
+    let dtype = match record.dtype as u32 {
+        params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
+        params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
+        other => return Err(fail(format!("dtype {other} is unknown"))),
+    };
+    let probability = match record.probability_dtype {
+        32 => Probability::F32,
+        16 => Probability::F16,
+        8 => Probability::E4m3,
+        other => return Err(fail(format!("P of {other} bits is unknown"))),
+    };
+    let entry = record.emulated.ok_or_else(|| fail("no emulated entry".to_string()))?;
+    let threads = positive("threads", record.threads)?;
+    if !threads.is_multiple_of(32) || threads > 1024 {
+        return Err(fail(format!("{threads} threads are not whole warps of at most 1,024 threads")));
+    }
+    Ok(Kernel {
+        family: hyphenated(family),
+        variant: hyphenated(variant),
+        dtype,
+        head_dim: positive("head_dim", record.head_dim)? as usize,
+        block_m: positive("block_m", record.block_m)? as usize,
+        block_n: positive("block_n", record.block_n)? as usize,
+        threads,
+        min_blocks: positive("min_blocks", record.min_blocks)?,
+        dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)? as usize,
+        register_cap: positive("register_cap", record.register_cap)?,
+        shared_cap_bytes: positive("shared_cap_bytes", record.shared_cap_bytes)? as usize,
+        probability,
+        // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
+        // AttentionParams, and C++ code compiled with exceptions may unwind through it.
+        emulated: unsafe { std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry) },
+        symbol,
+    })
+}
