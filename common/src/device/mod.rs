@@ -3,13 +3,12 @@
 pub mod cuda;
 pub mod emulated;
 
-use crate::gate::Probe;
 use crate::image::{Image, Layout};
 use crate::inputs::{Inputs, Operand};
-use crate::params::{AttentionParams, AttentionTensor};
+use crate::params::{AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL, AttentionParams, AttentionTensor};
 use crate::problem::{Mask, Problem};
-use crate::stage::{LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
+use std::ffi::c_void;
 
 /// Where a kernel ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,4 +18,81 @@ pub enum BackendKind {
     Emulated,
     /// An NVIDIA GPU.
     Cuda,
+}
+
+/// The host side of one launch: every tensor as the bytes that the device will see, margins and gaps included.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// What is computed.
+    pub problem: Problem,
+    /// Q, K and V.
+    pub inputs: [StagedOperand; 3],
+    /// O, filled with NaN.
+    pub output: Image,
+}
+
+/// One input tensor and its scales.
+#[derive(Clone, Debug)]
+pub struct StagedOperand {
+    /// `q`, `k` or `v`.
+    pub name: &'static str,
+    /// The elements, between NaN.
+    pub image: Image,
+    /// `[batch, heads]` scales; empty for f16.
+    pub scales: Vec<f32>,
+}
+
+impl Staged {
+    /// Lays `inputs` and a poisoned output out.
+    pub fn new(inputs: &Inputs, layout: Layout) -> Self {
+        let operand = |name, operand: &Operand| StagedOperand {
+            name,
+            image: Image::of_operand(operand, layout),
+            scales: operand.scales.clone(),
+        };
+        Self {
+            problem: inputs.problem,
+            inputs: [operand("q", &inputs.q), operand("k", &inputs.k), operand("v", &inputs.v)],
+            output: Image::poisoned_output(inputs.problem.shape.q_extents(), layout),
+        }
+    }
+
+    /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none).
+    pub fn params(&self, images: [*mut c_void; 3], scales: [*const f32; 3], output: *mut c_void) -> AttentionParams {
+        let tensor = |image: &Image, base: *mut c_void, scales: *const f32| AttentionTensor {
+            data: base.cast::<u8>().wrapping_add(image.offset).cast(),
+            scales,
+            batch_stride: image.strides[0],
+            head_stride: image.strides[1],
+            row_stride: image.strides[2],
+        };
+        let [q, k, v] = &self.inputs;
+        let shape = &self.problem.shape;
+        AttentionParams {
+            q: tensor(&q.image, images[0], scales[0]),
+            k: tensor(&k.image, images[1], scales[1]),
+            v: tensor(&v.image, images[2], scales[2]),
+            o: tensor(&self.output, output, std::ptr::null()),
+            batch: shape.batch as i32,
+            heads_q: shape.heads_q as i32,
+            heads_kv: shape.heads_kv as i32,
+            seq_q: shape.seq_q as i32,
+            seq_kv: shape.seq_kv as i32,
+            mask: match self.problem.mask {
+                Mask::Full => AttentionMask_ATTENTION_FULL as i32,
+                Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
+            },
+            softmax_scale: self.problem.softmax_scale,
+            reserved: [0; 9],
+        }
+    }
+}
+
+/// What a launch left behind.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// The output's bytes after the launch, margins and gaps included; [`Staged::output`] says how to read them.
+    pub output: Vec<u8>,
+    /// The name of an input tensor whose bytes differ from what was staged.
+    pub changed_input: Option<&'static str>,
 }
