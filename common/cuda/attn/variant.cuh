@@ -15,6 +15,10 @@
 #define ATTN_CONCAT(a, b) ATTN_CONCAT_(a, b)
 
 #define ATTN_INSTANCE(symbol, ...)                                                                                     \
+    static_assert(sizeof(__VA_ARGS__::Shared) <= __VA_ARGS__::SHARED_CAP_BYTES, "the layout is over its own cap");     \
+    static_assert(__VA_ARGS__::REGISTER_CAP <= 255, "a thread has at most 255 registers");                             \
+    static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
+                      __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                        \
         symbol(const __grid_constant__ AttentionParams params) {                                                       \
         attention<__VA_ARGS__>(params);                                                                                \

@@ -1,0 +1,51 @@
+// The two element types of Q, K and V in global memory, and how 16 bytes of each become halves on chip. Both give the
+// same arithmetic from there on: every E4M3 value is exact in binary16, and its scale is applied to the scores and to
+// the output instead of to each element.
+#pragma once
+
+#include <attn/params.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+namespace attn {
+
+struct F16 {
+    using Storage = half;
+    static constexpr int PER_16_BYTES = 8;
+
+    // Writes the 8 elements of `raw` to 16-byte aligned shared memory.
+    static __device__ __forceinline__ void unpack(const uint4 &raw, half *smem) { *reinterpret_cast<uint4 *>(smem) = raw; }
+};
+
+struct E4M3 {
+    using Storage = __nv_fp8_storage_t;
+    static constexpr int PER_16_BYTES = 16;
+
+    // Writes the 16 elements of `raw` to 16-byte aligned shared memory.
+    static __device__ __forceinline__ void unpack(const uint4 &raw, half *smem) {
+        reinterpret_cast<uint4 *>(smem)[0] = make_uint4(low(raw.x), high(raw.x), low(raw.y), high(raw.y));
+        reinterpret_cast<uint4 *>(smem)[1] = make_uint4(low(raw.z), high(raw.z), low(raw.w), high(raw.w));
+    }
+
+  private:
+    // Two codes to two halves, in the same order.
+    static __device__ __forceinline__ unsigned widen(unsigned short codes) {
+        const __half2_raw pair = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
+        return static_cast<unsigned>(pair.x) | static_cast<unsigned>(pair.y) << 16;
+    }
+    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(static_cast<unsigned short>(word)); }
+    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(static_cast<unsigned short>(word >> 16)); }
+};
+
+// Address of element [batch, head, row, 0]; rows are row_stride elements apart.
+template <class Storage>
+static __device__ __forceinline__ Storage *row_address(const AttentionTensor &tensor, int batch, int head, int row) {
+    return static_cast<Storage *>(tensor.data) + batch * tensor.batch_stride + head * tensor.head_stride + row * tensor.row_stride;
+}
+
+// The E4M3 scale of one batch and head; 1 for f16, which has none.
+static __device__ __forceinline__ float scale_of(const AttentionTensor &tensor, int heads, int batch, int head) {
+    return tensor.scales ? tensor.scales[batch * heads + head] : 1.0f;
+}
+
+} // namespace attn

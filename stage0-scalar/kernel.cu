@@ -1,0 +1,213 @@
+// Stage 0, the control: tiled online softmax, P·V by scalar FMA. Q·Kᵀ by scalar FMA too (`scalar`), or on tensor cores
+// (`wmma_qk`). Each warp owns 8 query rows from the scores to the output, so blocks synchronise only around K and V.
+
+#include <attn/mask.cuh>
+#include <attn/shared.cuh>
+#include <attn/softmax.cuh>
+#include <attn/tile.cuh>
+#include <attn/variant.cuh>
+#include <mma.h>
+
+namespace {
+
+namespace wmma = nvcuda::wmma;
+
+// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
+constexpr int WARP_M = 8;
+constexpr int MMA_N = 32;
+constexpr int MMA_K = 16;
+constexpr int LANES_PER_ROW = 32 / WARP_M;
+
+template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_>
+struct Tile {
+    using Element = Element_;
+    static constexpr bool TENSOR_QK = TENSOR_QK_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int BLOCK_M = BLOCK_M_;
+    static constexpr int BLOCK_N = BLOCK_N_;
+    static constexpr int WARPS = BLOCK_M / WARP_M;
+    static constexpr int THREADS = WARPS * 32;
+    static constexpr int REGISTER_CAP = 128;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
+    static constexpr int SHARED_CAP_BYTES = (BLOCK_M > 32 ? 96 : 64) * 1024;
+    static constexpr int PROBABILITY_BITS = 32;
+
+    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
+    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict.
+    static constexpr int PITCH = HEAD_DIM + 8;
+    static constexpr int SCORE_PITCH = BLOCK_N + 4;
+    struct Shared {
+        alignas(128) half q[BLOCK_M][PITCH];
+        alignas(128) half k[BLOCK_N][PITCH];
+        alignas(128) half v[BLOCK_N][PITCH];
+        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
+    };
+
+    static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
+    static_assert(BLOCK_N % MMA_N == 0, "a tile of keys is whole fragments");
+    static_assert(HEAD_DIM % MMA_K == 0, "the head is whole fragments");
+};
+
+// scores[8][BLOCK_N] = q[8][HEAD_DIM] · k[BLOCK_N][HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
+template <class Preset>
+__device__ __forceinline__ void scores_by_fma(float *scores, const half *q, const half *k, int lane) {
+    constexpr int COLS = Preset::BLOCK_N / 32;
+    float acc[WARP_M][COLS] = {};
+#pragma unroll 2
+    for (int d = 0; d < Preset::HEAD_DIM; d += 8) {
+        float k_reg[COLS][8]; // 16 bytes of each of this lane's keys
+#pragma unroll
+        for (int col = 0; col < COLS; ++col) attn::load_8(k_reg[col], k + (lane + 32 * col) * Preset::PITCH + d);
+#pragma unroll
+        for (int row = 0; row < WARP_M; ++row) {
+            float q_reg[8];
+            attn::load_8(q_reg, q + row * Preset::PITCH + d); // the same address in every lane: a broadcast
+#pragma unroll
+            for (int col = 0; col < COLS; ++col) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) acc[row][col] = fmaf(q_reg[i], k_reg[col][i], acc[row][col]);
+            }
+        }
+    }
+#pragma unroll
+    for (int row = 0; row < WARP_M; ++row) {
+#pragma unroll
+        for (int col = 0; col < COLS; ++col) scores[row * Preset::SCORE_PITCH + lane + 32 * col] = acc[row][col];
+    }
+}
+
+// The same on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+template <class Preset>
+__device__ __forceinline__ void scores_by_wmma(float *scores, const half *q, const half *k) {
+#pragma unroll
+    for (int n = 0; n < Preset::BLOCK_N; n += MMA_N) {
+        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
+        wmma::fill_fragment(s_frag, 0.0f);
+#pragma unroll
+        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
+            wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> q_frag; // [8][16]
+            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
+            wmma::load_matrix_sync(q_frag, q + d, Preset::PITCH);
+            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
+            wmma::mma_sync(s_frag, q_frag, k_frag, s_frag);
+        }
+        wmma::store_matrix_sync(scores + n, s_frag, Preset::SCORE_PITCH, wmma::mem_row_major);
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionParams &params) {
+    using Element = typename Preset::Element;
+    using Storage = typename Element::Storage;
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int PITCH = Preset::PITCH, THREADS = Preset::THREADS;
+    constexpr int SCORES_PER_LANE = BLOCK_N / LANES_PER_ROW;
+    constexpr int O_COLS = HEAD_DIM / 32;
+
+    // Which rows of which head.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = head_q / (params.heads_q / params.heads_kv);
+    const int block_row = blockIdx.x * BLOCK_M;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp_row = warp * WARP_M; // in the block
+
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E * attn::scale_of(params.q, params.heads_q, batch, head_q) *
+                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+
+    auto &smem = attn::shared<typename Preset::Shared>();
+    float *scores = smem.scores[warp_row]; // [8][BLOCK_N], this warp's own
+
+    // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
+    const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
+    attn::RowState state;
+    // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
+    float o_acc[WARP_M][O_COLS] = {};
+
+    attn::load_tile<Element, BLOCK_M, HEAD_DIM, PITCH, THREADS>(&smem.q[0][0], q_gmem, params.q.row_stride, params.seq_q - block_row);
+
+    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    for (int key = 0; key < key_end; key += BLOCK_N) {
+        // Every warp has finished P·V on the previous tile: K and V may be overwritten.
+        __syncthreads();
+        const int valid_keys = params.seq_kv - key;
+        attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.k[0][0], k_gmem + key * params.k.row_stride, params.k.row_stride, valid_keys);
+        attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.v[0][0], v_gmem + key * params.v.row_stride, params.v.row_stride, valid_keys);
+        // K, V and in the first round Q were written by all threads and are read by every warp.
+        __syncthreads();
+
+        // S = Q·Kᵀ.
+        if constexpr (Preset::TENSOR_QK) {
+            scores_by_wmma<Preset>(scores, smem.q[warp_row], &smem.k[0][0]);
+        } else {
+            scores_by_fma<Preset>(scores, smem.q[warp_row], &smem.k[0][0], lane);
+        }
+        // The lanes that computed a score are not those that read it below.
+        __syncwarp();
+
+        // P = softmax(S), unnormalised, one exponential per score.
+        float p_reg[SCORES_PER_LANE];
+        float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; ++i) {
+            const int col = key + softmax_col + i * LANES_PER_ROW;
+            p_reg[i] = col < visible ? row_scores[i * LANES_PER_ROW] : -INFINITY;
+        }
+        const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
+        // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
+        __syncwarp();
+
+        // O = O * rescale + P·V.
+#pragma unroll
+        for (int row = 0; row < WARP_M; ++row) {
+            const float row_rescale = __shfl_sync(0xffffffffu, rescale, row * LANES_PER_ROW);
+#pragma unroll
+            for (int col = 0; col < O_COLS; ++col) o_acc[row][col] *= row_rescale;
+        }
+#pragma unroll 4
+        for (int j = 0; j < BLOCK_N; ++j) {
+            float v_reg[O_COLS];
+#pragma unroll
+            for (int col = 0; col < O_COLS; ++col) v_reg[col] = __half2float(smem.v[j][lane + 32 * col]);
+#pragma unroll
+            for (int row = 0; row < WARP_M; ++row) {
+                const float p = scores[row * Preset::SCORE_PITCH + j]; // the same address in every lane: a broadcast
+#pragma unroll
+                for (int col = 0; col < O_COLS; ++col) o_acc[row][col] = fmaf(p, v_reg[col], o_acc[row][col]);
+            }
+        }
+    }
+
+    // O = O / sum, scaled back, 64 bytes a row and store.
+    const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+#pragma unroll
+    for (int row = 0; row < WARP_M; ++row) {
+        const float factor = __shfl_sync(0xffffffffu, inverse, row * LANES_PER_ROW);
+        const int o_row = block_row + warp_row + row;
+        if (o_row >= params.seq_q) continue;
+        half *o_gmem = attn::row_address<half>(params.o, batch, head_q, o_row);
+#pragma unroll
+        for (int col = 0; col < O_COLS; ++col) o_gmem[lane + 32 * col] = __float2half(o_acc[row][col] * factor);
+    }
+}
+
+template <class Element, int HEAD_DIM>
+using Scalar32x64 = Tile<false, Element, HEAD_DIM, 32, 64>;
+template <class Element, int HEAD_DIM>
+using Scalar64x64 = Tile<false, Element, HEAD_DIM, 64, 64>;
+template <class Element, int HEAD_DIM>
+using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64>;
+template <class Element, int HEAD_DIM>
+using WmmaQk64x64 = Tile<true, Element, HEAD_DIM, 64, 64>;
+
+} // namespace
+
+ATTN_VARIANT(scalar, scalar_32x64, Scalar32x64)
+ATTN_VARIANT(scalar, scalar_64x64, Scalar64x64)
+ATTN_VARIANT(wmma_qk, wmma_qk_32x64, WmmaQk32x64)
+ATTN_VARIANT(wmma_qk, wmma_qk_64x64, WmmaQk64x64)
