@@ -1,0 +1,155 @@
+//! OCP FP8 E4M3FN: 1 sign, 4 exponent bits (bias 7), 3 mantissa bits. No infinity; `0x7f` and `0xff` are NaN; the
+//! largest finite value is 448. Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, table 1.
+//!
+//! Overflow saturates, as CUDA's `__NV_SATFINITE` conversions and the `cvt.satfinite` instruction do. PyTorch and
+//! ml_dtypes turn overflow into NaN instead: a file written by them differs in values above 464 only.
+
+/// One E4M3FN number, as its byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct E4m3(u8);
+
+const SIGN: u8 = 0x80;
+const NAN: u8 = 0x7f;
+const MAX_BITS: u8 = 0x7e;
+/// f32 has 23 mantissa bits, E4M3 has 3.
+const DROPPED_BITS: u32 = 23 - 3;
+/// f32 exponents are biased by 127, E4M3's by 7.
+const BIAS_SHIFT: u32 = 127 - 7;
+/// The smallest normal E4M3 value, 2^-6, as f32 bits.
+const MIN_NORMAL_F32_BITS: u32 = (127 - 6) << 23;
+/// Spacing of the subnormals: 2^-9.
+const SUBNORMAL_STEP: f32 = 1.0 / 512.0;
+
+impl E4m3 {
+    /// The largest finite value.
+    pub const MAX: f32 = 448.0;
+
+    /// The number that these bits stand for.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// The byte.
+    pub const fn to_bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether it is one of the two NaN codes.
+    pub const fn is_nan(self) -> bool {
+        self.0 & NAN == NAN
+    }
+
+    /// Rounds to nearest, ties to even. Finite values beyond ±448 and infinities saturate to ±448; NaN stays NaN and
+    /// keeps its sign.
+    pub fn from_f32(value: f32) -> Self {
+        let sign = ((value.to_bits() >> 24) as u8) & SIGN;
+        if value.is_nan() {
+            return Self(sign | NAN);
+        }
+        let magnitude = value.abs();
+        let code = if magnitude.to_bits() < MIN_NORMAL_F32_BITS {
+            // Subnormal: an integer number of steps. 8 steps are the smallest normal, whose code is 8 too.
+            (magnitude / SUBNORMAL_STEP).round_ties_even() as u8
+        } else {
+            let bits = magnitude.to_bits();
+            // Half a step minus one, plus one if the kept part is odd: carries exactly when rounding up is due.
+            let odd = (bits >> DROPPED_BITS) & 1;
+            let rounded = (bits + ((1 << (DROPPED_BITS - 1)) - 1) + odd) >> DROPPED_BITS;
+            (rounded - (BIAS_SHIFT << 3)).min(u32::from(MAX_BITS)) as u8
+        };
+        Self(sign | code)
+    }
+
+    /// The value, exact.
+    pub fn to_f32(self) -> f32 {
+        let (exponent, mantissa) = (u32::from(self.0 >> 3) & 0xf, u32::from(self.0 & 7));
+        let magnitude = if self.is_nan() {
+            f32::NAN
+        } else if exponent == 0 {
+            mantissa as f32 * SUBNORMAL_STEP
+        } else {
+            f32::from_bits(((exponent + BIAS_SHIFT) << 23) | (mantissa << DROPPED_BITS))
+        };
+        if self.0 & SIGN == 0 { magnitude } else { -magnitude }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use float8::F8E4M3;
+
+    /// The finite non-negative values in order.
+    fn ladder() -> Vec<f32> {
+        (0..=MAX_BITS).map(|bits| E4m3::from_bits(bits).to_f32()).collect()
+    }
+
+    /// Both crates on one value, both signs.
+    fn agrees_with_oracle(value: f32) {
+        for value in [value, -value] {
+            assert_eq!(E4m3::from_f32(value).to_bits(), F8E4M3::from_f32(value).to_bits(), "{value:e}");
+        }
+    }
+
+    #[test]
+    fn every_code_decodes_as_the_oracle_and_encodes_to_itself() {
+        for bits in 0..=u8::MAX {
+            let (ours, oracle) = (E4m3::from_bits(bits), F8E4M3::from_bits(bits));
+            assert_eq!(ours.is_nan(), bits & 0x7f == 0x7f);
+            assert_eq!(E4m3::from_f32(ours.to_f32()).to_bits(), bits);
+            if ours.is_nan() {
+                assert!(ours.to_f32().is_nan() && oracle.to_f32().is_nan());
+            } else {
+                assert_eq!(ours.to_f32().to_bits(), oracle.to_f32().to_bits(), "{bits:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn landmarks_are_those_of_the_specification() {
+        let landmarks = [(0x00, 0.0), (0x01, 2f32.powi(-9)), (0x07, 0.875 * 2f32.powi(-6)), (0x08, 2f32.powi(-6))];
+        for (bits, value) in landmarks.into_iter().chain([(0x38, 1.0), (MAX_BITS, E4m3::MAX)]) {
+            assert_eq!(E4m3::from_bits(bits).to_f32(), value);
+        }
+    }
+
+    #[test]
+    fn midpoints_round_to_even_and_their_f32_neighbours_to_the_nearest() {
+        for (low, pair) in ladder().windows(2).enumerate() {
+            let midpoint = (pair[0] + pair[1]) / 2.0;
+            let even = low + (low & 1);
+            assert_eq!(usize::from(E4m3::from_f32(midpoint).to_bits()), even, "{midpoint}");
+            assert_eq!(usize::from(E4m3::from_f32(midpoint.next_down()).to_bits()), low);
+            assert_eq!(usize::from(E4m3::from_f32(midpoint.next_up()).to_bits()), low + 1);
+            for value in [midpoint, midpoint.next_down(), midpoint.next_up(), pair[0].next_up(), pair[1].next_down()] {
+                agrees_with_oracle(value);
+            }
+        }
+    }
+
+    #[test]
+    fn overflow_saturates_and_nan_stays() {
+        for value in [448.0, 449.0, 464.0, 464.0f32.next_up(), 480.0, 1e30, f32::MAX, f32::INFINITY] {
+            assert_eq!(E4m3::from_f32(value).to_bits(), MAX_BITS);
+            assert_eq!(E4m3::from_f32(-value).to_bits(), MAX_BITS | SIGN);
+        }
+        assert_eq!(E4m3::from_f32(f32::NAN.copysign(1.0)).to_bits(), 0x7f);
+        assert_eq!(E4m3::from_f32(f32::NAN.copysign(-1.0)).to_bits(), 0xff);
+        for value in [f32::MIN_POSITIVE, f32::from_bits(1), 2f32.powi(-10), 2f32.powi(-10).next_up()] {
+            agrees_with_oracle(value);
+        }
+    }
+
+    #[test]
+    fn rounding_agrees_with_the_oracle_over_a_sweep_of_f32() {
+        // 1,048,576 patterns, every 4,096th of both signs; NaNs are compared as NaN.
+        for step in 0..=u32::MAX >> 12 {
+            let value = f32::from_bits(step << 12 | 0x5a5);
+            if value.is_nan() {
+                assert!(E4m3::from_f32(value).is_nan());
+            } else {
+                assert_eq!(E4m3::from_f32(value).to_bits(), F8E4M3::from_f32(value).to_bits(), "{value:e}");
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A tensor as it lies in a kernel's memory: strided, with NaN around it and, in the strided layout, between its rows
+//! and heads. Both backends upload the same bytes; gate C6 looks at them again after the launch.
+//!
+//! ```text
+//! Strided:  margin | row 0, pad | row 1, pad | … | GAP_ROWS rows of NaN | next head … | batch gap | … | margin
+//! Packed:   margin | row 0 | row 1 | …       | next head …                                        | margin
+//! ```
+//! The gap is as tall as the tallest tile, so that a tile that runs past the last row reads NaN and never a neighbour's
+//! valid row, which masking would hide.
+
+use crate::inputs::{Operand, index_of};
+use crate::problem::Dtype;
+use half::f16;
+use std::ops::Range;
+
+/// NaN rows before the first element, after the last, and between heads: no stage has a taller tile.
+pub const GAP_ROWS: usize = 128;
+/// The base address of an image and the offset of its first element are multiples of this many bytes.
+pub const BASE_ALIGN: usize = 128;
+/// Rows are read 16 bytes at a time: pitches and strides are multiples of this many bytes.
+pub const STRIDE_ALIGN: usize = 16;
+/// What an output element holds before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00`
+/// or `0xfe00`), so that "never written" and "computed as NaN" read differently.
+pub const UNWRITTEN: u16 = 0xffff;
+/// What the margins and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
+/// there are seen.
+pub const OUTPUT_GUARD: u16 = 0xffa5;
+/// What surrounds an input: NaN in f16 and in E4M3.
+const INPUT_GUARD: u8 = 0xff;
+
+/// How the elements lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Dense, with margins before and after only: what timing uses.
+    Packed,
+    /// A wider row pitch, NaN rows between heads, and batches that are not a multiple of heads apart.
+    Strided,
+}
+
+impl Layout {
+    /// Both.
+    pub const ALL: [Layout; 2] = [Layout::Packed, Layout::Strided];
+
+    /// The name used in reasons.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Packed => "packed",
+            Layout::Strided => "strided",
+        }
+    }
+}
+
+/// A byte that a launch changed and should not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its offset in the image.
+    pub offset: usize,
+    /// Where that is, in words: "2 bytes past the end of row [0, 1, 16]".
+    pub what: String,
+}
+
+/// The bytes of a tensor and what surrounds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// Everything, to be placed at an address that is a multiple of [`BASE_ALIGN`].
+    pub bytes: Vec<u8>,
+    /// Bytes from the start to element `[0, 0, 0, 0]`; a multiple of [`BASE_ALIGN`].
+    pub offset: usize,
+    /// Elements from one batch, head and row to the next, as `AttentionTensor` wants them.
+    pub strides: [i64; 3],
+    /// `[batch, heads, rows, head_dim]`.
+    pub extents: [usize; 4],
+    /// Bytes per element.
+    pub element_bytes: usize,
+    /// How the elements lie.
+    pub layout: Layout,
+}
+
+impl Image {
+    /// An input tensor.
+    pub fn of_operand(operand: &Operand, layout: Layout) -> Self {
+        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), layout);
+        image.bytes.fill(INPUT_GUARD);
+        let row_bytes = operand.extents[3] * image.element_bytes;
+        for (row, dense) in operand.bytes.chunks_exact(row_bytes).enumerate() {
+            let start = image.row_offset(row);
+            image.bytes[start..start + row_bytes].copy_from_slice(dense);
+        }
+        image
+    }
+
+    /// An f16 output whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
+    pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
+        let mut image = Self::empty(extents, Dtype::F16.bytes(), layout);
+        image.bytes.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&OUTPUT_GUARD.to_le_bytes()));
+        for row in 0..image.rows() {
+            let range = image.row_range(row);
+            image.bytes[range].chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&UNWRITTEN.to_le_bytes()));
+        }
+        image
+    }
+
+    /// The f16 elements in `bytes` (this image's, after a launch), dense.
+    ///
+    /// # Panics
+    /// If the image is not of f16, or `bytes` has another length.
+    pub fn elements(&self, bytes: &[u8]) -> Vec<f16> {
+        assert_eq!(self.element_bytes, 2, "an f16 image");
+        assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
+        (0..self.rows())
+            .flat_map(|row| {
+                bytes[self.row_range(row)].chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
+            })
+            .collect()
+    }
+
+    /// The first byte outside the elements that differs in `after`: what an output must not show.
+    ///
+    /// # Panics
+    /// If `after` has another length.
+    pub fn first_violation(&self, after: &[u8]) -> Option<Violation> {
+        assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
+        // Between the rows in memory order: the gap before each row, then what follows the last.
+        let mut start = 0;
+        for row in 0..=self.rows() {
+            let row_range = if row < self.rows() { self.row_range(row) } else { after.len()..after.len() };
+            if let Some(offset) = first_difference(&self.bytes, after, start..row_range.start) {
+                return Some(Violation { offset, what: self.outside(offset, row, start) });
+            }
+            start = row_range.end;
+        }
+        None
+    }
+
+    /// The first byte at all that differs in `after`: what an input must not show.
+    ///
+    /// # Panics
+    /// If `after` has another length.
+    pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
+        assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
+        let inside = (0..self.rows()).find_map(|row| {
+            let offset = first_difference(&self.bytes, after, self.row_range(row))?;
+            let column = (offset - self.row_offset(row)) / self.element_bytes;
+            let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
+            Some(Violation { offset, what: format!("element [{b}, {h}, {s}, {column}]") })
+        });
+        match (inside, self.first_violation(after)) {
+            (Some(a), Some(b)) => Some(if a.offset <= b.offset { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// An image of zero bytes.
+    fn empty(extents: [usize; 4], element_bytes: usize, layout: Layout) -> Self {
+        let [batch, heads, rows, dim] = extents;
+        let row_bytes = dim * element_bytes;
+        let (pitch, head_gap, batch_gap) = match layout {
+            Layout::Packed => (row_bytes, 0, 0),
+            Layout::Strided => {
+                let pitch = row_bytes + STRIDE_ALIGN;
+                // One unit more than whole rows: a kernel that mixes up strides can't land on a row's start by luck.
+                (pitch, GAP_ROWS * pitch + STRIDE_ALIGN, 3 * STRIDE_ALIGN)
+            }
+        };
+        let head_bytes = rows * pitch + head_gap;
+        let batch_bytes = heads * head_bytes + batch_gap;
+        let margin = (GAP_ROWS * pitch).next_multiple_of(BASE_ALIGN);
+        let elements = |bytes: usize| (bytes / element_bytes) as i64;
+        Self {
+            bytes: vec![0; margin + batch * batch_bytes + margin],
+            offset: margin,
+            strides: [elements(batch_bytes), elements(head_bytes), elements(pitch)],
+            extents,
+            element_bytes,
+            layout,
+        }
+    }
+
+    /// Rows over all heads and batches.
+    fn rows(&self) -> usize {
+        self.extents[0] * self.extents[1] * self.extents[2]
+    }
+
+    /// Byte offset of the start of dense row `row`.
+    fn row_offset(&self, row: usize) -> usize {
+        let [b, h, s, _] = index_of(self.extents, row * self.extents[3]).map(|i| i as i64);
+        let elements = b * self.strides[0] + h * self.strides[1] + s * self.strides[2];
+        self.offset + elements as usize * self.element_bytes
+    }
+
+    fn row_range(&self, row: usize) -> Range<usize> {
+        let start = self.row_offset(row);
+        start..start + self.extents[3] * self.element_bytes
+    }
+
+    /// Words for a byte in the gap that starts at `gap_start`, before dense row `next_row`.
+    fn outside(&self, offset: usize, next_row: usize, gap_start: usize) -> String {
+        let name = |row: usize| {
+            let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
+            format!("row [{b}, {h}, {s}]")
+        };
+        match next_row {
+            0 => format!("{} bytes before {}", self.offset - offset, name(0)),
+            next => format!("{} bytes past the end of {}", offset - gap_start, name(next - 1)),
+        }
+    }
+}
+
+fn first_difference(before: &[u8], after: &[u8], range: Range<usize>) -> Option<usize> {
+    let (before, after) = (&before[range.clone()], &after[range.clone()]);
+    if before == after {
+        return None;
+    }
+    before.iter().zip(after).position(|(a, b)| a != b).map(|at| range.start + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn operand(extents: [usize; 4], dtype: Dtype) -> Operand {
+        let len = extents.iter().product::<usize>();
+        Operand::rounded(extents, dtype, (0..len).map(|i| (i % 997) as f32 - 500.0).collect(), None)
+    }
+
+    fn extents() -> impl Strategy<Value = [usize; 4]> {
+        (1..3usize, 1..4usize, 1..40usize, prop_oneof![Just(64usize), Just(128)]).prop_map(|(b, h, s, d)| [b, h, s, d])
+    }
+
+    proptest! {
+        #[test]
+        fn every_element_is_where_the_strides_say(extents in extents(), e4m3: bool, strided: bool) {
+            let dtype = if e4m3 { Dtype::E4m3 } else { Dtype::F16 };
+            let layout = if strided { Layout::Strided } else { Layout::Packed };
+            let operand = operand(extents, dtype);
+            let image = Image::of_operand(&operand, layout);
+            prop_assert_eq!(image.offset % BASE_ALIGN, 0);
+            for stride in image.strides {
+                prop_assert_eq!(stride as usize * image.element_bytes % STRIDE_ALIGN, 0);
+            }
+            let mut elements = vec![false; image.bytes.len()];
+            for (i, stored) in operand.bytes.chunks(dtype.bytes()).enumerate() {
+                let [b, h, s, d] = index_of(extents, i).map(|i| i as i64);
+                let [batch, head, row] = image.strides;
+                let at = image.offset + (b * batch + h * head + s * row + d) as usize * image.element_bytes;
+                prop_assert_eq!(&image.bytes[at..at + stored.len()], stored);
+                elements[at..at + stored.len()].fill(true);
+            }
+            prop_assert!(image.bytes.iter().zip(&elements).all(|(&byte, &element)| element || byte == 0xff));
+            if dtype == Dtype::F16 {
+                let values: Vec<f32> = image.elements(&image.bytes).into_iter().map(f32::from).collect();
+                prop_assert_eq!(values, operand.codes());
+            }
+        }
+
+        #[test]
+        fn any_single_byte_outside_is_seen(extents in extents(), strided: bool, at: prop::sample::Index) {
+            let layout = if strided { Layout::Strided } else { Layout::Packed };
+            let image = Image::poisoned_output(extents, layout);
+            let inside = (0..image.rows()).any(|row| image.row_range(row).contains(&at.index(image.bytes.len())));
+            let mut after = image.bytes.clone();
+            after[at.index(image.bytes.len())] ^= 1;
+            let found = image.first_violation(&after).map(|violation| violation.offset);
+            prop_assert_eq!(found, (!inside).then_some(at.index(image.bytes.len())));
+            prop_assert_eq!(image.first_change(&after).map(|change| change.offset), Some(at.index(image.bytes.len())));
+        }
+    }
+
+    #[test]
+    fn a_tile_past_the_last_row_meets_only_nan() {
+        for dtype in Dtype::ALL {
+            let image = Image::of_operand(&operand([2, 2, 17, 64], dtype), Layout::Strided);
+            let pitch = image.strides[2] as usize * image.element_bytes;
+            for head in 0..4 {
+                let end = image.row_range(head * 17 + 16).end;
+                assert!(image.bytes[end..end + GAP_ROWS * pitch].iter().all(|&byte| byte == 0xff), "head {head}");
+            }
+        }
+    }
+
+    #[test]
+    fn poison_is_nan_and_told_from_its_margins() {
+        let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
+        assert!(image.elements(&image.bytes).iter().all(|x| x.is_nan() && x.to_bits() == UNWRITTEN));
+        assert!(f16::from_bits(OUTPUT_GUARD).is_nan());
+        assert!(
+            image
+                .bytes
+                .chunks(2)
+                .all(|pair| matches!(u16::from_le_bytes([pair[0], pair[1]]), UNWRITTEN | OUTPUT_GUARD))
+        );
+    }
+
+    #[test]
+    fn violations_say_where() {
+        let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
+        assert_eq!(image.first_violation(&image.bytes), None);
+        let mut after = image.bytes.clone();
+        let end = image.row_range(4).end;
+        after[end + 2] = 0;
+        assert_eq!(image.first_violation(&after).unwrap().what, "2 bytes past the end of row [0, 1, 1]");
+        after[image.offset - 6] = 0;
+        assert_eq!(image.first_violation(&after).unwrap().what, "6 bytes before row [0, 0, 0]");
+        let mut changed = image.bytes.clone();
+        changed[image.row_offset(3) + 10] = 0;
+        assert_eq!(image.first_change(&changed).unwrap().what, "element [0, 1, 0, 5]");
+    }
+}

@@ -1,0 +1,363 @@
+//! Q, K and V of a case: seeded families of values, rounded to storage before use, or real tensors.
+//!
+//! Values depend on seed, family, tensor and head only, never on dtype: f16 and E4M3 cases of one seed start from the
+//! same numbers. Every step is an IEEE operation of this file (see [`Stream`]), so that they are the same bits on every
+//! machine; the platform's libm is not asked.
+
+use crate::e4m3::E4m3;
+use crate::problem::{Dtype, Problem};
+use crate::quantise;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use rayon::prelude::*;
+use std::fmt;
+use std::str::FromStr;
+
+mod families;
+
+pub use families::Stream;
+
+/// A way of drawing inputs. Each shows faults that others hide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// N(0, 1).
+    Normal,
+    /// N(0.5, 1): sums do not average away.
+    Shifted,
+    /// Q = |N|, K = −|N|, V = N: every logit is negative, so that padding keys (logit 0) would win.
+    AllNegative,
+    /// 8 · N(0, 1) in all three: logits of several hundred, close to one-hot rows.
+    Large,
+    /// One key per head, at a random place, wins with a logit near 12 above the others.
+    Peaked,
+    /// Key 0 wins in the same way and carries a value 16 times smaller, as attention sinks do.
+    Sink,
+    /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
+    Outliers,
+    /// E4M3: N(0, 1) clamped to ±1, a third of the codes at ±448.
+    Saturated,
+    /// E4M3: codes of N(0, 1) under scales drawn from [2^-6, 2].
+    RandomScales,
+    /// E4M3: one head of each tensor is zero (head 0 of Q, 1 of K, 2 of V, modulo the number of heads).
+    ZeroHead,
+}
+
+impl Family {
+    /// All, in the order in which they are reported.
+    pub const ALL: [Family; 10] = [
+        Family::Normal,
+        Family::Shifted,
+        Family::AllNegative,
+        Family::Large,
+        Family::Peaked,
+        Family::Sink,
+        Family::Outliers,
+        Family::Saturated,
+        Family::RandomScales,
+        Family::ZeroHead,
+    ];
+
+    /// The name used on the command line and in records.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Family::Normal => "normal",
+            Family::Shifted => "shifted",
+            Family::AllNegative => "all-negative",
+            Family::Large => "large",
+            Family::Peaked => "peaked",
+            Family::Sink => "sink",
+            Family::Outliers => "outliers",
+            Family::Saturated => "saturated",
+            Family::RandomScales => "random-scales",
+            Family::ZeroHead => "zero-head",
+        }
+    }
+
+    /// The families that a dtype is tested with: the last three are about E4M3's scales.
+    pub fn for_dtype(dtype: Dtype) -> &'static [Family] {
+        match dtype {
+            Dtype::F16 => &Self::ALL[..7],
+            Dtype::E4m3 => &Self::ALL,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Family {
+    type Err = InputError;
+
+    fn from_str(text: &str) -> Result<Self, InputError> {
+        Self::ALL
+            .into_iter()
+            .find(|family| family.name() == text)
+            .ok_or_else(|| InputError::UnknownFamily { text: text.to_string() })
+    }
+}
+
+/// Which of the three inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tensor {
+    /// Queries.
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+}
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Tensor::Q => "q",
+            Tensor::K => "k",
+            Tensor::V => "v",
+        })
+    }
+}
+
+/// Why tensors cannot be the inputs of a problem.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InputError {
+    /// No family of this name.
+    #[error("'{text}' is not an input family: one of {}", Family::ALL.map(|family| family.name()).join(", "))]
+    UnknownFamily {
+        /// The text as given.
+        text: String,
+    },
+    /// A tensor's extents are not those of the problem.
+    #[error("{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])")]
+    Extents {
+        /// Which tensor.
+        tensor: Tensor,
+        /// What the problem needs.
+        expected: [usize; 4],
+        /// What the tensor has.
+        found: [usize; 4],
+    },
+    /// A tensor's element type is not the problem's.
+    #[error("{tensor} is {found}, the problem is {expected}")]
+    Dtype {
+        /// Which tensor.
+        tensor: Tensor,
+        /// The problem's dtype.
+        expected: Dtype,
+        /// The tensor's dtype.
+        found: Dtype,
+    },
+    /// The number of bytes, elements or scales does not fit the extents.
+    #[error("{what}: {found} given, the extents {extents:?} need {expected}")]
+    Length {
+        /// What was counted: "bytes", "scales".
+        what: &'static str,
+        /// Extents of the tensor.
+        extents: [usize; 4],
+        /// How many they need.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A value that no softmax survives.
+    #[error("{tensor}[{}, {}, {}, {}] is {value}: inputs must be finite", index[0], index[1], index[2], index[3])]
+    NotFinite {
+        /// Which tensor.
+        tensor: Tensor,
+        /// The first such element, `[b, h, s, d]`.
+        index: [usize; 4],
+        /// NaN or an infinity.
+        value: f32,
+    },
+    /// A scale that does not decode.
+    #[error("scale of {tensor}[{batch}, {head}] is {value}: scales must be positive and finite")]
+    Scale {
+        /// Which tensor.
+        tensor: Tensor,
+        /// Batch index.
+        batch: usize,
+        /// Head index.
+        head: usize,
+        /// The scale.
+        value: f32,
+    },
+}
+
+/// One input tensor as a kernel reads it, dense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// `[batch, heads, rows, head_dim]`.
+    pub extents: [usize; 4],
+    /// Element type.
+    pub dtype: Dtype,
+    /// Dense row-major elements, little endian.
+    pub bytes: Vec<u8>,
+    /// `[batch, heads]` for E4M3, empty for f16.
+    pub scales: Vec<f32>,
+    /// The values before they were rounded to storage, dense; `None` for real tensors. Gate C4 reads them.
+    pub unquantised: Option<Vec<f32>>,
+}
+
+impl Operand {
+    /// Rounds values to `dtype` and keeps them as [`Operand::unquantised`]. `scales`: one per batch and head for E4M3;
+    /// `None` takes absmax / 448.
+    ///
+    /// # Panics
+    /// If the number of values is not the product of the extents.
+    pub fn rounded(extents: [usize; 4], dtype: Dtype, values: Vec<f32>, scales: Option<Vec<f32>>) -> Self {
+        assert_eq!(values.len(), extents.iter().product::<usize>(), "values for {extents:?}");
+        let (bytes, scales) = match dtype {
+            Dtype::F16 => {
+                let mut rounded = vec![f16::ZERO; values.len()];
+                rounded.convert_from_f32_slice(&values);
+                (f16_bytes(&rounded), Vec::new())
+            }
+            Dtype::E4m3 => {
+                let quantised = quantise::quantise(&values, extents[2] * extents[3], scales);
+                (quantised.codes, quantised.scales)
+            }
+        };
+        Self { extents, dtype, bytes, scales, unquantised: Some(values) }
+    }
+
+    /// Real f16 values. Errors: a length that the extents do not need.
+    pub fn from_f16(extents: [usize; 4], values: &[f16]) -> Result<Self, InputError> {
+        Self::from_parts(extents, Dtype::F16, f16_bytes(values), Vec::new())
+    }
+
+    /// Real tensors as their bytes (row-major, little endian) and, for E4M3, `[batch, heads]` scales.
+    /// Errors: a number of bytes or scales that the extents do not need.
+    pub fn from_parts(extents: [usize; 4], dtype: Dtype, bytes: Vec<u8>, scales: Vec<f32>) -> Result<Self, InputError> {
+        let check = |what, expected, found| {
+            if expected == found { Ok(()) } else { Err(InputError::Length { what, extents, expected, found }) }
+        };
+        check("bytes", extents.iter().product::<usize>() * dtype.bytes(), bytes.len())?;
+        check("scales", if dtype == Dtype::E4m3 { extents[0] * extents[1] } else { 0 }, scales.len())?;
+        Ok(Self { extents, dtype, bytes, scales, unquantised: None })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The stored numbers without their scale (f16 values or E4M3 codes), exact, dense.
+    pub fn codes(&self) -> Vec<f32> {
+        match self.dtype {
+            Dtype::F16 => {
+                let stored: Vec<f16> =
+                    self.bytes.chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect();
+                let mut values = vec![0.0; stored.len()];
+                stored.convert_to_f32_slice(&mut values);
+                values
+            }
+            Dtype::E4m3 => self.bytes.iter().map(|&bits| E4m3::from_bits(bits).to_f32()).collect(),
+        }
+    }
+
+    /// The scale of `[batch, head]`: 1 for f16.
+    pub fn scale(&self, batch: usize, head: usize) -> f32 {
+        self.scales.get(batch * self.extents[1] + head).copied().unwrap_or(1.0)
+    }
+
+    /// The values that the stored numbers stand for, `scale * code`, exact (f32 could not hold the product), dense.
+    pub fn dequantised(&self) -> Vec<f64> {
+        let head_len = self.extents[2] * self.extents[3];
+        let scale_at = |element: usize| f64::from(self.scales.get(element / head_len).copied().unwrap_or(1.0));
+        self.codes().into_iter().enumerate().map(|(i, code)| scale_at(i) * f64::from(code)).collect()
+    }
+
+    /// `[b, h, s, d]` of a dense element.
+    pub fn index_of(&self, element: usize) -> [usize; 4] {
+        index_of(self.extents, element)
+    }
+
+    fn check(&self, tensor: Tensor, extents: [usize; 4], dtype: Dtype) -> Result<(), InputError> {
+        if self.dtype != dtype {
+            return Err(InputError::Dtype { tensor, expected: dtype, found: self.dtype });
+        }
+        if self.extents != extents {
+            return Err(InputError::Extents { tensor, expected: extents, found: self.extents });
+        }
+        for (i, &value) in self.scales.iter().enumerate() {
+            if !(value.is_finite() && value > 0.0) {
+                let (batch, head) = (i / extents[1], i % extents[1]);
+                return Err(InputError::Scale { tensor, batch, head, value });
+            }
+        }
+        match self.codes().iter().position(|value| !value.is_finite()) {
+            Some(i) => Err(InputError::NotFinite { tensor, index: self.index_of(i), value: self.codes()[i] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The three inputs of a problem.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// The problem that they belong to.
+    pub problem: Problem,
+    /// `[batch, heads_q, seq_q, head_dim]`.
+    pub q: Operand,
+    /// `[batch, heads_kv, seq_kv, head_dim]`.
+    pub k: Operand,
+    /// `[batch, heads_kv, seq_kv, head_dim]`.
+    pub v: Operand,
+}
+
+impl Inputs {
+    /// Draws Q, K and V independently of each other (same-tensor inputs hide swapped operands: P30) and rounds them to
+    /// the problem's dtype. The same arguments give the same bits on every machine.
+    pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
+        let operand = |tensor, extents| {
+            let draft = families::draw(family, seed, tensor, extents);
+            Operand::rounded(extents, problem.dtype, draft.values, draft.scales)
+        };
+        let (q_extents, kv_extents) = (problem.shape.q_extents(), problem.shape.kv_extents());
+        Self {
+            problem: *problem,
+            q: operand(Tensor::Q, q_extents),
+            k: operand(Tensor::K, kv_extents),
+            v: operand(Tensor::V, kv_extents),
+        }
+    }
+
+    /// Real tensors. Errors: wrong extents or dtype, NaN or infinity inside, a scale that is not positive.
+    pub fn from_parts(problem: &Problem, q: Operand, k: Operand, v: Operand) -> Result<Self, InputError> {
+        let inputs = Self { problem: *problem, q, k, v };
+        inputs.check()?;
+        Ok(inputs)
+    }
+
+    /// Whether the operands fit the problem and are finite; the first thing wrong otherwise.
+    pub fn check(&self) -> Result<(), InputError> {
+        let (q_extents, kv_extents) = (self.problem.shape.q_extents(), self.problem.shape.kv_extents());
+        [(Tensor::Q, &self.q, q_extents), (Tensor::K, &self.k, kv_extents), (Tensor::V, &self.v, kv_extents)]
+            .into_par_iter()
+            .map(|(tensor, operand, extents)| operand.check(tensor, extents, self.problem.dtype))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect()
+    }
+}
+
+/// `[b, h, s, d]` of dense element `element` of a tensor.
+pub fn index_of(extents: [usize; 4], element: usize) -> [usize; 4] {
+    let [_, heads, rows, dim] = extents;
+    [element / (heads * rows * dim), element / (rows * dim) % heads, element / dim % rows, element % dim]
+}
+
+/// Little-endian bytes of f16 values.
+fn f16_bytes(values: &[f16]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! How each family's values are drawn.
+
+use super::{Family, Tensor};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+
+/// Added to every value of the shifted family.
+const SHIFT: f32 = 0.5;
+/// Multiplies every value of the large family.
+const LARGE: f32 = 8.0;
+/// What the winner's logit has on top of the others' noise: weight e^12, against 16,384 others of weight about 1 each.
+const WINNER_LOGIT: f32 = 12.0;
+/// A sink's value vector is small; without it the other keys would not matter to the output.
+const SINK_VALUE: f32 = 1.0 / 16.0;
+/// FlashAttention-3: one value in a thousand gets N(0, 100), standard deviation 10, on top.
+const OUTLIER_RATE: f64 = 0.001;
+const OUTLIER_DEVIATION: f32 = 10.0;
+/// Saturated values are clamped here; the largest magnitude becomes ±448.
+const CLAMP: f32 = 1.0;
+/// Scales of the random-scales family are 2^x, x uniform between these.
+const SCALE_EXPONENTS: (f64, f64) = (-6.0, 1.0);
+
+/// What a family draws for one tensor, before rounding.
+pub(super) struct Draft {
+    /// Dense values.
+    pub values: Vec<f32>,
+    /// The E4M3 scales, where the family sets them.
+    pub scales: Option<Vec<f32>>,
+}
+
+/// Uniform and normal deviates from ChaCha8. Only +, −, ×, ÷ and square root are used, so that every machine draws the
+/// same bits.
+pub struct Stream {
+    rng: ChaCha8Rng,
+    spare: Option<f64>,
+}
+
+impl Stream {
+    /// The stream `index` of a key made of seed, family and purpose. Different keys and indices are independent.
+    fn new(seed: u64, family: Family, purpose: Purpose, index: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        // The family's name and not its place in the enum: adding one must not change the others' values.
+        for (slot, byte) in key[8..24].iter_mut().zip(family.name().bytes()) {
+            *slot = byte;
+        }
+        key[24] = purpose as u8;
+        let mut rng = ChaCha8Rng::from_seed(key);
+        rng.set_stream(index);
+        Self { rng, spare: None }
+    }
+
+    /// Uniform in [0, 1), 53 bits.
+    pub fn uniform(&mut self) -> f64 {
+        (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// N(0, 1) by Marsaglia's polar method (SIAM Review 6:260, 1964), which needs no sine.
+    pub fn normal(&mut self) -> f32 {
+        if let Some(spare) = self.spare.take() {
+            return spare as f32;
+        }
+        loop {
+            let (x, y) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
+            let square = x * x + y * y;
+            if square < 1.0 && square > 0.0 {
+                let factor = (-2.0 * natural_log(square) / square).sqrt();
+                self.spare = Some(y * factor);
+                return (x * factor) as f32;
+            }
+        }
+    }
+}
+
+/// What a stream is for: part of its key.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Q = 0,
+    K = 1,
+    V = 2,
+    Direction = 3,
+    Winner = 4,
+    ScaleQ = 5,
+    ScaleK = 6,
+    ScaleV = 7,
+}
+
+/// ln(x) of a positive normal number, from its exponent and the series of atanh: |s| <= 0.1716, so that the term left
+/// out, 2 s^25 / 25, is below 1e-20.
+fn natural_log(x: f64) -> f64 {
+    const LN_2: f64 = std::f64::consts::LN_2;
+    let bits = x.to_bits();
+    let mut exponent = ((bits >> 52) as i64 - 1023) as f64;
+    let mut mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+    if mantissa > std::f64::consts::SQRT_2 {
+        mantissa /= 2.0;
+        exponent += 1.0;
+    }
+    let s = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = s * s;
+    let series = (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
+    exponent * LN_2 + 2.0 * s * series
+}
+
+/// 2^x by repeated square roots: the fraction's first 24 bits select factors 2^(1/2), 2^(1/4), … Only multiplications
+/// and square roots.
+fn two_to(x: f64) -> f64 {
+    let whole = x.floor();
+    let mut fraction = x - whole;
+    let mut value = f64::from_bits(((whole as i64 + 1023) as u64) << 52);
+    let mut root = 2f64;
+    for _ in 0..24 {
+        root = root.sqrt();
+        fraction *= 2.0;
+        if fraction >= 1.0 {
+            fraction -= 1.0;
+            value *= root;
+        }
+    }
+    value
+}
+
+/// Draws one tensor of `[batch, heads, rows, head_dim]`, one stream per batch and head.
+pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Draft {
+    let [batch, heads, rows, dim] = extents;
+    let (purpose, scale_purpose) = match tensor {
+        Tensor::Q => (Purpose::Q, Purpose::ScaleQ),
+        Tensor::K => (Purpose::K, Purpose::ScaleK),
+        Tensor::V => (Purpose::V, Purpose::ScaleV),
+    };
+    let mut values = vec![0f32; batch * heads * rows * dim];
+    values.par_chunks_mut(rows * dim).enumerate().for_each(|(head, values)| {
+        let mut stream = Stream::new(seed, family, purpose, head as u64);
+        values.fill_with(|| stream.normal());
+        shape_head(family, seed, tensor, head as u64, (rows, dim), values, &mut stream);
+        if family == Family::ZeroHead && head % heads == zero_head(tensor) % heads {
+            values.fill(0.0);
+        }
+    });
+    let scales = (family == Family::RandomScales).then(|| {
+        let mut stream = Stream::new(seed, family, scale_purpose, 0);
+        let (low, high) = SCALE_EXPONENTS;
+        (0..batch * heads).map(|_| two_to(low + (high - low) * stream.uniform()) as f32).collect::<Vec<f32>>()
+    });
+    for (values, &scale) in values.chunks_mut(rows * dim).zip(scales.iter().flatten()) {
+        values.iter_mut().for_each(|value| *value *= scale);
+    }
+    Draft { values, scales }
+}
+
+/// Which head of a tensor the zero-head family empties.
+fn zero_head(tensor: Tensor) -> usize {
+    match tensor {
+        Tensor::Q => 0,
+        Tensor::K => 1,
+        Tensor::V => 2,
+    }
+}
+
+/// Turns one head's N(0, 1) values into the family's.
+fn shape_head(
+    family: Family,
+    seed: u64,
+    tensor: Tensor,
+    head: u64,
+    (rows, dim): (usize, usize),
+    values: &mut [f32],
+    stream: &mut Stream,
+) {
+    match family {
+        Family::Normal | Family::RandomScales | Family::ZeroHead => {}
+        Family::Shifted => values.iter_mut().for_each(|value| *value += SHIFT),
+        Family::AllNegative => match tensor {
+            Tensor::Q => values.iter_mut().for_each(|value| *value = value.abs()),
+            Tensor::K => values.iter_mut().for_each(|value| *value = -value.abs()),
+            Tensor::V => {}
+        },
+        Family::Large => values.iter_mut().for_each(|value| *value *= LARGE),
+        Family::Outliers => {
+            for value in values.iter_mut() {
+                if stream.uniform() < OUTLIER_RATE {
+                    *value += OUTLIER_DEVIATION * stream.normal();
+                }
+            }
+        }
+        Family::Saturated => values.iter_mut().for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),
+        Family::Peaked | Family::Sink => {
+            let winner = match family {
+                Family::Sink => 0,
+                _ => (Stream::new(seed, family, Purpose::Winner, head).uniform() * rows as f64) as usize,
+            };
+            // Queries lean towards one direction of signs, shared by all heads so that grouped heads agree on it; the
+            // winning key lies along it: logit = dim * amplitude / sqrt(dim) = WINNER_LOGIT at the default scale.
+            let amplitude = WINNER_LOGIT / (dim as f32).sqrt();
+            let mut direction = Stream::new(seed, family, Purpose::Direction, 0);
+            let signs: Vec<f32> = (0..dim).map(|_| if direction.uniform() < 0.5 { -1.0 } else { 1.0 }).collect();
+            let lean =
+                |row: &mut [f32], by: f32| row.iter_mut().zip(&signs).for_each(|(value, sign)| *value += by * sign);
+            let winning_row = winner * dim..(winner + 1) * dim;
+            match tensor {
+                Tensor::Q => values.chunks_mut(dim).for_each(|row| lean(row, 1.0)),
+                Tensor::K => lean(&mut values[winning_row], amplitude),
+                Tensor::V if family == Family::Sink => {
+                    values[winning_row].iter_mut().for_each(|value| *value *= SINK_VALUE);
+                }
+                Tensor::V => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithm_and_power_agree_with_libm() {
+        for step in 1..4000 {
+            let x = f64::from(step) / 1999.5;
+            assert!((natural_log(x) - x.ln()).abs() <= 4e-16 * (1.0 + x.ln().abs()), "{x}");
+            let y = f64::from(step) / 571.0 - 6.0;
+            assert!((two_to(y) / y.exp2() - 1.0).abs() <= 1e-7, "{y}");
+        }
+        assert!((natural_log(1e-300) / 1e-300f64.ln() - 1.0).abs() <= 1e-15);
+    }
+
+    #[test]
+    fn normal_deviates_have_the_moments_of_the_normal_distribution() {
+        let mut stream = Stream::new(1, Family::Normal, Purpose::Q, 0);
+        let n = 200_000;
+        let draws: Vec<f64> = (0..n).map(|_| f64::from(stream.normal())).collect();
+        let moment = |power| draws.iter().map(|x| x.powi(power)).sum::<f64>() / f64::from(n);
+        // Five standard errors of each estimate: sqrt(1, 2, 15, 96) / sqrt(n).
+        for (power, expected, error) in [(1, 0.0, 1.0), (2, 1.0, 1.42), (3, 0.0, 3.88), (4, 3.0, 9.8)] {
+            let bound = 5.0 * error / f64::from(n).sqrt();
+            assert!((moment(power) - expected).abs() <= bound, "moment {power}: {}", moment(power));
+        }
+        let beyond = draws.iter().filter(|x| x.abs() > 1.959_964).count() as f64 / f64::from(n);
+        assert!((beyond - 0.05).abs() <= 0.003, "{beyond}");
+    }
+}

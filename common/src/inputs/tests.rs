@@ -1,0 +1,145 @@
+use super::*;
+use crate::problem::{Mask, Shape};
+
+fn problem(dtype: Dtype) -> Problem {
+    let shape = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 40, seq_kv: 50, head_dim: 64 };
+    Problem::new(shape, dtype, Mask::Full).unwrap()
+}
+
+fn unrounded(operand: &Operand) -> &[f32] {
+    operand.unquantised.as_deref().unwrap()
+}
+
+#[test]
+fn names_parse_back() {
+    for family in Family::ALL {
+        assert_eq!(family.name().parse(), Ok(family));
+    }
+    let error = "gaussian".parse::<Family>().unwrap_err().to_string();
+    assert!(error.contains("'gaussian'") && error.contains("random-scales"), "{error}");
+}
+
+#[test]
+fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
+    for family in Family::ALL {
+        let [half, quarter] = Dtype::ALL.map(|dtype| Inputs::generate(&problem(dtype), family, 7));
+        for (a, b) in [(&half.q, &quarter.q), (&half.k, &quarter.k), (&half.v, &quarter.v)] {
+            assert_eq!(a.unquantised, b.unquantised, "{family}");
+        }
+        assert_eq!(half, Inputs::generate(&problem(Dtype::F16), family, 7), "{family}");
+        assert_ne!(half.q.bytes, Inputs::generate(&problem(Dtype::F16), family, 8).q.bytes, "{family}");
+        assert_ne!(half.k.bytes, half.v.bytes, "{family}");
+        let head_len = 40 * 64;
+        let q = unrounded(&half.q);
+        assert_ne!(q[head_len..2 * head_len], q[2 * head_len..3 * head_len], "{family}");
+        half.check().unwrap();
+        quarter.check().unwrap();
+    }
+}
+
+/// Pins the bits: a change of the generator would silently change every committed number.
+#[test]
+fn first_values_are_pinned() {
+    let inputs = Inputs::generate(&problem(Dtype::F16), Family::Normal, 0);
+    assert_eq!(unrounded(&inputs.q)[..4], [0.43191892, -0.09582235, 0.36995888, 1.4572963]);
+    // FNV-1a over the bits of every family.
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for family in Family::ALL {
+        let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
+        for value in [&inputs.q, &inputs.k, &inputs.v].into_iter().flat_map(unrounded) {
+            hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    assert_eq!(hash, 7_976_387_274_685_026_736);
+}
+
+#[test]
+fn families_are_what_they_say() {
+    let generate = |family| Inputs::generate(&problem(Dtype::E4m3), family, 3);
+    let mean = |values: &[f32]| values.iter().sum::<f32>() / values.len() as f32;
+
+    assert!((mean(unrounded(&generate(Family::Shifted).v)) - 0.5).abs() < 0.05);
+    let negative = generate(Family::AllNegative);
+    assert!(unrounded(&negative.q).iter().all(|&x| x >= 0.0) && unrounded(&negative.k).iter().all(|&x| x <= 0.0));
+    assert!(unrounded(&negative.v).iter().any(|&x| x > 0.0));
+    let largest = |values: &[f32]| values.iter().fold(0f32, |most, x| most.max(x.abs()));
+    assert!(largest(unrounded(&generate(Family::Large).q)) > 24.0);
+    assert!(largest(unrounded(&generate(Family::Outliers).q)) > 8.0);
+
+    let saturated = generate(Family::Saturated).v;
+    let full = saturated.bytes.iter().filter(|&&code| code & 0x7f == 0x7e).count();
+    assert!(full * 4 > saturated.bytes.len(), "{full} codes of {} at 448", saturated.bytes.len());
+
+    let scaled = generate(Family::RandomScales).q;
+    assert!(scaled.scales.iter().all(|scale| (2f32.powi(-6)..=2.0).contains(scale)), "{:?}", scaled.scales);
+    assert!(scaled.scales.windows(2).all(|pair| pair[0] != pair[1]));
+
+    let zero = generate(Family::ZeroHead);
+    let live = |operand: &Operand| {
+        let head_len = operand.extents[2] * operand.extents[3];
+        operand.bytes.chunks(head_len).map(|head| head.iter().any(|&code| code != 0)).collect::<Vec<_>>()
+    };
+    assert_eq!(live(&zero.q), [false, true, true, true, false, true, true, true]);
+    assert_eq!(live(&zero.k), [true, false, true, false]);
+    assert_eq!(live(&zero.v), [false, true, false, true]);
+    assert_eq!(zero.q.scales[0], 1.0);
+}
+
+#[test]
+fn one_key_wins_in_the_peaked_and_sink_families() {
+    for family in [Family::Peaked, Family::Sink] {
+        let inputs = Inputs::generate(&problem(Dtype::F16), family, 5);
+        let (q, k) = (unrounded(&inputs.q), unrounded(&inputs.k));
+        // Head 0 of batch 0: the same key has the largest logit in nearly every row.
+        let winner = |row: &[f32]| {
+            let logit = |key: &[f32]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f32>();
+            (0..50).max_by(|&a, &b| logit(&k[a * 64..][..64]).total_cmp(&logit(&k[b * 64..][..64]))).unwrap()
+        };
+        let winners: Vec<usize> = q[..40 * 64].chunks(64).map(winner).collect();
+        let common = winners.iter().filter(|&&key| key == winners[0]).count();
+        assert!(common >= 39, "{family}: {winners:?}");
+        if family == Family::Sink {
+            assert_eq!(winners[0], 0);
+        }
+    }
+}
+
+#[test]
+fn dequantised_is_scale_times_code() {
+    let operand = Inputs::generate(&problem(Dtype::E4m3), Family::RandomScales, 1).k;
+    let values = operand.dequantised();
+    let head_len = 50 * 64;
+    let element = 3 * head_len + 17;
+    let code = E4m3::from_bits(operand.bytes[element]).to_f32();
+    assert_eq!(values[element], f64::from(operand.scale(1, 1)) * f64::from(code));
+    assert_eq!(operand.index_of(element), [1, 1, 0, 17]);
+}
+
+#[test]
+fn real_tensors_are_checked() {
+    let p = problem(Dtype::F16);
+    let inputs = Inputs::generate(&p, Family::Normal, 0);
+    let with_q = |q| Inputs::from_parts(&p, q, inputs.k.clone(), inputs.v.clone());
+    assert_eq!(with_q(inputs.q.clone()).unwrap().v, inputs.v);
+
+    let wrong = with_q(inputs.k.clone()).unwrap_err();
+    assert!(matches!(wrong, InputError::Extents { tensor: Tensor::Q, found: [2, 2, 50, 64], .. }), "{wrong}");
+
+    let mut values: Vec<f16> = inputs.q.codes().into_iter().map(f16::from_f32).collect();
+    let element = ((4 + 2) * 40 + 9) * 64 + 5;
+    for bad in [f16::NAN, f16::INFINITY] {
+        values[element] = bad;
+        let error = with_q(Operand::from_f16(p.shape.q_extents(), &values).unwrap()).unwrap_err();
+        assert!(error.to_string().starts_with("q[1, 2, 9, 5] is"), "{error}");
+    }
+    let quarter = Inputs::generate(&problem(Dtype::E4m3), Family::Normal, 0);
+    assert!(matches!(with_q(quarter.q.clone()), Err(InputError::Dtype { .. })));
+    assert!(matches!(
+        Operand::from_f16(p.shape.q_extents(), &values[1..]),
+        Err(InputError::Length { what: "bytes", .. })
+    ));
+    let mut k = quarter.k.clone();
+    k.scales[3] = 0.0;
+    let error = Inputs::from_parts(&quarter.problem, quarter.q, k, quarter.v).unwrap_err().to_string();
+    assert!(error.starts_with("scale of k[1, 1] is 0"), "{error}");
+}

@@ -1,0 +1,285 @@
+//! What an output is compared with: FP64 attention on the values that the kernel was given, and a plain implementation
+//! in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
+
+use crate::e4m3::E4m3;
+use crate::inputs::{InputError, Inputs, Operand};
+use crate::problem::Problem;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+
+pub(crate) mod panels;
+
+use panels::{Panels, Real, TILE_ROWS, pack_rows};
+
+/// The type in which a kernel holds P, the softmax weights, when it multiplies them with V.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Probability {
+    /// Never rounded.
+    F32,
+    /// IEEE binary16.
+    F16,
+    /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
+    E4m3,
+}
+
+/// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest
+/// survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). A plain implementation that normalises first and
+/// rounds then loses every weight below 2^-10: with 1,024 keys or more it returns nearly zero, and twice its error
+/// would admit an output of zeros.
+pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
+
+impl Probability {
+    /// From `AttentionKernel::probability_dtype`: 32, 16 or 8 bits.
+    pub fn from_bits(bits: i32) -> Option<Self> {
+        match bits {
+            32 => Some(Probability::F32),
+            16 => Some(Probability::F16),
+            8 => Some(Probability::E4m3),
+            _ => None,
+        }
+    }
+
+    /// The name used in reasons.
+    pub fn name(self) -> &'static str {
+        match self {
+            Probability::F32 => "f32",
+            Probability::F16 => "f16",
+            Probability::E4m3 => "e4m3",
+        }
+    }
+
+    /// Rounds weights of at most 1 in place, as values.
+    pub(crate) fn round(self, weights: &mut [f32], scratch: &mut Vec<f16>) {
+        match self {
+            Probability::F32 => {}
+            Probability::F16 => {
+                scratch.resize(weights.len(), f16::ZERO);
+                scratch.convert_from_f32_slice(weights);
+                scratch.convert_to_f32_slice(weights);
+            }
+            Probability::E4m3 => weights.iter_mut().for_each(|weight| {
+                *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32() / E4M3_PROBABILITY_SCALE;
+            }),
+        }
+    }
+}
+
+/// Above this many visible scores only a sample of the rows is computed.
+pub const MAX_FULL_SCORES: u64 = 1 << 28;
+/// About how many scores the sample has.
+const SAMPLED_SCORES: u64 = 1 << 25;
+/// Key of the sample: the rows depend on the problem's extents only.
+const SAMPLE_SEED: u64 = 0x5a3c_f00d;
+
+/// Why there is no reference.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ReferenceError {
+    /// The inputs don't fit their problem or are not finite: a NaN in a reference would match anything.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Finite inputs whose scores overflow, so that the reference itself is not a number.
+    #[error("the {which} reference is not finite at row [{}, {}, {}]", row[0], row[1], row[2])]
+    NotFinite {
+        /// "FP64", "plain" or "unquantised".
+        which: &'static str,
+        /// The first such row, `[b, h, s]`.
+        row: [usize; 3],
+    },
+}
+
+/// The values an output is judged by. All arrays hold the rows of [`Reference::rows`], `head_dim` each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all of them, or a sample of a large problem with
+    /// the first and last row of every head.
+    pub rows: Vec<usize>,
+    /// Whether `rows` is a sample.
+    pub sampled: bool,
+    /// FP64 attention on the dequantised inputs. Rows that see no key are 0.
+    pub output: Vec<f64>,
+    /// The plain implementation: scores in f32, the whole row's softmax in f32, P normalised and rounded to its type,
+    /// P·V accumulated in f32, output in f16.
+    pub plain: Vec<f16>,
+    /// FP64 attention on the values before rounding to storage; `None` for real tensors. Equal to `output` would mean
+    /// that storage lost nothing.
+    pub unquantised: Option<Vec<f64>>,
+    /// P's type in `plain`.
+    pub probability: Probability,
+}
+
+/// Computes the reference of `inputs` for a kernel that holds P in `p`. Errors: inputs that don't fit their problem,
+/// NaN or infinity in the inputs or in the result.
+pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+    inputs.check()?;
+    let problem = &inputs.problem;
+    let sampled = problem.scores() > MAX_FULL_SCORES;
+    let rows = if sampled { sample_rows(problem) } else { (0..row_count(problem)).collect() };
+    let operands = [&inputs.q, &inputs.k, &inputs.v];
+
+    let exact = attend_f64(problem, &rows, operands.map(Operand::dequantised));
+    let plain = attend_plain(inputs, &rows, p);
+    let unquantised = match operands.map(|operand| operand.unquantised.as_deref()) {
+        [Some(q), Some(k), Some(v)] => {
+            let widen = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect();
+            Some(attend_f64(problem, &rows, [widen(q), widen(k), widen(v)]))
+        }
+        _ => None,
+    };
+
+    let row_at = |element: usize| row_index(problem, rows[element / problem.shape.head_dim]);
+    let finite = |which, bad: Option<usize>| match bad {
+        Some(element) => Err(ReferenceError::NotFinite { which, row: row_at(element) }),
+        None => Ok(()),
+    };
+    finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
+    finite("plain", plain.iter().position(|value| !value.is_finite()))?;
+    finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
+    Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p })
+}
+
+/// `[b, h, s]` of dense row `row` of Q or O.
+pub fn row_index(problem: &Problem, row: usize) -> [usize; 3] {
+    let (heads, seq) = (problem.shape.heads_q, problem.shape.seq_q);
+    [row / (heads * seq), row / seq % heads, row % seq]
+}
+
+fn row_count(problem: &Problem) -> usize {
+    problem.shape.batch * problem.shape.heads_q * problem.shape.seq_q
+}
+
+/// A seeded sample of rows worth about [`SAMPLED_SCORES`], the same number from every head.
+fn sample_rows(problem: &Problem) -> Vec<usize> {
+    let (heads, seq) = (problem.shape.batch * problem.shape.heads_q, problem.shape.seq_q);
+    let rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
+    let per_head = (rows as usize / heads).clamp(2, seq);
+    let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
+    let mut sample = Vec::with_capacity(heads * per_head);
+    for head in 0..heads {
+        // One row from each of per_head equal stretches, the outermost at the ends.
+        let mut picked: Vec<usize> = (0..per_head)
+            .map(|part| {
+                let (start, end) = (part * seq / per_head, (part + 1) * seq / per_head);
+                start + (rng.next_u64() % (end - start) as u64) as usize
+            })
+            .collect();
+        (picked[0], picked[per_head - 1]) = (0, seq - 1);
+        sample.extend(picked.into_iter().map(|row| head * seq + row));
+    }
+    sample.dedup();
+    sample
+}
+
+/// FP64 attention on dense values.
+fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Vec<f64> {
+    let scale = f64::from(problem.softmax_scale);
+    attend::<f64, f64, 4>(
+        problem,
+        rows,
+        [&q, &k, &v],
+        |_, _| [scale, 1.0],
+        |scores| {
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
+            let sum: f64 = scores.iter().sum();
+            scores.iter_mut().for_each(|score| *score /= sum);
+        },
+        |value| value,
+    )
+}
+
+/// The plain implementation, on codes: scales are factors of the scores and of the output, as in the kernels.
+fn attend_plain(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> {
+    let Inputs { problem, q, k, v } = inputs;
+    let group = problem.shape.heads_q / problem.shape.heads_kv;
+    attend::<f32, f16, 8>(
+        problem,
+        rows,
+        [&q.codes(), &k.codes(), &v.codes()],
+        |b, h| [q.scale(b, h) * k.scale(b, h / group) * problem.softmax_scale, v.scale(b, h / group)],
+        |scores| {
+            let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
+            let sum: f32 = scores.iter().sum();
+            let mut scratch = Vec::new();
+            if p == Probability::E4m3 {
+                p.round(scores, &mut scratch);
+            }
+            scores.iter_mut().for_each(|score| *score /= sum);
+            if p == Probability::F16 {
+                p.round(scores, &mut scratch);
+            }
+        },
+        f16::from_f32,
+    )
+}
+
+/// Attention over the given rows in T, with panels of `N` columns. `scales(b, h)` gives the factor of the scores and
+/// that of the output; `softmax` turns a row's scaled, visible scores into weights.
+fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
+    problem: &Problem,
+    rows: &[usize],
+    [q, k, v]: [&[T]; 3],
+    scales: impl Fn(usize, usize) -> [T; 2] + Sync,
+    softmax: impl Fn(&mut [T]) + Sync,
+    finish: impl Fn(T) -> Out + Sync,
+) -> Vec<Out> {
+    let shape = &problem.shape;
+    let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
+    let kv_len = shape.seq_kv * dim;
+    let packed: Vec<(Panels<T, N>, Panels<T, N>)> = (0..shape.batch * shape.heads_kv)
+        .into_par_iter()
+        .map(|head| {
+            let range = head * kv_len..(head + 1) * kv_len;
+            (Panels::transposed(&k[range.clone()], dim), Panels::new(&v[range], dim))
+        })
+        .collect();
+
+    // Tiles of rows that share a head.
+    let mut out = vec![Out::default(); rows.len() * dim];
+    let mut tiles = Vec::new();
+    let (mut rest_rows, mut rest_out) = (rows, out.as_mut_slice());
+    while let Some(&first) = rest_rows.first() {
+        let end = (first / shape.seq_q + 1) * shape.seq_q;
+        let len = rest_rows.iter().take(TILE_ROWS).take_while(|&&row| row < end).count();
+        let (tile_rows, tile_out);
+        (tile_rows, rest_rows) = rest_rows.split_at(len);
+        (tile_out, rest_out) = rest_out.split_at_mut(len * dim);
+        tiles.push((tile_rows, tile_out));
+    }
+
+    tiles.into_par_iter().for_each(|(rows, out)| {
+        let [b, h, _] = row_index(problem, rows[0]);
+        let (keys, values) = &packed[b * shape.heads_kv + h / group];
+        let [score_scale, output_scale] = scales(b, h);
+        // Rows ascend, and so does what they see.
+        let visible: Vec<usize> = rows.iter().map(|&row| problem.visible_keys(row % shape.seq_q)).collect();
+        let most = visible[visible.len() - 1];
+
+        let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);
+        let mut weights = vec![vec![T::default(); most]; rows.len()];
+        keys.multiply(&q_tile, 0..dim, 0..most, |row, key, sum| {
+            if row < visible.len() && key < visible[row] {
+                weights[row][key] = sum * score_scale;
+            }
+        });
+        for (weights, &visible) in weights.iter_mut().zip(&visible) {
+            if visible > 0 {
+                softmax(&mut weights[..visible]);
+            }
+        }
+        let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
+        values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
+            if row < visible.len() {
+                out[row * dim + column] = finish(sum * output_scale);
+            }
+        });
+    });
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The inner product that reference and model share: a small register tile over panels packed so that the compiler
+//! turns its loops into vector instructions without intrinsics.
+
+use std::ops::{AddAssign, Mul};
+
+/// Query rows that one register tile covers.
+pub(crate) const TILE_ROWS: usize = 4;
+
+/// f32 or f64.
+pub(crate) trait Real: Copy + Default + Send + Sync + AddAssign + Mul<Output = Self> {}
+impl Real for f32 {}
+impl Real for f64 {}
+
+/// A `[depth, columns]` matrix cut into panels of `N` columns; the last one is filled up with zeros.
+pub(crate) struct Panels<T, const N: usize> {
+    data: Vec<[T; N]>,
+    depth: usize,
+    columns: usize,
+}
+
+impl<T: Real, const N: usize> Panels<T, N> {
+    /// `matrix[depth, columns]`, row-major: V, read over keys.
+    pub fn new(matrix: &[T], columns: usize) -> Self {
+        let depth = matrix.len() / columns;
+        Self::pack(depth, columns, |k, column| matrix[k * columns + column])
+    }
+
+    /// The transpose of `matrix[columns, depth]`: K, read over the head's dimension.
+    pub fn transposed(matrix: &[T], depth: usize) -> Self {
+        Self::pack(depth, matrix.len() / depth, |k, column| matrix[column * depth + k])
+    }
+
+    fn pack(depth: usize, columns: usize, at: impl Fn(usize, usize) -> T) -> Self {
+        let mut data = vec![[T::default(); N]; columns.div_ceil(N) * depth];
+        for column in 0..columns {
+            for k in 0..depth {
+                data[column / N * depth + k][column % N] = at(k, column);
+            }
+        }
+        Self { data, depth, columns }
+    }
+
+    /// `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]` for the panels that
+    /// cover `columns`; `emit` receives row, column and sum. The sum runs over k in order, in T.
+    pub fn multiply(
+        &self,
+        a: &[[T; TILE_ROWS]],
+        depths: std::ops::Range<usize>,
+        columns: std::ops::Range<usize>,
+        mut emit: impl FnMut(usize, usize, T),
+    ) {
+        debug_assert!(depths.len() == a.len() && depths.end <= self.depth && columns.end <= self.columns);
+        if columns.is_empty() {
+            return;
+        }
+        for panel in columns.start / N..columns.end.div_ceil(N) {
+            let packed = &self.data[panel * self.depth..][depths.clone()];
+            let mut sums = [[T::default(); N]; TILE_ROWS];
+            for (a, b) in a.iter().zip(packed) {
+                for row in 0..TILE_ROWS {
+                    for column in 0..N {
+                        sums[row][column] += a[row] * b[column];
+                    }
+                }
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for (column, &sum) in (panel * N..).zip(sums) {
+                    if columns.contains(&column) {
+                        emit(row, column, sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Packs up to `TILE_ROWS` rows of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
+pub(crate) fn pack_rows<'a, T: Real + 'a>(rows: impl Iterator<Item = &'a [T]>, depth: usize) -> Vec<[T; TILE_ROWS]> {
+    let mut packed = vec![[T::default(); TILE_ROWS]; depth];
+    for (r, row) in rows.take(TILE_ROWS).enumerate() {
+        for (slot, &value) in packed.iter_mut().zip(row) {
+            slot[r] = value;
+        }
+    }
+    packed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_those_of_the_definition() {
+        let (depth, columns) = (7, 11);
+        let matrix: Vec<f64> = (0..depth * columns).map(|i| (i * i % 31) as f64 - 9.0).collect();
+        let transpose: Vec<f64> = (0..depth * columns).map(|i| matrix[i % depth * columns + i / depth]).collect();
+        let rows: Vec<f64> = (0..3 * depth).map(|i| (i % 5) as f64 + 0.5).collect();
+        let packed = pack_rows(rows.chunks(depth), depth);
+        for panels in [Panels::<f64, 4>::new(&matrix, columns), Panels::transposed(&transpose, depth)] {
+            let mut seen = 0;
+            panels.multiply(&packed[1..6], 1..6, 2..10, |row, column, sum| {
+                let expected: f64 = if row < 3 {
+                    (1..6).map(|k| rows[row * depth + k] * matrix[k * columns + column]).sum()
+                } else {
+                    0.0
+                };
+                assert_eq!(sum, expected, "{row} {column}");
+                seen += 1;
+            });
+            assert_eq!(seen, TILE_ROWS * 8);
+        }
+    }
+}
