@@ -1,0 +1,205 @@
+//! The emulated build: the same kernel.cu, compiled by the host's C++ compiler against the emulator's headers.
+
+use crate::depfile;
+use crate::error::BuildError;
+use crate::report::{EmulatedBuild, HostCompiler};
+use object::{Object, ObjectSymbol};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// One stage's emulated build.
+pub(crate) struct Job<'a> {
+    /// The workspace root.
+    pub root: &'a Path,
+    /// Cargo's `OUT_DIR`.
+    pub out_dir: &'a Path,
+    /// `stage0_scalar`.
+    pub prefix: &'a str,
+    /// The stage's kernel.cu.
+    pub kernel: &'a Path,
+    /// Include folders, the emulator's before the device's.
+    pub includes: &'a [&'a Path],
+}
+
+/// What the emulated build leaves besides the static library.
+pub(crate) struct Done {
+    /// For the report.
+    pub build: EmulatedBuild,
+    /// Every file that the compiler read.
+    pub compiled: Vec<PathBuf>,
+}
+
+/// Compiles, isolates and archives; tells cargo to link the archive.
+pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
+    let (prefix, out_dir) = (job.prefix, job.out_dir);
+    let tool = cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(2)
+        .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted
+        .flag("-g1")
+        .flag("-ffp-contract=off")
+        .warnings(false)
+        .try_get_compiler()?;
+    let wrapper = out_dir.join(format!("{prefix}_emulated.cpp"));
+    std::fs::write(&wrapper, wrapper_source(prefix, job.kernel)).map_err(BuildError::io("write", &wrapper))?;
+    let (object, depfile) = (wrapper.with_extension("raw.o"), wrapper.with_extension("d"));
+
+    let mut compile = tool.to_command();
+    if tool.is_like_gnu() {
+        // Without it, static locals of inline functions become unique symbols, which no tool makes local again.
+        compile.arg("-fno-gnu-unique");
+    }
+    for folder in job.includes {
+        compile.arg("-I").arg(folder);
+    }
+    compile.args(["-include", "emulator/prelude.h"]).arg(format!("-ffile-prefix-map={}=.", job.root.display()));
+    compile.args(["-MD", "-MF"]).arg(&depfile).args(["-x", "c++", "-c"]).arg(&wrapper).arg("-o").arg(&object);
+    compile.current_dir(job.root);
+    run(&mut compile, "the C++ compiler", "kernel.cu, emulated")?;
+
+    let exported = table_symbol(prefix);
+    let isolated = isolate(&tool, &object, &exported)?;
+    cc::Build::new().cpp(true).object(&isolated).try_compile(&format!("{prefix}_emulated"))?;
+
+    let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
+    let flags = tool.args().iter().map(|flag| flag.to_string_lossy().into_owned()).collect();
+    Ok(Done { build: EmulatedBuild { compiler: describe(&tool)?, flags }, compiled: depfile::prerequisites(&text) })
+}
+
+/// The function that returns the stage's table.
+pub(crate) fn table_symbol(prefix: &str) -> String {
+    format!("{prefix}_kernels")
+}
+
+fn wrapper_source(prefix: &str, kernel: &Path) -> String {
+    let table = table_symbol(prefix);
+    format!(
+        "// Written by kernel-build.\n\
+         #define ATTN_STAGE {prefix}\n\
+         #include \"{}\"\n\
+         extern \"C\" const AttentionKernel *{table}(int32_t *count) {{\n    \
+             *count = attention_table.count;\n    \
+             return attention_table.kernels;\n\
+         }}\n",
+        kernel.display()
+    )
+}
+
+/// Makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally
+/// named inline functions and templates: without this, two stages' kernels could silently become one. Folding COMDAT
+/// groups first is what lets their symbols become local.
+fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, BuildError> {
+    let isolated = object.with_file_name(format!("{exported}.o"));
+    let mut link = Command::new(tool.path());
+    link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"]).arg(object).arg("-o").arg(&isolated);
+    run(&mut link, "the linker (ld -r)", "the emulated object")?;
+    let mut localise = Command::new(std::env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into()));
+    localise.arg(format!("--keep-global-symbol={exported}")).arg(&isolated);
+    run(&mut localise, "objcopy", "the emulated object")?;
+
+    let bytes = std::fs::read(&isolated).map_err(BuildError::io("read", &isolated))?;
+    let symbols = foreign_symbols(&bytes, exported).map_err(|source| BuildError::Object { what: exported.into(), source })?;
+    if symbols.is_empty() { Ok(isolated) } else { Err(BuildError::ForeignSymbols { stage: exported.into(), symbols }) }
+}
+
+/// Symbols that `object` defines for others, `exported` aside.
+fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object::Error> {
+    let file = object::File::parse(object)?;
+    let mut names = Vec::new();
+    for symbol in file.symbols().filter(|symbol| symbol.is_definition() && !symbol.is_local()) {
+        names.push(symbol.name()?.to_string());
+    }
+    names.retain(|name| name != exported);
+    Ok(names)
+}
+
+fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
+    let ask = |flag: &str| run(Command::new(tool.path()).arg(flag), "the C++ compiler", flag);
+    let family = if tool.is_like_clang() {
+        "clang"
+    } else if tool.is_like_gnu() {
+        "gnu"
+    } else {
+        "other"
+    };
+    let version = ask("-dumpversion")?;
+    let major = String::from_utf8_lossy(&version.stdout).trim().split('.').next().and_then(|text| text.parse().ok());
+    let description = ask("--version")?.stdout;
+    let description = String::from_utf8_lossy(&description).lines().next().unwrap_or_default().to_string();
+    Ok(HostCompiler { family: family.to_string(), major, description })
+}
+
+/// Runs `command`; an error carries all it said.
+pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Output, BuildError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|source| BuildError::Start {
+        tool: format!("{tool} '{program}'"),
+        remedy: "install it (Debian: g++ and binutils) or name it in CXX, OBJCOPY or NVCC",
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
+    Err(BuildError::Tool { tool: tool.into(), what: what.into(), status: output.status.to_string(), output: said })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object file of the given C++ text.
+    fn compile(folder: &Path, text: &str) -> PathBuf {
+        let (source, object) = (folder.join("a.cpp"), folder.join("a.raw.o"));
+        std::fs::write(&source, text).unwrap();
+        let mut command = Command::new(tool().path());
+        command.args(["-O0", "-std=c++17", "-fno-gnu-unique", "-c"]).arg(&source).arg("-o").arg(&object);
+        run(&mut command, "c++", "test").unwrap();
+        object
+    }
+
+    /// `cc` without cargo's environment.
+    fn tool() -> cc::Tool {
+        let target = "x86_64-unknown-linux-gnu";
+        cc::Build::new().cpp(true).cargo_metadata(false).target(target).host(target).opt_level(0).get_compiler()
+    }
+
+    const KERNELS: &str = "template <class T> __attribute__((noinline)) int twice(T x) { return 2 * x + VALUE; }\n\
+                           inline int &counter() { static int count = VALUE; return count; }\n\
+                           inline int variable = VALUE;\n\
+                           int offender(int x) { return x; }\n\
+                           namespace { int hidden(int x) { return twice(x) + counter() + variable; } }\n\
+                           extern \"C\" int table(int x) { return hidden(offender(x)); }\n";
+
+    #[test]
+    fn offending_globals_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = std::fs::read(compile(folder.path(), &KERNELS.replace("VALUE", "1"))).unwrap();
+        let mut foreign = foreign_symbols(&bytes, "table").unwrap();
+        foreign.sort();
+        assert_eq!(foreign, ["_Z5twiceIiEiT_", "_Z7counterv", "_Z8offenderi", "_ZZ7countervE5count", "variable"]);
+    }
+
+    #[test]
+    fn isolated_stages_keep_their_own_functions() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut link = Command::new(tool().path());
+        for (value, name) in [("1", "one"), ("1000", "two")] {
+            let object = compile(folder.path(), &KERNELS.replace("VALUE", value).replace("table", name));
+            link.arg(isolate(&tool(), &object, name).unwrap());
+        }
+        let main = "extern \"C\" int one(int); extern \"C\" int two(int);\n\
+                    int main() { return !(one(5) == 13 && two(5) == 3010); }\n";
+        let program = folder.path().join("program");
+        run(link.arg(compile(folder.path(), main)).arg("-o").arg(&program), "c++", "linking").unwrap();
+        run(&mut Command::new(program), "the program", "two stages").unwrap();
+    }
+
+    #[test]
+    fn a_failing_compiler_is_quoted() {
+        let error = run(Command::new("sh").args(["-c", "echo told; echo why >&2; exit 3"]), "sh", "x").unwrap_err();
+        let BuildError::Tool { output, .. } = error else { panic!("{error}") };
+        assert_eq!(output, "told\nwhy\n");
+    }
+}

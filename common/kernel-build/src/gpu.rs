@@ -1,0 +1,250 @@
+//! The GPU build: nvcc to cubins and PTX, fatbinary to one image, and what the assembler said.
+
+use crate::emulated::run;
+use crate::error::BuildError;
+use crate::identity::hex_sha256;
+use crate::report::{ArchitectureBuild, EntryBuild, GpuCode};
+use crate::toolkit::Nvcc;
+use crate::{ptxas, sass};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Flags of every nvcc call; part of a stage's identity. No -lineinfo and no -G: both change what is hashed. 177 is
+/// "declared but never referenced", which each constant of a preset would print once per instance.
+pub(crate) const FLAGS: [&str; 5] = ["-std=c++17", "-O3", "-Xptxas", "-v", "-diag-suppress=177"];
+
+/// Warnings of code that faults when run.
+const FATAL_WARNINGS: [&str; 1] = ["cannot perform wmma load or store on local memory"];
+
+/// nvcc calls at a time, per stage.
+const PARALLEL: usize = 2;
+
+/// What `ATTENTION_CUDA_ARCHS` means when unset. PTX is for compute_80: that of compute_90a runs on no later GPU.
+pub(crate) const DEFAULT_ARCHITECTURES: &str = "sm_89,sm_90a,compute_80";
+
+/// The images to build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Architectures {
+    /// `sm_90a`: machine code.
+    pub machine: Vec<String>,
+    /// `compute_80`: PTX.
+    pub ptx: Vec<String>,
+}
+
+impl Architectures {
+    /// Parses the value of `ATTENTION_CUDA_ARCHS`.
+    pub fn parse(text: &str) -> Result<Self, BuildError> {
+        let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        let of_kind = |kind: &str| -> Vec<String> {
+            items.iter().filter(|item| item.strip_prefix(kind).is_some_and(is_version)).map(|item| item.to_string()).collect()
+        };
+        let (machine, ptx) = (of_kind("sm_"), of_kind("compute_"));
+        let distinct: std::collections::BTreeSet<_> = items.iter().collect();
+        if machine.is_empty() || machine.len() + ptx.len() != items.len() || distinct.len() != items.len() {
+            return Err(BuildError::Variable {
+                name: "ATTENTION_CUDA_ARCHS",
+                value: text.to_string(),
+                expected: "distinct sm_NN (at least one: resources are read from machine code) and compute_NN, separated by \
+                           commas, such as sm_89,sm_90a,compute_80",
+            });
+        }
+        Ok(Self { machine, ptx })
+    }
+}
+
+/// `90a` of `sm_90a`.
+fn is_version(text: &str) -> bool {
+    let digits = text.trim_end_matches(['a', 'f']);
+    text.len() - digits.len() <= 1 && digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// One stage's GPU build.
+pub(crate) struct Job<'a> {
+    /// The workspace root.
+    pub root: &'a Path,
+    /// Cargo's `OUT_DIR`.
+    pub out_dir: &'a Path,
+    /// `stage0_scalar`.
+    pub prefix: &'a str,
+    /// kernel.cu, relative to the root.
+    pub kernel: &'a str,
+    /// The device headers.
+    pub include: &'a Path,
+    /// The stage's identity.
+    pub identity: &'a str,
+    /// The compiler.
+    pub nvcc: &'a Nvcc,
+    /// The images.
+    pub architectures: &'a Architectures,
+}
+
+/// The fatbin's name in `OUT_DIR`.
+pub(crate) const FATBIN: &str = "attention.fatbin";
+
+/// A finished build and what it was built from.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    key: String,
+    code: GpuCode,
+}
+
+/// Builds the fatbin, or keeps the last one if nothing that it depends on has changed (an edit of the emulator's headers
+/// reruns the build script, too).
+pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
+    let version = nvcc_version(&job.nvcc.path)?;
+    let fatbin = job.out_dir.join(FATBIN);
+    let kept_path = job.out_dir.join("gpu.json");
+    let key = format!(
+        "{} {} {:?} {} {:?} {:?}",
+        job.identity,
+        job.prefix,
+        job.nvcc,
+        version,
+        job.architectures,
+        std::env::var_os("NVCC_CCBIN")
+    );
+    let key = hex_sha256(&[key.as_bytes()]);
+    let kept = std::fs::read(&kept_path).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+    if let Some(kept) = kept.filter(|kept| kept.key == key && fatbin.is_file()) {
+        return Ok(kept.code);
+    }
+    let code = compile(job, version, &fatbin)?;
+    let text = serde_json::to_vec(&Kept { key, code: code.clone() })?;
+    std::fs::write(&kept_path, text).map_err(BuildError::io("write", &kept_path))?;
+    Ok(code)
+}
+
+fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError> {
+    let Architectures { machine, ptx } = job.architectures;
+    let images: Vec<&String> = machine.iter().chain(ptx).collect();
+    let results: Vec<Mutex<Option<Result<String, BuildError>>>> = images.iter().map(|_| Mutex::new(None)).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..PARALLEL.min(images.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(image) = images.get(index) else { break };
+                    *results[index].lock().expect("no panic under the lock") = Some(nvcc_call(job, image));
+                }
+            });
+        }
+    });
+    let mut outputs = Vec::new();
+    for result in results {
+        let result = result.into_inner().expect("no panic under the lock");
+        outputs.push(result.expect("every index was taken")?);
+    }
+    let architectures =
+        machine.iter().zip(&outputs).map(|(name, output)| read_architecture(job, name, output)).collect::<Result<_, _>>()?;
+
+    // nvcc -fatbin would compile everything a second time.
+    let real = job.nvcc.path.canonicalize().map_err(BuildError::io("resolve", &job.nvcc.path))?;
+    let mut join = Command::new(real.with_file_name("fatbinary"));
+    join.arg("-64").arg(format!("--create={}", fatbin.display()));
+    for image in &images {
+        let (kind, number) = match image.strip_prefix("sm_") {
+            Some(number) => ("elf", number),
+            None => ("ptx", image.trim_start_matches("compute_")),
+        };
+        join.arg(format!("--image3=kind={kind},sm={number},file={}", image_path(job, image).display()));
+    }
+    run(&mut join, "fatbinary", job.kernel)?;
+    Ok(GpuCode {
+        nvcc,
+        nvcc_source: job.nvcc.source.to_string(),
+        flags: FLAGS.map(String::from).to_vec(),
+        architectures,
+        ptx: ptx.clone(),
+    })
+}
+
+fn image_path(job: &Job, image: &str) -> PathBuf {
+    job.out_dir.join(format!("{image}.{}", if image.starts_with("sm_") { "cubin" } else { "ptx" }))
+}
+
+/// One compilation; returns what nvcc said.
+fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
+    let mut command = Command::new(&job.nvcc.path);
+    command.env_remove("NVCC_PREPEND_FLAGS").env_remove("NVCC_APPEND_FLAGS").current_dir(job.root);
+    command.args(FLAGS).arg(format!("-DATTN_STAGE={}", job.prefix)).arg("-I").arg(job.include);
+    match image.strip_prefix("sm_") {
+        Some(number) => command.args(["-cubin".to_string(), format!("-gencode=arch=compute_{number},code={image}")]),
+        None => command.args(["-ptx".to_string(), format!("-arch={image}")]),
+    };
+    command.arg(job.kernel).arg("-o").arg(image_path(job, image));
+    let what = format!("{} for {image}", job.kernel);
+    let output = run(&mut command, "nvcc", &what)?;
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
+    match FATAL_WARNINGS.into_iter().find(|warning| said.contains(warning)) {
+        Some(warning) => Err(BuildError::FatalWarning { what, warning, output: said }),
+        None => Ok(said),
+    }
+}
+
+fn read_architecture(job: &Job, name: &str, output: &str) -> Result<ArchitectureBuild, BuildError> {
+    let what = format!("{} for {name}", job.kernel);
+    let fail = |problem: String| BuildError::Ptxas { what: what.clone(), problem, output: output.to_string() };
+    let path = image_path(job, name);
+    let cubin = std::fs::read(&path).map_err(BuildError::io("read", &path))?;
+    let mut hashes =
+        sass::text_hashes(&cubin).map_err(|source| BuildError::Object { what: path.display().to_string(), source })?;
+    let mut entries = Vec::new();
+    for (symbol, resources) in ptxas::parse(output).map_err(&fail)? {
+        let code = hashes.remove(&symbol).ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
+        entries.push(EntryBuild { symbol, sass_sha256: code.0, sass_bytes: code.1, resources });
+    }
+    if entries.is_empty() {
+        return Err(fail("no entry".to_string()));
+    }
+    entries.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+    let identical = sass::identical(entries.iter().map(|entry| (entry.symbol.as_str(), entry.sass_sha256.as_str())));
+    Ok(ArchitectureBuild { name: name.to_string(), entries, identical })
+}
+
+fn nvcc_version(nvcc: &Path) -> Result<String, BuildError> {
+    let output = run(Command::new(nvcc).arg("--version"), "nvcc", "--version")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    parse_version(&text).ok_or_else(|| BuildError::Tool {
+        tool: nvcc.display().to_string(),
+        what: "--version".to_string(),
+        status: "no 'release N.N, VN.N.N' in its answer".to_string(),
+        output: text.clone(),
+    })
+}
+
+/// `13.0.88` of "Cuda compilation tools, release 13.0, V13.0.88".
+fn parse_version(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.contains(", release "))?;
+    Some(line.rsplit_once(", V")?.1.trim().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_machine_code_and_ptx() {
+        let parsed = Architectures::parse(DEFAULT_ARCHITECTURES).unwrap();
+        assert_eq!((parsed.machine.join("+"), parsed.ptx.join("+")), ("sm_89+sm_90a".into(), "compute_80".into()));
+        assert!(Architectures::parse(" sm_100f , sm_120").unwrap().ptx.is_empty());
+    }
+
+    #[test]
+    fn other_architectures_are_refused_with_an_example() {
+        for text in ["", "compute_80", "sm_89,sm_89", "90a", "sm_", "sm_90aa", "sm_9", "native", "sm_90a;sm_89"] {
+            let error = Architectures::parse(text).unwrap_err().to_string();
+            assert!(error.contains("such as sm_89,sm_90a,compute_80"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn version_is_read_from_nvccs_answer() {
+        let text = "nvcc: NVIDIA (R) Cuda compiler driver\nBuilt on Wed_Aug_20_01:58:59_PM_PDT_2025\nCuda compilation tools, \
+                    release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n";
+        assert_eq!(parse_version(text).as_deref(), Some("13.0.88"));
+        assert_eq!(parse_version("g++ 12"), None);
+    }
+}

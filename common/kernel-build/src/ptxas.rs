@@ -1,0 +1,154 @@
+//! Reads what `ptxas -v` prints: one block per entry.
+
+use crate::report::Resources;
+
+/// Entries and their resources, in the order printed, or what could not be read.
+pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
+    // (symbol, resources, whether its "Used" line was seen)
+    let mut entries: Vec<(String, Resources, bool)> = Vec::new();
+    // Properties are printed for called functions too, without their callers: they count against every entry.
+    let mut called = Resources::default();
+    let mut in_entry = false;
+    for line in output.lines() {
+        let Some(text) = line.trim_start().strip_prefix("ptxas info").map(|rest| rest.trim_start_matches([' ', ':'])) else {
+            if line.contains("bytes stack frame") {
+                let resources = match entries.last_mut() {
+                    Some((_, resources, _)) if in_entry => resources,
+                    _ => &mut called,
+                };
+                resources.stack_frame_bytes += count_before(line, "bytes stack frame")?;
+                resources.spill_store_bytes += count_before(line, "bytes spill stores")?;
+                resources.spill_load_bytes += count_before(line, "bytes spill loads")?;
+            }
+            continue;
+        };
+        if let Some(rest) = text.strip_prefix("Compiling entry function '") {
+            let symbol = rest.split('\'').next().unwrap_or_default();
+            entries.push((symbol.to_string(), Resources::default(), false));
+            in_entry = true;
+        } else if let Some(function) = text.strip_prefix("Function properties for ") {
+            in_entry = entries.last().is_some_and(|(symbol, ..)| symbol == function.trim());
+        } else if text.starts_with("Used ") {
+            let (symbol, resources, used) = entries.last_mut().ok_or("'Used' before any entry")?;
+            if *used {
+                return Err(format!("two 'Used' lines for {symbol}"));
+            }
+            *used = true;
+            for item in text.trim_start_matches("Used ").split(", ") {
+                if item.ends_with(" registers") {
+                    resources.registers = count_before(item, "registers")?;
+                } else if item.ends_with(" barriers") {
+                    resources.barriers = count_before(item, "barriers")?;
+                } else if item.ends_with(" bytes smem") {
+                    resources.static_shared_bytes = count_before(item, "bytes smem")?;
+                } else if item.contains(" bytes cmem[") {
+                    resources.constant_bytes += count_before(item, "bytes cmem[")?;
+                }
+                // Others ("bytes cumulative stack size", "bytes lmem", textures) repeat or do not concern us.
+            }
+        }
+    }
+    if let Some((symbol, ..)) = entries.iter().find(|(_, resources, used)| !used || resources.registers == 0) {
+        return Err(format!("no register count for {symbol}"));
+    }
+    for (_, resources, _) in &mut entries {
+        resources.stack_frame_bytes += called.stack_frame_bytes;
+        resources.spill_store_bytes += called.spill_store_bytes;
+        resources.spill_load_bytes += called.spill_load_bytes;
+    }
+    Ok(entries.into_iter().map(|(symbol, resources, _)| (symbol, resources)).collect())
+}
+
+/// The number that stands before `unit`.
+fn count_before(text: &str, unit: &str) -> Result<u32, String> {
+    let bad = || format!("no number before '{unit}' in '{}'", text.trim());
+    let end = text.find(unit).ok_or_else(bad)?;
+    let digits = text[..end].trim_end().rsplit([' ', ',']).next().unwrap_or_default();
+    digits.parse().map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// nvcc 13.0.88, sm_89: static shared memory, constant banks.
+    const STATIC_SHARED: &str = "\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'stage0_scalar_wmma_32x64_e4m3_d128' for 'sm_89'
+ptxas info    : Function properties for stage0_scalar_wmma_32x64_e4m3_d128
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 14 registers, used 1 barriers, 256 bytes smem, 576 bytes cmem[0]
+ptxas info    : Compile time = 8.193 ms
+ptxas info    : Compiling entry function 'stage0_scalar_wmma_32x64_e4m3_d64' for 'sm_89'
+ptxas info    : Function properties for stage0_scalar_wmma_32x64_e4m3_d64
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 14 registers, used 1 barriers, 256 bytes smem, 576 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Compile time = 1.122 ms
+";
+
+    /// nvcc 13.0.88, sm_90a: spills, a warning above, no constant banks.
+    const SPILLS: &str = "\
+kernel.cu(7): warning #177-D: member \"x\" was declared but never referenced
+ptxas info    : Overriding global maxrregcount 64 with entry-specific value 255 computed using thread count
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z6kernelILi64EEvPf' for 'sm_90a'
+ptxas info    : Function properties for _Z6kernelILi64EEvPf
+    664 bytes stack frame, 1252 bytes spill stores, 1256 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 664 bytes cumulative stack size
+ptxas info    : Compile time = 72.334 ms
+";
+
+    #[test]
+    fn reads_static_shared_memory_and_all_constant_banks() {
+        let expected = Resources {
+            registers: 14,
+            barriers: 1,
+            static_shared_bytes: 256,
+            constant_bytes: 576,
+            ..Resources::default()
+        };
+        assert_eq!(
+            parse(STATIC_SHARED).unwrap(),
+            [
+                ("stage0_scalar_wmma_32x64_e4m3_d128".to_string(), expected),
+                ("stage0_scalar_wmma_32x64_e4m3_d64".to_string(), Resources { constant_bytes: 584, ..expected }),
+            ]
+        );
+    }
+
+    #[test]
+    fn reads_spills_and_stack() {
+        let expected = Resources {
+            registers: 255,
+            spill_store_bytes: 1252,
+            spill_load_bytes: 1256,
+            stack_frame_bytes: 664,
+            barriers: 1,
+            ..Resources::default()
+        };
+        assert_eq!(parse(SPILLS).unwrap(), [("_Z6kernelILi64EEvPf".to_string(), expected)]);
+    }
+
+    #[test]
+    fn spills_of_a_called_function_count_against_the_entry() {
+        let called = "ptxas info    : Function properties for _Z6helperf\n    48 bytes stack frame, 4 bytes spill stores, 8 \
+                      bytes spill loads\n";
+        let mut expected = parse(SPILLS).unwrap();
+        expected[0].1.stack_frame_bytes += 48;
+        expected[0].1.spill_store_bytes += 4;
+        expected[0].1.spill_load_bytes += 8;
+        assert_eq!(parse(&format!("{SPILLS}{called}")).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_entry_without_its_count_is_an_error_not_a_zero() {
+        let cut: String = SPILLS.lines().filter(|line| !line.contains("Used")).map(|line| format!("{line}\n")).collect();
+        assert_eq!(parse(&cut), Err("no register count for _Z6kernelILi64EEvPf".to_string()));
+        assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
+    }
+
+    #[test]
+    fn a_file_without_entries_has_none() {
+        assert_eq!(parse("ptxas info    : 0 bytes gmem\n"), Ok(Vec::new()));
+    }
+}

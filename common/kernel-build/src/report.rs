@@ -1,0 +1,117 @@
+//! What a build leaves for the run: how a stage was built and what the compilers said. Holds no absolute path and no
+//! time, so that equal sources give equal reports.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of [`BuildReport`]; a reader refuses another one.
+pub const REPORT_VERSION: u32 = 1;
+
+/// The build of one stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildReport {
+    /// [`REPORT_VERSION`] of the writer.
+    pub version: u32,
+    /// The crate's name: `stage0-scalar`.
+    pub stage: String,
+    /// SHA-256 over kernel.cu, the device headers it reaches and nvcc's flags. Needs no nvcc; decides STALE.
+    pub identity: String,
+    /// The files under [`Self::identity`], relative to the workspace root, sorted.
+    pub identity_files: Vec<String>,
+    /// The emulated build, which is always there.
+    pub emulated: EmulatedBuild,
+    /// The GPU build, or why there is none.
+    pub gpu: GpuBuild,
+}
+
+/// The build of kernel.cu by the host's C++ compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatedBuild {
+    /// Which compiler; counters are exact per compiler family and major version.
+    pub compiler: HostCompiler,
+    /// Every flag but include folders and path maps.
+    pub flags: Vec<String>,
+}
+
+/// A host C++ compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCompiler {
+    /// `gnu`, `clang` or `other`.
+    pub family: String,
+    /// Major version, where the compiler tells one.
+    pub major: Option<u32>,
+    /// First line of `--version`.
+    pub description: String,
+}
+
+/// The build by nvcc.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum GpuBuild {
+    /// GPU code is embedded in the crate.
+    Built(GpuCode),
+    /// There is none.
+    Absent {
+        /// Why.
+        reason: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
+
+/// GPU code and what the assembler said about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuCode {
+    /// Version of nvcc: `13.0.88`.
+    pub nvcc: String,
+    /// Where nvcc was found: `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH` or `.cuda`.
+    pub nvcc_source: String,
+    /// Flags common to all architectures, but for include folders.
+    pub flags: Vec<String>,
+    /// Machine code, in the order of `ATTENTION_CUDA_ARCHS`.
+    pub architectures: Vec<ArchitectureBuild>,
+    /// PTX for GPUs without machine code: `compute_80`.
+    pub ptx: Vec<String>,
+}
+
+/// The machine code for one architecture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchitectureBuild {
+    /// `sm_90a`.
+    pub name: String,
+    /// One per entry, sorted by symbol.
+    pub entries: Vec<EntryBuild>,
+    /// Groups of entries with the same machine code: two variants that are one. A gate refuses them.
+    pub identical: Vec<Vec<String>>,
+}
+
+/// One entry of one architecture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryBuild {
+    /// Its name in the fatbin.
+    pub symbol: String,
+    /// SHA-256 of its machine code.
+    pub sass_sha256: String,
+    /// Bytes of machine code.
+    pub sass_bytes: u64,
+    /// What the assembler reported.
+    pub resources: Resources,
+}
+
+/// What ptxas reports for one entry. All are counts that it printed, or zero where it prints nothing for zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Registers per thread.
+    pub registers: u32,
+    /// Bytes written by register spills, per thread.
+    pub spill_store_bytes: u32,
+    /// Bytes read back by register spills, per thread.
+    pub spill_load_bytes: u32,
+    /// Bytes of stack frame, per thread.
+    pub stack_frame_bytes: u32,
+    /// Bytes of static shared memory per block. The runtime reserves more on sm_90; that is not in here.
+    pub static_shared_bytes: u32,
+    /// Named barriers.
+    pub barriers: u32,
+    /// Bytes of constant memory, all banks; 0 on architectures for which ptxas does not print it.
+    pub constant_bytes: u32,
+}

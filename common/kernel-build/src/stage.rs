@@ -1,0 +1,203 @@
+//! What a stage's build script does, in order.
+
+use crate::error::BuildError;
+use crate::identity::{Sources, relative};
+use crate::report::{BuildReport, GpuBuild, REPORT_VERSION};
+use crate::toolkit::{self, Surroundings, find_nvcc};
+use crate::{emulated, gpu};
+use std::path::{Path, PathBuf};
+
+/// The script makes `.cuda/` and then touches this file. Build scripts watch it in place of `.cuda/`, since cargo reruns
+/// a build script on every build while a watched path does not exist.
+const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
+
+/// Environment variables that are read here. `cc` reports its own.
+const VARIABLES: [&str; 7] =
+    ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN", "OBJCOPY"];
+
+/// Builds the stage whose build script this is: the one place that prints errors and exits.
+pub fn stage() {
+    if let Err(error) = build_stage() {
+        let mut message = error.to_string();
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(source) = cause.source() {
+            message += &format!(": {source}");
+            cause = source;
+        }
+        eprintln!("error: {message}");
+        std::process::exit(1);
+    }
+}
+
+/// [`stage`] for those who handle the error.
+pub fn build_stage() -> Result<(), BuildError> {
+    let manifest_dir = cargo_variable("CARGO_MANIFEST_DIR")?;
+    let (package, out_dir) = (cargo_variable("CARGO_PKG_NAME")?, PathBuf::from(cargo_variable("OUT_DIR")?));
+    let folder = Path::new(&manifest_dir);
+    let root = workspace_root(folder)?;
+    let prefix = package.replace('-', "_");
+    let kernel = folder.join("kernel.cu");
+    let device_headers = root.join("common/cuda");
+    let emulator_headers = root.join("common/emulator/include");
+    let prelude = emulator_headers.join("emulator/prelude.h");
+    for (path, remedy) in [
+        (&kernel, "a stage's folder holds its kernel.cu"),
+        (&device_headers, "check out the whole repository"),
+        (&prelude, "check out the whole repository"),
+    ] {
+        if !path.exists() {
+            return Err(BuildError::Missing { path: path.clone(), remedy });
+        }
+    }
+    // Whole header folders, not single files: a header that is added to the emulator may take the place of another.
+    for path in [&device_headers, &emulator_headers] {
+        println!("cargo:rerun-if-changed={}", path.display());
+    }
+    for name in VARIABLES {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    println!("cargo:rerun-if-changed={}", folder.join("build.rs").display());
+
+    let sources = Sources::collect(&root, &kernel, &device_headers)?;
+    for name in sources.files.keys() {
+        println!("cargo:rerun-if-changed={}", root.join(name).display());
+    }
+    let identity = sources.identity(&gpu::FLAGS);
+
+    let emulated = emulated::build(&emulated::Job {
+        root: &root,
+        out_dir: &out_dir,
+        prefix: &prefix,
+        kernel: &kernel,
+        includes: &[&emulator_headers, &device_headers],
+    })?;
+    if let Some(path) = sources.hidden(&root, &[&device_headers, folder], &emulated.compiled) {
+        return Err(BuildError::HiddenInclude { stage: package, path: path.clone() });
+    }
+
+    let gpu = gpu_build(&root, &out_dir, &prefix, &relative(&root, &kernel), &device_headers, &identity)?;
+    if let GpuBuild::Absent { reason, remedy } = &gpu {
+        println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
+    }
+    let report = BuildReport {
+        version: REPORT_VERSION,
+        stage: package,
+        identity,
+        identity_files: sources.files.into_keys().collect(),
+        emulated: emulated.build,
+        gpu,
+    };
+    let write = |name: &str, text: String| {
+        let path = out_dir.join(name);
+        std::fs::write(&path, text).map_err(BuildError::io("write", &path))
+    };
+    write("report.json", serde_json::to_string_pretty(&report)?)?;
+    write("artifacts.rs", artifacts_source(&prefix, matches!(report.gpu, GpuBuild::Built(_))))
+}
+
+fn gpu_build(
+    root: &Path,
+    out_dir: &Path,
+    prefix: &str,
+    kernel: &str,
+    include: &Path,
+    identity: &str,
+) -> Result<GpuBuild, BuildError> {
+    let mode = text_variable("ATTENTION_CUDA").unwrap_or_else(|| "auto".to_string());
+    let required = match mode.as_str() {
+        "auto" => false,
+        "require" => true,
+        "off" => {
+            return Ok(GpuBuild::Absent {
+                reason: "switched off by ATTENTION_CUDA=off".to_string(),
+                remedy: "unset ATTENTION_CUDA".to_string(),
+            });
+        }
+        _ => {
+            let expected = "auto, off or require";
+            return Err(BuildError::Variable { name: "ATTENTION_CUDA", value: mode, expected });
+        }
+    };
+    let names = text_variable("ATTENTION_CUDA_ARCHS").unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
+    let architectures = gpu::Architectures::parse(&names)?;
+    let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
+    let found = find_nvcc(&around)?;
+    // Watched only if it is there: see the marker.
+    let marker = root.join(TOOLKIT_MARKER);
+    let watched = [Some(&marker), found.as_ref().map(|nvcc| &nvcc.path)];
+    for path in watched.into_iter().flatten().filter(|path| path.exists()) {
+        println!("cargo:rerun-if-changed={}", path.display());
+    }
+    let Some(nvcc) = found else {
+        let (reason, remedy) = ("nvcc was not found".to_string(), toolkit::REMEDY.to_string());
+        return if required { Err(BuildError::CudaRequired { reason, remedy }) } else { Ok(GpuBuild::Absent { reason, remedy }) };
+    };
+    gpu::build(&gpu::Job { root, out_dir, prefix, kernel, include, identity, nvcc: &nvcc, architectures: &architectures })
+        .map(GpuBuild::Built)
+}
+
+/// The Rust source that a stage includes.
+fn artifacts_source(prefix: &str, has_fatbin: bool) -> String {
+    let table = emulated::table_symbol(prefix);
+    let fatbin = if has_fatbin {
+        format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))", gpu::FATBIN)
+    } else {
+        "None".to_string()
+    };
+    format!(
+        "unsafe extern \"C\" {{\n    \
+             fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n\
+         }}\n\n\
+         /// What the build script made of `kernel.cu`.\n\
+         pub static ARTIFACTS: common::stage::Artifacts = common::stage::Artifacts {{\n    \
+             kernels: {table},\n    \
+             fatbin: {fatbin},\n    \
+             report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n\
+         }};\n"
+    )
+}
+
+/// The folder of the manifest with `[workspace]`, at or above `folder`.
+fn workspace_root(folder: &Path) -> Result<PathBuf, BuildError> {
+    let is_root = |path: &&Path| {
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml"));
+        manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == "[workspace]"))
+    };
+    let root = folder.ancestors().find(is_root).map(Path::to_path_buf);
+    root.ok_or_else(|| BuildError::NoWorkspace(folder.to_path_buf()))
+}
+
+fn cargo_variable(name: &'static str) -> Result<String, BuildError> {
+    std::env::var(name).map_err(|_| BuildError::NotABuildScript(name))
+}
+
+/// An empty variable counts as unset.
+fn text_variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn artifacts_name_the_stages_own_table() {
+        let text = artifacts_source("stage0_scalar", true);
+        assert!(text.contains("fn stage0_scalar_kernels(count: *mut i32) -> *const common::params::AttentionKernel;"));
+        assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
+        assert!(artifacts_source("stage0_scalar", false).contains("fatbin: None,"));
+    }
+
+    #[test]
+    fn the_root_is_the_manifest_with_a_workspace() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(workspace_root(here).unwrap(), here.ancestors().nth(2).unwrap());
+        assert!(matches!(workspace_root(Path::new("/")), Err(BuildError::NoWorkspace(_))));
+    }
+
+    #[test]
+    fn the_marker_is_committed() {
+        let root = workspace_root(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(root.join(TOOLKIT_MARKER).is_file(), "{TOOLKIT_MARKER} is what build scripts watch for a new toolkit");
+    }
+}

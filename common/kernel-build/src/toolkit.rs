@@ -1,0 +1,102 @@
+//! Where nvcc is looked for, in which order.
+
+use crate::error::BuildError;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where the script `scripts/cuda-toolkit` puts nvcc, relative to the workspace root.
+const IN_WORKSPACE: &str = ".cuda/nvidia/cu13/bin/nvcc";
+
+/// What a user without nvcc can do.
+pub(crate) const REMEDY: &str = "run scripts/cuda-toolkit, or set NVCC or CUDA_HOME";
+
+/// A found nvcc.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nvcc {
+    /// The program.
+    pub path: PathBuf,
+    /// Which step of the search found it.
+    pub source: &'static str,
+}
+
+/// What the search looks at, so that it can be tested.
+pub(crate) struct Surroundings<'a> {
+    /// An environment variable's value; an empty one counts as unset.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Whether a path is a file.
+    pub is_file: &'a dyn Fn(&Path) -> bool,
+    /// The workspace root.
+    pub root: &'a Path,
+}
+
+/// `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH`, then the workspace's own `.cuda/`. Only `NVCC` is a demand: if it names
+/// nothing, going on silently would build with another compiler than the one asked for.
+pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildError> {
+    let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
+    let on_path = |program: &Path| {
+        let folders = variable("PATH")?;
+        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| (around.is_file)(path))
+    };
+    if let Some(value) = variable("NVCC") {
+        let named = PathBuf::from(&value);
+        let is_bare_name = named.components().count() == 1;
+        let path = if is_bare_name { on_path(&named) } else { Some(named).filter(|path| (around.is_file)(path)) };
+        return match path {
+            Some(path) => Ok(Some(Nvcc { path, source: "NVCC" })),
+            None => Err(BuildError::Variable {
+                name: "NVCC",
+                value: value.to_string_lossy().into_owned(),
+                expected: "the path of nvcc, or its name on PATH; unset it to search",
+            }),
+        };
+    }
+    for source in ["CUDA_HOME", "CUDA_PATH"] {
+        let path = variable(source).map(|home| Path::new(&home).join("bin/nvcc"));
+        if let Some(path) = path.filter(|path| (around.is_file)(path)) {
+            return Ok(Some(Nvcc { path, source }));
+        }
+    }
+    if let Some(path) = on_path(Path::new("nvcc")) {
+        return Ok(Some(Nvcc { path, source: "PATH" }));
+    }
+    let path = around.root.join(IN_WORKSPACE);
+    Ok((around.is_file)(&path).then_some(Nvcc { path, source: ".cuda" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(variables: &[(&str, &str)], files: &[&str]) -> Result<Option<(String, &'static str)>, String> {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        let is_file = |path: &Path| files.iter().any(|file| Path::new(file) == path);
+        let around = Surroundings { variable: &variable, is_file: &is_file, root: Path::new("/w") };
+        let found = find_nvcc(&around).map_err(|error| error.to_string())?;
+        Ok(found.map(|nvcc| (nvcc.path.to_string_lossy().into_owned(), nvcc.source)))
+    }
+
+    const ALL: [&str; 5] = ["/n/nvcc", "/home/bin/nvcc", "/path/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
+
+    #[test]
+    fn each_place_gives_way_to_the_one_before() {
+        let variables = [("NVCC", "/n/nvcc"), ("CUDA_HOME", "/home"), ("CUDA_PATH", "/path"), ("PATH", "/a:/b")];
+        for (left_out, source) in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", ".cuda"].into_iter().enumerate() {
+            let expected = Some((ALL[left_out].to_string(), source));
+            assert_eq!(find(&variables[left_out..], &ALL), Ok(expected));
+        }
+        assert_eq!(find(&variables[1..], &[]), Ok(None));
+    }
+
+    #[test]
+    fn nvcc_may_be_a_name_on_path_and_must_exist() {
+        assert_eq!(find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL), Ok(Some(("/b/nvcc".to_string(), "NVCC"))));
+        assert!(find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/home")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc"));
+    }
+
+    #[test]
+    fn empty_variables_and_homes_without_nvcc_are_passed_over() {
+        let variables = [("NVCC", ""), ("CUDA_HOME", "/gone"), ("CUDA_PATH", "/path")];
+        assert_eq!(find(&variables, &ALL), Ok(Some(("/path/bin/nvcc".to_string(), "CUDA_PATH"))));
+    }
+}
