@@ -6,4 +6,6 @@ pub mod inputs;
 pub mod problem;
 pub mod quantise;
 pub mod reference;
+pub mod telemetry;
+pub mod timing;
 pub mod verdict;

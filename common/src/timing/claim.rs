@@ -1,0 +1,237 @@
+//! Gate L1: what a comparison of two arms says about a claimed speedup.
+
+use super::roofline::Floor;
+use super::stats::{Ratio, Ratios, SampleError, Summary};
+use crate::verdict::{GateId, GateResult, Verdict};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The largest [`Summary::noise`] at which a comparison decides. Above it the comparison is repeated once.
+pub const NOISE_LIMIT: f64 = 0.02;
+
+/// Two arms are the same when the whole interval lies within this of 1. Placement of buffers alone moves a kernel by a
+/// few tenths of a percent.
+pub const SAME_MARGIN: f64 = 0.005;
+
+/// Two arms timed in alternation, A B B A.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The arm compared with, in microseconds per launch.
+    pub base: Summary,
+    /// The candidate, in microseconds per launch.
+    pub new: Summary,
+    /// `base / new`.
+    pub ratios: Ratios,
+}
+
+/// How a candidate differs from its base, decided on the interval of the median's ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The whole interval lies within [`SAME_MARGIN`] of 1.
+    Same,
+    /// The whole interval lies above that.
+    Faster,
+    /// The whole interval lies below that.
+    Slower,
+    /// The interval crosses a margin.
+    Ambiguous,
+}
+
+impl Change {
+    /// As printed in tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Change::Same => "SAME",
+            Change::Faster => "FASTER",
+            Change::Slower => "SLOWER",
+            Change::Ambiguous => "AMBIGUOUS",
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+impl Comparison {
+    /// Summarises the samples of an A B B A run; rounds lie as [`Ratios::of`] says.
+    pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
+        let ratios = Ratios::of(base, new)?;
+        Ok(Self { base: Summary::of(base)?, new: Summary::of(new)?, ratios })
+    }
+
+    /// The noise of the noisier arm.
+    pub fn noise(&self) -> f64 {
+        self.base.noise().max(self.new.noise())
+    }
+
+    /// Whether the comparison is too noisy to decide a claim.
+    pub fn is_noisy(&self) -> bool {
+        // `all` of comparisons that NaN fails, so that a NaN is noisy.
+        ![&self.base, &self.new].into_iter().all(|arm| arm.noise() <= NOISE_LIMIT)
+    }
+
+    /// Same, faster or slower.
+    pub fn change(&self) -> Change {
+        let interval = self.ratios.p50.interval;
+        let (below, above) = (1.0 / (1.0 + SAME_MARGIN), 1.0 + SAME_MARGIN);
+        if interval.low > above {
+            Change::Faster
+        } else if interval.high < below {
+            Change::Slower
+        } else if interval.low >= below && interval.high <= above {
+            Change::Same
+        } else {
+            Change::Ambiguous
+        }
+    }
+}
+
+/// Judges a claim of `base / new >= at_least` on p50, p90 and mean.
+///
+/// A time below `floor` fails, whatever the ratio: it is impossible, so the kernel or the timer is broken. Then noise
+/// above [`NOISE_LIMIT`] is AMBIGUOUS: the caller has repeated the run once and passes the repeat. Then each figure's
+/// whole interval must reach the claim to pass; one that lies wholly below fails.
+pub fn judge(comparison: &Comparison, at_least: f64, floor: &Floor) -> GateResult {
+    let result = |verdict, reason| GateResult { gate: GateId::L1, verdict, reason };
+    for (arm, summary) in [("candidate", &comparison.new), ("base", &comparison.base)] {
+        if let Some(bound) = floor.broken_by(summary.min) {
+            let reason = format!(
+                "impossible: the {arm} took {:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
+                summary.min, bound.us, bound.why
+            );
+            return result(Verdict::Fail, reason);
+        }
+    }
+    if comparison.is_noisy() {
+        let reason = format!(
+            "noise {:.1} % (base) and {:.1} % (candidate) after one repeat, limit {:.0} %",
+            100.0 * comparison.base.noise(),
+            100.0 * comparison.new.noise(),
+            100.0 * NOISE_LIMIT
+        );
+        return result(Verdict::Ambiguous, reason);
+    }
+    let Ratios { p50, p90, mean } = comparison.ratios;
+    let figures = [("p50", p50), ("p90", p90), ("mean", mean)];
+    let verdicts = figures.map(|(_, ratio)| reaches(&ratio, at_least));
+    let verdict =
+        [Verdict::Fail, Verdict::Ambiguous].into_iter().find(|worst| verdicts.contains(worst)).unwrap_or(Verdict::Pass);
+    let list =
+        figures.map(|(name, r)| format!("{name} {:.3}x [{:.3}, {:.3}]", r.value, r.interval.low, r.interval.high));
+    result(verdict, format!("{}, claim {at_least:.2}x", list.join(", ")))
+}
+
+fn reaches(ratio: &Ratio, at_least: f64) -> Verdict {
+    if ratio.interval.low >= at_least {
+        Verdict::Pass
+    } else if ratio.interval.high < at_least {
+        Verdict::Fail
+    } else {
+        Verdict::Ambiguous
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::stats::Interval;
+    use crate::timing::stats::synthetic;
+
+    fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
+        let (base, new) = synthetic::rounds(250, base_us, new_us, seed);
+        Comparison::of(&base, &new).unwrap()
+    }
+
+    #[test]
+    fn the_same_code_twice_is_the_same() {
+        for seed in 0..20 {
+            assert_eq!(measured(10.0, 10.0, seed).change(), Change::Same, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn injected_delays_are_seen() {
+        for seed in 0..20 {
+            for percent in [1.0, 2.0, 5.0] {
+                let slowed = 10.0 * (1.0 + percent / 100.0);
+                assert_eq!(measured(10.0, slowed, seed).change(), Change::Slower, "{percent} %, seed {seed}");
+                assert_eq!(measured(slowed, 10.0, seed).change(), Change::Faster, "{percent} %, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn claims_are_judged_on_whole_intervals() {
+        let none = Floor::none("synthetic");
+        // Measured ratio, claim, verdict.
+        let table = [
+            (1.50, 1.10, Verdict::Pass),
+            (1.12, 1.10, Verdict::Pass),
+            (1.10, 1.10, Verdict::Ambiguous),
+            (1.08, 1.10, Verdict::Fail),
+            (0.80, 1.10, Verdict::Fail),
+        ];
+        for (ratio, claim, expected) in table {
+            let result = judge(&measured(10.0 * ratio, 10.0, 5), claim, &none);
+            assert_eq!(result.verdict, expected, "{ratio} against {claim}: {}", result.reason);
+            assert_eq!(result.gate, GateId::L1);
+        }
+    }
+
+    /// A comparison with all figures spelled out.
+    fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
+        let ratio = |(low, high)| Ratio { value: (low + high) / 2.0, interval: Interval { low, high } };
+        let summary = |p50: f64, p90: f64| Summary {
+            samples: 500,
+            min: p50,
+            p50,
+            p90,
+            mean: p50,
+            std: 0.1,
+            p50_interval: Interval { low: p50, high: p50 },
+        };
+        Comparison {
+            base: summary(12.0, 12.1),
+            new: summary(10.0, p90_us),
+            ratios: Ratios { p50: ratio(p50), p90: ratio(p90), mean: ratio(mean) },
+        }
+    }
+
+    #[test]
+    fn one_bad_figure_decides() {
+        let none = Floor::none("synthetic");
+        let (good, crossing, bad) = ((1.15, 1.20), (1.05, 1.15), (0.99, 1.05));
+        let table = [
+            (good, good, good, 10.1, Verdict::Pass),
+            (good, crossing, good, 10.1, Verdict::Ambiguous),
+            (good, good, bad, 10.1, Verdict::Fail),
+            (crossing, bad, good, 10.1, Verdict::Fail),
+            // Exactly at the claim passes; the upper end at the claim does not fail.
+            ((1.10, 1.11), good, good, 10.1, Verdict::Pass),
+            ((1.00, 1.10), good, good, 10.1, Verdict::Ambiguous),
+            // Noise of 2 % is accepted, above it nothing is decided.
+            (good, good, good, 10.2, Verdict::Pass),
+            (good, good, good, 10.3, Verdict::Ambiguous),
+            (bad, bad, bad, 10.3, Verdict::Ambiguous),
+            ((f64::NAN, f64::NAN), good, good, 10.1, Verdict::Ambiguous),
+            (good, good, good, f64::NAN, Verdict::Ambiguous),
+        ];
+        for (p50, p90, mean, p90_us, expected) in table {
+            let result = judge(&literal(p50, p90, mean, p90_us), 1.10, &none);
+            assert_eq!(result.verdict, expected, "{p50:?} {p90:?} {mean:?} {p90_us}: {}", result.reason);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_does_nothing_is_refused() {
+        let floor = Floor::none("synthetic").with_zero_line(0.61);
+        let result = judge(&measured(10.0, 0.62, 1), 1.10, &floor);
+        assert_eq!(result.verdict, Verdict::Fail);
+        assert!(result.reason.contains("impossible") && result.reason.contains("empty kernel"), "{}", result.reason);
+        assert_eq!(judge(&measured(10.0, 5.0, 1), 1.10, &floor).verdict, Verdict::Pass);
+    }
+}

@@ -1,0 +1,343 @@
+//! Timing: how a measurement is planned, what it records and what it says. The GPU's part is
+//! [`crate::device::cuda`]; everything here is pure.
+//!
+//! Two figures per arm, never mixed. *Device time* is what one launch costs in a full stream: a CUDA graph of N
+//! launches over rotating input sets, divided by N. *Single launch* is one launch between two events, which an idle
+//! stream and the events themselves lengthen; it is what most published tables quote.
+
+pub mod claim;
+pub mod roofline;
+pub mod stats;
+
+use crate::telemetry::Conditions;
+use serde::{Deserialize, Serialize};
+use stats::Summary;
+use std::time::Duration;
+
+pub use claim::{Change, Comparison};
+pub use roofline::Floor;
+
+/// What the L2 cache is meant to hold when a launch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// All of the launch's inputs: a few sets, rotated, that together fit easily.
+    Warm,
+    /// None of them: sets are rotated until their inputs span at least three times the cache.
+    Cold,
+}
+
+/// What the L2 cache can have held, by size alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// All sets, inputs and outputs, fit in half of the cache.
+    Warm,
+    /// Between the two: part of the inputs may be resident. So it is when a problem is too large to be warm.
+    Partial,
+    /// The inputs span at least three times the cache.
+    Cold,
+}
+
+impl CacheState {
+    /// As printed in tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            CacheState::Warm => "warm L2",
+            CacheState::Partial => "partial L2",
+            CacheState::Cold => "cold L2",
+        }
+    }
+}
+
+/// How many sets of buffers the launches of a graph rotate over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// Sets of Q, K, V and O, each at its own addresses.
+    pub sets: usize,
+    /// Bytes of Q, K and V of one set.
+    pub input_bytes: u64,
+    /// Bytes of O of one set.
+    pub output_bytes: u64,
+    /// Size of the device's L2 cache.
+    pub l2_bytes: u64,
+    /// What these sizes amount to.
+    pub state: CacheState,
+}
+
+/// Warm rotations use at most this many sets.
+const WARM_SETS: u64 = 4;
+
+/// More sets than this are never made: a tiny problem is then partly warm, and is labelled so.
+const MOST_SETS: u64 = 512;
+
+impl Rotation {
+    /// As many sets as `cache` asks for, of the sizes given in bytes.
+    pub fn choose(cache: Cache, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
+        let set = (input_bytes + output_bytes).max(1);
+        let sets = match cache {
+            Cache::Warm => (l2_bytes / 4 / set).clamp(1, WARM_SETS),
+            Cache::Cold => (3 * l2_bytes).div_ceil(input_bytes.max(1)).clamp(1, MOST_SETS),
+        };
+        Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
+    }
+
+    /// `sets` sets, and what they amount to.
+    pub fn of(sets: usize, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
+        let n = sets as u64;
+        let state = if 2 * n * (input_bytes + output_bytes) <= l2_bytes {
+            CacheState::Warm
+        } else if n * input_bytes >= 3 * l2_bytes {
+            CacheState::Cold
+        } else {
+            CacheState::Partial
+        };
+        Self { sets, input_bytes, output_bytes, l2_bytes, state }
+    }
+
+    /// Input bytes per launch that cannot have been in the cache, whatever it kept.
+    pub fn uncached_input_bytes(&self) -> f64 {
+        let all = self.sets as u64 * self.input_bytes;
+        all.saturating_sub(self.l2_bytes) as f64 / self.sets.max(1) as f64
+    }
+}
+
+/// How a measurement is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The state of the L2 cache.
+    pub cache: Cache,
+    /// Samples per arm, where `budget` allows.
+    pub samples: usize,
+    /// Launches before the first sample, at least.
+    pub warm_up_launches: usize,
+    /// Time of warm-up before the first sample, at least: clocks need it to settle.
+    pub warm_up: Duration,
+    /// Device time that one sample should cover.
+    pub sample_time: Duration,
+    /// Wall-clock time that the samples of one measurement may take, over all its arms. A slow kernel gets fewer
+    /// samples, never fewer than [`Plan::LEAST_SAMPLES`]; the record says how many.
+    pub budget: Duration,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            cache: Cache::Warm,
+            samples: 500,
+            warm_up_launches: 100,
+            warm_up: Duration::from_millis(500),
+            sample_time: Duration::from_micros(200),
+            budget: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Plan {
+    /// The fewest samples that are summarised, whatever the budget.
+    pub const LEAST_SAMPLES: usize = 20;
+
+    /// No sample holds more launches than this: a graph node costs memory and time to upload.
+    const MOST_LAUNCHES: usize = 4096;
+
+    /// Launches per graph for a kernel that takes about `launch_us` microseconds: enough to fill `sample_time`, and
+    /// whole rotations over `sets` sets, so that a graph never works on fewer sets than its label says.
+    pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
+        let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
+        let sets = sets.max(1);
+        filling.clamp(sets, Self::MOST_LAUNCHES.max(sets)).div_ceil(sets) * sets
+    }
+
+    /// Samples per arm, an even number, when one sample of every arm together takes `round_us` microseconds.
+    pub fn samples_within_budget(&self, round_us: f64) -> usize {
+        let affordable = (self.budget.as_secs_f64() * 1e6 / round_us.max(1.0)) as usize;
+        affordable.clamp(Self::LEAST_SAMPLES, self.samples.max(Self::LEAST_SAMPLES)).next_multiple_of(2)
+    }
+}
+
+/// What was run before the first sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// Launches of this arm.
+    pub launches: usize,
+    /// Wall-clock milliseconds, over all arms of the measurement.
+    pub ms: f64,
+}
+
+/// The same work by the GPU's events and by the host's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostCheck {
+    /// Milliseconds between the events around it.
+    pub event_ms: f64,
+    /// Milliseconds on the host, from before the first event to after the last has been seen.
+    pub wall_ms: f64,
+    /// Microseconds per launch by events in this one long run; the samples' median must agree.
+    pub launch_us: f64,
+}
+
+impl HostCheck {
+    /// Why the two clocks contradict each other or the samples, if they do. The host sees what the events enclose plus
+    /// its own latency, which is given 1 ms; the long run and the samples may differ by 25 % and 0.5 us, which
+    /// covers clocks that sink under sustained load.
+    pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
+        let Self { event_ms, wall_ms, launch_us } = *self;
+        let clocks_agree = event_ms <= wall_ms * 1.01 + 0.02 && wall_ms <= event_ms * 1.05 + 1.0;
+        if !clocks_agree {
+            return Some(format!("events enclose {event_ms:.3} ms, the host's clock {wall_ms:.3} ms"));
+        }
+        let runs_agree = (launch_us - sampled_us).abs() <= 0.25 * launch_us.max(sampled_us) + 0.5;
+        if !runs_agree {
+            return Some(format!(
+                "a long run takes {launch_us:.3} us per launch, the samples' median is {sampled_us:.3} us"
+            ));
+        }
+        None
+    }
+}
+
+/// One arm, measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// What was timed: `stage0-scalar/wmma-qk-32x64`.
+    pub label: String,
+    /// The buffers.
+    pub rotation: Rotation,
+    /// Launches that one device-time sample is the mean of.
+    pub launches_per_sample: usize,
+    /// Samples asked for; the budget may have allowed fewer.
+    pub requested_samples: usize,
+    /// Before the first sample.
+    pub warm_up: WarmUp,
+    /// Device time: microseconds per launch in a graph.
+    pub device: Summary,
+    /// The samples of `device`, in the order taken.
+    pub device_us: Vec<f64>,
+    /// Single launch: microseconds between two events around one launch.
+    pub single: Summary,
+    /// The samples of `single`.
+    pub single_us: Vec<f64>,
+    /// Events against the host's clock.
+    pub host_check: HostCheck,
+    /// The GPU under this load: after the warm-up and after the last sample.
+    pub conditions: [Conditions; 2],
+}
+
+/// Two arms, measured in alternation: samples `2 r` and `2 r + 1` of either arm are round `r` of A B B A.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairMeasurement {
+    /// The arm compared with.
+    pub base: Measurement,
+    /// The candidate.
+    pub new: Measurement,
+    /// What the two say.
+    pub comparison: Comparison,
+    /// The first attempt, where it was too noisy and was repeated.
+    pub discarded: Option<Comparison>,
+}
+
+/// A variable of the environment that would falsify a timing, and what to do about it.
+pub fn falsifying_variable(lookup: impl Fn(&str) -> Option<String>) -> Option<(&'static str, &'static str)> {
+    const VARIABLES: [(&str, &str); 3] = [
+        ("CUDA_INJECTION64_PATH", "a profiler is loaded into the process and lengthens every call; unset it to time"),
+        ("CUDA_LAUNCH_BLOCKING", "every launch waits for the one before; unset it to time"),
+        ("COMPUTE_PROFILE", "the driver's profiler lengthens every launch; unset it to time"),
+    ];
+    VARIABLES.into_iter().find(|(name, _)| lookup(name).is_some_and(|value| !value.is_empty() && value != "0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn rotations_are_labelled_by_their_size() {
+        // cache, input bytes, output bytes, L2 bytes -> sets, state
+        let table = [
+            (Cache::Warm, 3 * MIB / 2, MIB / 2, 50 * MIB, 4, CacheState::Warm),
+            (Cache::Cold, 3 * MIB / 2, MIB / 2, 50 * MIB, 100, CacheState::Cold),
+            (Cache::Warm, 12 * MIB, 4 * MIB, 50 * MIB, 1, CacheState::Warm),
+            (Cache::Warm, 48 * MIB, 16 * MIB, 50 * MIB, 1, CacheState::Partial),
+            (Cache::Cold, 200 * MIB, 64 * MIB, 50 * MIB, 1, CacheState::Cold),
+            (Cache::Warm, 200 * MIB, 64 * MIB, 50 * MIB, 1, CacheState::Cold),
+            (Cache::Cold, 12 << 10, 4 << 10, 50 * MIB, 512, CacheState::Warm),
+            (Cache::Cold, 96 << 10, 32 << 10, 50 * MIB, 512, CacheState::Partial),
+            (Cache::Warm, 0, 0, 50 * MIB, 4, CacheState::Warm),
+        ];
+        for (cache, input, output, l2, sets, state) in table {
+            let rotation = Rotation::choose(cache, input, output, l2);
+            assert_eq!((rotation.sets, rotation.state), (sets, state), "{cache:?} {input} {output}");
+        }
+    }
+
+    #[test]
+    fn only_what_exceeds_the_cache_is_surely_uncached() {
+        assert_eq!(Rotation::of(4, MIB, MIB, 50 * MIB).uncached_input_bytes(), 0.0);
+        assert_eq!(Rotation::of(100, MIB, MIB, 50 * MIB).uncached_input_bytes(), MIB as f64 / 2.0);
+        assert_eq!(Rotation::of(1, 200 * MIB, MIB, 50 * MIB).uncached_input_bytes(), (150 * MIB) as f64);
+    }
+
+    #[test]
+    fn graphs_hold_whole_rotations() {
+        let plan = Plan::default();
+        // launch us, sets -> launches
+        let table = [
+            (10.0, 1, 20),
+            (10.0, 4, 20),
+            (9.0, 4, 24),
+            (10.0, 100, 100),
+            (0.6, 1, 334),
+            (0.0, 1, 4000),
+            (1e6, 1, 1),
+            (1e6, 4, 4),
+            (0.1, 3, 2001),
+        ];
+        for (launch_us, sets, launches) in table {
+            assert_eq!(plan.launches_per_sample(launch_us, sets), launches, "{launch_us} us, {sets} sets");
+        }
+    }
+
+    #[test]
+    fn slow_kernels_get_fewer_samples() {
+        let plan = Plan::default();
+        assert_eq!(plan.samples_within_budget(400.0), 500);
+        assert_eq!(plan.samples_within_budget(200_000.0), 100);
+        assert_eq!(plan.samples_within_budget(1e9), Plan::LEAST_SAMPLES);
+        assert_eq!(Plan { samples: 5, ..plan }.samples_within_budget(400.0), Plan::LEAST_SAMPLES);
+    }
+
+    #[test]
+    fn clocks_must_agree() {
+        // event ms, wall ms, long run us, samples us -> agrees
+        let table = [
+            (20.0, 20.1, 10.0, 10.1, true),
+            (20.0, 21.5, 10.0, 10.1, true),
+            (20.0, 40.0, 10.0, 10.1, false),
+            (20.0, 15.0, 10.0, 10.1, false),
+            (0.0, 20.0, 10.0, 10.1, false),
+            (20.0, 20.1, 10.0, 5.0, false),
+            (20.0, 20.1, 5.0, 10.0, false),
+            (20.0, 20.1, 0.7, 0.6, true),
+            (f64::NAN, 20.1, 10.0, 10.0, false),
+            (20.0, 20.1, f64::NAN, 10.0, false),
+        ];
+        for (event_ms, wall_ms, launch_us, sampled, agrees) in table {
+            let check = HostCheck { event_ms, wall_ms, launch_us };
+            assert_eq!(check.contradiction(sampled).is_none(), agrees, "{check:?} against {sampled}");
+        }
+    }
+
+    #[test]
+    fn profilers_are_refused() {
+        let with = |name: &'static str, value: &'static str| {
+            falsifying_variable(move |asked| (asked == name).then(|| value.to_string())).map(|(name, _)| name)
+        };
+        assert_eq!(falsifying_variable(|_| None), None);
+        assert_eq!(with("CUDA_INJECTION64_PATH", "/lib/cupti.so"), Some("CUDA_INJECTION64_PATH"));
+        assert_eq!(with("CUDA_INJECTION64_PATH", ""), None);
+        assert_eq!(with("CUDA_LAUNCH_BLOCKING", "1"), Some("CUDA_LAUNCH_BLOCKING"));
+        assert_eq!(with("CUDA_LAUNCH_BLOCKING", "0"), None);
+        assert_eq!(with("PATH", "/bin"), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! The time that no kernel can beat: a measurement below it is an error of the kernel or of the timer.
+
+use super::Rotation;
+use crate::problem::{Dtype, Problem};
+use serde::{Deserialize, Serialize};
+
+/// Published peaks of one GPU, in its fastest configuration of that name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Words that the device name must hold, each as a word of its own.
+    pub words: &'static [&'static str],
+    /// Dense f16 tensor FLOP/s with f32 accumulation.
+    pub f16_flops: f64,
+    /// Dense FP8 tensor FLOP/s.
+    pub fp8_flops: f64,
+    /// Bytes per second of device memory.
+    pub bytes: f64,
+    /// Where the figures come from.
+    pub source: &'static str,
+}
+
+/// Peaks by device name; the first entry whose words all occur is taken. Data sheets give FLOP/s with sparsity; these
+/// are half of that.
+pub const PEAKS: [Peak; 6] = [
+    Peak {
+        words: &["GH200"],
+        f16_flops: 989e12,
+        fp8_flops: 1979e12,
+        bytes: 4.9e12,
+        source: "NVIDIA GH200 data sheet (HBM3e)",
+    },
+    Peak {
+        words: &["H200"],
+        f16_flops: 989e12,
+        fp8_flops: 1979e12,
+        bytes: 4.8e12,
+        source: "NVIDIA H200 data sheet (SXM)",
+    },
+    Peak {
+        words: &["H100", "NVL"],
+        f16_flops: 989e12,
+        fp8_flops: 1979e12,
+        bytes: 3.94e12,
+        source: "NVIDIA H100 data sheet (NVL memory, SXM arithmetic)",
+    },
+    Peak {
+        words: &["H100"],
+        f16_flops: 989e12,
+        fp8_flops: 1979e12,
+        bytes: 3.35e12,
+        source: "NVIDIA H100 data sheet (SXM)",
+    },
+    Peak { words: &["L4"], f16_flops: 121e12, fp8_flops: 242e12, bytes: 0.3e12, source: "NVIDIA L4 data sheet" },
+    Peak { words: &["L40S"], f16_flops: 362e12, fp8_flops: 733e12, bytes: 0.864e12, source: "NVIDIA L40S data sheet" },
+];
+
+/// The peaks of the device with this name, if they are known: `NVIDIA H100 80GB HBM3`.
+pub fn peak(device_name: &str) -> Option<&'static Peak> {
+    let words: Vec<&str> = device_name.split([' ', '-']).collect();
+    PEAKS.iter().find(|peak| peak.words.iter().all(|word| words.contains(word)))
+}
+
+/// One lower bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Microseconds per launch.
+    pub us: f64,
+    /// What sets it: `0.54 GFLOP at 989 TFLOP/s`.
+    pub why: String,
+}
+
+/// The lower bounds that apply to a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// The bounds; the largest counts.
+    pub bounds: Vec<Bound>,
+    /// Why a bound is missing.
+    pub note: Option<String>,
+}
+
+/// A kernel within this factor of an empty one cannot have read its inputs: a single load from global memory takes
+/// about as long as the whole empty launch.
+const ZERO_LINE_FACTOR: f64 = 1.1;
+
+impl Floor {
+    /// No bound, and why.
+    pub fn none(note: impl Into<String>) -> Self {
+        Self { bounds: Vec::new(), note: Some(note.into()) }
+    }
+
+    /// The roofline of `problem` on a device of this name, whose inputs were rotated as `rotation` says.
+    ///
+    /// Arithmetic: E4M3 inputs may be multiplied as FP8, so their bound uses the FP8 peak. Memory: what the L2 cache
+    /// holds need not be read again, however the cache replaces lines; so per rotation at least `input bytes - L2`
+    /// cross device memory, which is nothing when the sets fit. Writes may stay in the cache and are not counted.
+    pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
+        let Some(peak) = peak(device_name) else {
+            return Self::none(format!("no roofline floor: peaks of '{device_name}' are not in the table"));
+        };
+        let flops = problem.flops() as f64;
+        let flops_peak = match problem.dtype {
+            Dtype::F16 => peak.f16_flops,
+            Dtype::E4m3 => peak.fp8_flops,
+        };
+        let mut bounds = vec![Bound {
+            us: 1e6 * flops / flops_peak,
+            why: format!("{:.3} GFLOP at {:.0} TFLOP/s, {}", flops / 1e9, flops_peak / 1e12, peak.source),
+        }];
+        let bytes = rotation.uncached_input_bytes();
+        if bytes > 0.0 {
+            bounds.push(Bound {
+                us: 1e6 * bytes / peak.bytes,
+                why: format!(
+                    "{:.3} MB past the L2 cache at {:.2} TB/s, {}",
+                    bytes / 1e6,
+                    peak.bytes / 1e12,
+                    peak.source
+                ),
+            });
+        }
+        Self { bounds, note: None }
+    }
+
+    /// Adds the bound of an empty kernel that was timed in the same way in the same run: `empty_us` per launch.
+    pub fn with_zero_line(mut self, empty_us: f64) -> Self {
+        let why = format!("{ZERO_LINE_FACTOR} x an empty kernel's {empty_us:.3} us");
+        self.bounds.push(Bound { us: ZERO_LINE_FACTOR * empty_us, why });
+        self
+    }
+
+    /// The largest bound that a time of `us` microseconds lies below. NaN lies below every bound.
+    pub fn broken_by(&self, us: f64) -> Option<&Bound> {
+        let broken = self.bounds.iter().filter(|bound| us.is_nan() || us < bound.us);
+        broken.max_by(|a, b| a.us.total_cmp(&b.us))
+    }
+
+    /// The largest bound, in microseconds; 0 where there is none.
+    pub fn us(&self) -> f64 {
+        self.bounds.iter().map(|bound| bound.us).fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Mask, Shape};
+    use crate::timing::Cache;
+
+    fn mission(dtype: Dtype) -> Problem {
+        Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap()
+    }
+
+    const L2: u64 = 50 << 20;
+    const INPUTS: u64 = 3 << 19;
+    const OUTPUT: u64 = 1 << 19;
+
+    #[test]
+    fn names_select_their_own_peaks() {
+        let source = |name| peak(name).map(|p| p.source);
+        assert_eq!(source("NVIDIA H200"), Some("NVIDIA H200 data sheet (SXM)"));
+        assert_eq!(source("NVIDIA GH200 480GB"), Some("NVIDIA GH200 data sheet (HBM3e)"));
+        assert_eq!(source("NVIDIA H100 80GB HBM3"), Some("NVIDIA H100 data sheet (SXM)"));
+        assert_eq!(source("NVIDIA H100 NVL"), Some("NVIDIA H100 data sheet (NVL memory, SXM arithmetic)"));
+        assert_eq!(source("NVIDIA L4"), Some("NVIDIA L4 data sheet"));
+        assert_eq!(source("NVIDIA L40S"), Some("NVIDIA L40S data sheet"));
+        assert_eq!(source("NVIDIA L40"), None);
+        assert_eq!(source("NVIDIA GeForce RTX 4090"), None);
+    }
+
+    #[test]
+    fn warm_inputs_have_no_memory_bound() {
+        let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
+        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
+        assert_eq!(floor.bounds.len(), 1);
+        assert!((floor.us() - 0.543).abs() < 0.001, "{}", floor.us());
+        let fp8 = Floor::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
+        assert!((fp8.us() - 0.271).abs() < 0.001, "{}", fp8.us());
+    }
+
+    #[test]
+    fn cold_inputs_must_cross_device_memory() {
+        let rotation = Rotation::choose(Cache::Cold, INPUTS, OUTPUT, L2);
+        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
+        // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
+        assert_eq!(floor.bounds.len(), 2);
+        assert!((floor.bounds[1].us - 3.495).abs() < 0.1, "{:?}", floor.bounds[1]);
+        assert!(floor.broken_by(4.0).is_some_and(|bound| bound.why.contains("GFLOP")));
+        assert!(floor.broken_by(4.5).is_none());
+        assert!(floor.broken_by(f64::NAN).is_some());
+    }
+
+    #[test]
+    fn an_unknown_device_says_so() {
+        let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
+        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
+        assert!(floor.broken_by(0.001).is_none());
+        assert!(floor.note.as_deref().is_some_and(|note| note.contains("RTX 4090")));
+        assert!(floor.with_zero_line(0.6).broken_by(0.001).is_some());
+    }
+}
