@@ -1,0 +1,233 @@
+//! Gate R1: what a kernel takes from a multiprocessor, against its preset's caps and the hardware's limits.
+//!
+//! Pure: the facts come from `kernel.cu` and from ptxas, the verdict from arithmetic.
+
+use crate::problem::Dtype;
+use crate::reference::Probability;
+use crate::verdict::{GateId, GateResult, Verdict};
+use kernel_build::report::Resources;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What `kernel.cu` declares about one instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelFacts {
+    /// The entry's name.
+    pub symbol: String,
+    /// Element type of Q, K and V.
+    pub dtype: Dtype,
+    /// 64 or 128.
+    pub head_dim: usize,
+    /// Query rows per block.
+    pub block_m: usize,
+    /// Keys per tile.
+    pub block_n: usize,
+    /// Threads per block.
+    pub threads: u32,
+    /// Blocks per multiprocessor promised to the compiler.
+    pub min_blocks: u32,
+    /// Dynamic shared memory of a launch.
+    pub dynamic_shared_bytes: usize,
+    /// Registers per thread, at most.
+    pub register_cap: u32,
+    /// Shared memory per block, at most.
+    pub shared_cap_bytes: usize,
+    /// The type of P where it meets V.
+    pub probability: Probability,
+}
+
+/// One entry of one architecture, as the build reported it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PtxasEntry {
+    /// `sm_90a`.
+    pub arch: String,
+    /// Hash of its machine code.
+    pub sass_sha256: String,
+    /// What ptxas printed.
+    #[serde(flatten)]
+    pub resources: Resources,
+}
+
+/// The limits of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessor {
+    /// Resident threads.
+    pub threads: u32,
+    /// Resident blocks.
+    pub blocks: u32,
+    /// Registers.
+    pub registers: u32,
+    /// Shared memory of all resident blocks, the reserved parts included.
+    pub shared_bytes: usize,
+    /// Shared memory that one block may opt in to.
+    pub shared_opt_in_bytes: usize,
+}
+
+/// Shared memory that the driver adds to every block (compute capability 8.0 and later).
+pub const RESERVED_SHARED_BYTES: usize = 1024;
+
+/// Registers are handed out to whole warps in units of this many.
+const REGISTER_UNIT: u32 = 256;
+
+/// Shared memory is handed out in units of this many bytes.
+const SHARED_UNIT: usize = 128;
+
+/// The limits of `arch` (`sm_89`, `sm_90a`): CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability". `None` for an architecture that is not in the table.
+pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
+    let kib = 1024usize;
+    let limits = |threads, blocks, shared, opt_in| {
+        Some(Multiprocessor {
+            threads,
+            blocks,
+            registers: 65_536,
+            shared_bytes: shared * kib,
+            shared_opt_in_bytes: opt_in * kib,
+        })
+    };
+    match arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']) {
+        "80" => limits(2048, 32, 164, 163),
+        "86" => limits(1536, 16, 100, 99),
+        "87" => limits(1536, 16, 164, 163),
+        "89" => limits(1536, 24, 100, 99),
+        "90" | "100" | "103" => limits(2048, 32, 228, 227),
+        "120" | "121" => limits(1536, 24, 100, 99),
+        _ => None,
+    }
+}
+
+/// How many blocks fit on a multiprocessor, and what stops the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Resident blocks.
+    pub blocks: u32,
+    /// Resident warps.
+    pub warps: u32,
+    /// Warps that the multiprocessor could hold.
+    pub max_warps: u32,
+    /// What stops the next block.
+    pub limit: Limit,
+}
+
+/// What stops the next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Resident blocks.
+    Blocks,
+    /// Resident threads.
+    Threads,
+    /// Registers.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+}
+
+impl Limit {
+    /// As printed.
+    pub fn label(self) -> &'static str {
+        match self {
+            Limit::Blocks => "blocks",
+            Limit::Threads => "threads",
+            Limit::Registers => "registers",
+            Limit::SharedMemory => "shared memory",
+        }
+    }
+}
+
+impl Occupancy {
+    /// Resident warps as a share of the possible ones, in percent.
+    pub fn percent(&self) -> f64 {
+        100.0 * f64::from(self.warps) / f64::from(self.max_warps)
+    }
+}
+
+/// Theoretical occupancy of a kernel. `shared_bytes` is static and dynamic without the reserved part.
+pub fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> Occupancy {
+    let warps = threads.div_ceil(32);
+    let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
+    // Each of the four partitions holds whole warps, so warps are counted per partition and multiplied.
+    let warps_by_registers = (sm.registers / 4 / registers_per_warp) * 4;
+    let shared_per_block = (shared_bytes + RESERVED_SHARED_BYTES).next_multiple_of(SHARED_UNIT);
+    let limits = [
+        (sm.blocks, Limit::Blocks),
+        (sm.threads / (warps * 32), Limit::Threads),
+        (warps_by_registers / warps, Limit::Registers),
+        ((sm.shared_bytes / shared_per_block) as u32, Limit::SharedMemory),
+    ];
+    let (blocks, limit) = limits.into_iter().min_by_key(|(blocks, _)| *blocks).expect("four limits");
+    Occupancy { blocks, warps: blocks * warps, max_warps: sm.threads / 32, limit }
+}
+
+/// Static shared memory that the kernel itself declares. From sm_90 on, some versions of ptxas count the reserved bytes
+/// as static ones.
+fn declared_static_bytes(entry: &PtxasEntry) -> usize {
+    let bytes = entry.resources.static_shared_bytes as usize;
+    let number: u32 = entry.arch.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    if number >= 90 && bytes >= RESERVED_SHARED_BYTES { bytes - RESERVED_SHARED_BYTES } else { bytes }
+}
+
+/// The occupancy of an instance, where the architecture is known.
+pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy> {
+    let sm = multiprocessor(&entry.arch)?;
+    let shared = declared_static_bytes(entry) + facts.dynamic_shared_bytes;
+    Some(occupancy(&sm, facts.threads, entry.resources.registers, shared))
+}
+
+/// Gate R1 on one instance for one architecture. `opt_in_bytes` is the limit of the device that is open, if one is.
+pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize>) -> GateResult {
+    let used = &entry.resources;
+    let mut broken = Vec::new();
+    let mut at_most = |name: &str, value: usize, most: usize| {
+        if value > most {
+            broken.push(format!("{name} {value} > {most}"));
+        }
+    };
+    at_most("spilled bytes", (used.spill_store_bytes + used.spill_load_bytes) as usize, 0);
+    at_most("stack bytes", used.stack_frame_bytes as usize, 0);
+    at_most("registers", used.registers as usize, facts.register_cap as usize);
+    at_most("declared static shared bytes", declared_static_bytes(entry), 0);
+    let shared = declared_static_bytes(entry) + facts.dynamic_shared_bytes;
+    at_most("shared bytes over the preset's cap:", shared, facts.shared_cap_bytes);
+    // The opt-in limit already leaves the reserved bytes out.
+    let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
+    if let Some(limit) = opt_in_bytes.or(of_arch) {
+        at_most("shared bytes over the opt-in limit:", shared, limit);
+    }
+    let summary = format!(
+        "{}: {} registers (cap {}), {shared} shared bytes (cap {}), no spill, no stack",
+        entry.arch, used.registers, facts.register_cap, facts.shared_cap_bytes
+    );
+    if broken.is_empty() {
+        GateResult::judge(GateId::R1, true, summary)
+    } else {
+        GateResult::judge(GateId::R1, false, format!("{}: {}", entry.arch, broken.join("; ")))
+    }
+}
+
+/// Two variants that compile to the same machine code are one variant with two names: the knob between them does
+/// nothing. `entries` are (variant, dtype and head size, entry); each pair that shares code fails.
+pub fn judge_distinct<'a>(entries: impl IntoIterator<Item = (&'a str, &'a KernelFacts, &'a PtxasEntry)>) -> GateResult {
+    let mut owners: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let mut count = 0;
+    for (variant, _, entry) in entries {
+        let names = owners.entry((&entry.arch, &entry.sass_sha256)).or_default();
+        if !names.contains(&variant) {
+            names.push(variant);
+        }
+        count += 1;
+    }
+    let shared: Vec<String> = owners
+        .into_iter()
+        .filter(|(_, names)| names.len() > 1)
+        .map(|((arch, _), names)| format!("{arch}: {} compile to the same code", names.join(" and ")))
+        .collect();
+    match (count, shared.is_empty()) {
+        (0, _) => GateResult { gate: GateId::R1, verdict: Verdict::NoData, reason: "no machine code was built".into() },
+        (_, true) => GateResult::judge(GateId::R1, true, format!("{count} kernels, all distinct")),
+        (_, false) => GateResult::judge(GateId::R1, false, shared.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+
+fn facts() -> KernelFacts {
+    KernelFacts {
+        symbol: "scalar_wmma_qk_32x64_f16_d64".into(),
+        dtype: Dtype::F16,
+        head_dim: 64,
+        block_m: 32,
+        block_n: 64,
+        threads: 128,
+        min_blocks: 2,
+        dynamic_shared_bytes: 37_376,
+        register_cap: 128,
+        shared_cap_bytes: 48 * 1024,
+        probability: Probability::F32,
+    }
+}
+
+fn entry(arch: &str) -> PtxasEntry {
+    PtxasEntry {
+        arch: arch.into(),
+        sass_sha256: "a1".into(),
+        resources: Resources { registers: 107, ..Resources::default() },
+    }
+}
+
+#[test]
+fn a_kernel_within_its_caps_passes_and_says_what_it_uses() {
+    let result = judge(&facts(), &entry("sm_90a"), Some(232_448));
+    assert_eq!(result.verdict, Verdict::Pass);
+    assert_eq!(result.reason, "sm_90a: 107 registers (cap 128), 37376 shared bytes (cap 49152), no spill, no stack");
+    assert_eq!(judge(&facts(), &entry("sm_89"), None).verdict, Verdict::Pass);
+}
+
+#[test]
+fn each_excess_fails_and_is_named() {
+    let fails = |change: &dyn Fn(&mut KernelFacts, &mut PtxasEntry)| {
+        let (mut facts, mut entry) = (facts(), entry("sm_90a"));
+        change(&mut facts, &mut entry);
+        let result = judge(&facts, &entry, None);
+        assert_eq!(result.verdict, Verdict::Fail, "{}", result.reason);
+        result.reason
+    };
+    assert_eq!(fails(&|_, e| e.resources.spill_store_bytes = 8), "sm_90a: spilled bytes 8 > 0");
+    assert_eq!(fails(&|_, e| e.resources.spill_load_bytes = 4), "sm_90a: spilled bytes 4 > 0");
+    assert_eq!(fails(&|_, e| e.resources.stack_frame_bytes = 16), "sm_90a: stack bytes 16 > 0");
+    assert_eq!(fails(&|_, e| e.resources.registers = 129), "sm_90a: registers 129 > 128");
+    assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 1040), "sm_90a: declared static shared bytes 16 > 0");
+    assert_eq!(fails(&|f, _| f.shared_cap_bytes = 36_864), "sm_90a: shared bytes over the preset's cap: 37376 > 36864");
+    assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 16), "sm_90a: declared static shared bytes 16 > 0");
+    let both = fails(&|f, e| {
+        e.resources.registers = 200;
+        (f.dynamic_shared_bytes, f.shared_cap_bytes) = (232_449, 240_000);
+    });
+    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the opt-in limit: 232449 > 232448");
+}
+
+#[test]
+fn the_device_that_is_open_has_the_last_word() {
+    let mut facts = facts();
+    (facts.dynamic_shared_bytes, facts.shared_cap_bytes) = (101_376, 160 * 1024);
+    assert_eq!(judge(&facts, &entry("sm_90a"), None).verdict, Verdict::Pass);
+    assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024)).verdict, Verdict::Pass);
+    assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024 - 1)).verdict, Verdict::Fail);
+}
+
+#[test]
+fn bytes_that_the_driver_reserves_are_not_the_kernels() {
+    let mut entry = entry("sm_90a");
+    entry.resources.static_shared_bytes = 1024;
+    assert_eq!(judge(&facts(), &entry, None).verdict, Verdict::Pass);
+    entry.arch = "sm_89".into();
+    assert_eq!(judge(&facts(), &entry, None).verdict, Verdict::Fail);
+}
+
+#[test]
+fn one_program_under_two_names_fails() {
+    let (facts, one, other) = (facts(), entry("sm_90a"), PtxasEntry { sass_sha256: "b2".into(), ..entry("sm_90a") });
+    assert_eq!(
+        judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &other)]).verdict,
+        Verdict::Pass
+    );
+    let result = judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &one)]);
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert_eq!(result.reason, "sm_90a: wmma-qk-32x64 and scalar-32x64 compile to the same code");
+    // The same code for two architectures is not a clash.
+    let ada = PtxasEntry { sass_sha256: "a1".into(), ..entry("sm_89") };
+    assert_eq!(
+        judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &ada)]).verdict,
+        Verdict::Pass
+    );
+    assert_eq!(judge_distinct([]).verdict, Verdict::NoData);
+}
+
+#[test]
+fn occupancy_is_what_the_programming_guide_gives() {
+    let of = |arch: &str, threads, registers, shared| {
+        let o = occupancy(&multiprocessor(arch).unwrap(), threads, registers, shared);
+        (o.blocks, o.warps, o.max_warps, o.limit)
+    };
+    assert_eq!(of("sm_89", 128, 107, 37_376), (2, 8, 48, Limit::SharedMemory));
+    assert_eq!(of("sm_90a", 128, 107, 37_376), (4, 16, 64, Limit::Registers));
+    assert_eq!(of("sm_90a", 128, 128, 0), (4, 16, 64, Limit::Registers));
+    assert_eq!(of("sm_90a", 256, 255, 0), (1, 8, 64, Limit::Registers));
+    assert_eq!(of("sm_90a", 32, 32, 0), (32, 32, 64, Limit::Blocks));
+    assert_eq!(of("sm_89", 1024, 32, 0), (1, 32, 48, Limit::Threads));
+    assert_eq!(of("sm_90a", 128, 64, 135_168), (1, 4, 64, Limit::SharedMemory));
+    // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per warp: 16 warps.
+    let o = occupancy_of(&facts(), &entry("sm_90a")).unwrap();
+    assert_eq!((o.blocks, o.percent()), (4, 25.0));
+    assert_eq!(multiprocessor("sm_42"), None);
+}
