@@ -1,0 +1,207 @@
+//! The command line: what can be asked, and the help that teaches it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  compare                                       check everything that this machine can, write COMPARE.md
+  compare --quick                               each stage's default variant on three small problems
+  compare --stages stage0-scalar --shapes mission --dtypes f16
+                                                one stage on one shape, both masks
+  compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
+  compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
+  compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
+  compare --json - --quiet | jq .verdict        every row as JSON on standard output
+  compare accept target/compare/20261120T183000Z-nvidia-h200
+                                                take a record into results/ for committing
+
+Exit codes:
+  0  every gate passes (claims refuted by a committed negative record included)
+  1  a correctness, hazard or resource gate failed, or a claim did without a negative record
+  2  wrong usage, unreadable input or an environment that cannot run what was asked; nothing was overwritten
+  3  AMBIGUOUS, or NO DATA where data was required";
+
+/// Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
+#[derive(Debug, Parser)]
+#[command(name = "compare", version, about, after_help = EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
+pub struct Cli {
+    /// What to do; `run` if left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The flags of `run`.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check the stages, time them where there is a GPU, write a record and COMPARE.md (the default)
+    #[command(after_help = EXAMPLES)]
+    Run(RunArgs),
+    /// Show stages, variants, claims, shapes, input families, and what this machine can measure
+    List(ListArgs),
+    /// Plant faults and show that the gates catch them
+    Selftest(SelftestArgs),
+    /// Check a record and copy it into results/ for committing
+    Accept(AcceptArgs),
+    /// Render COMPARE.md and the README's ladder from the committed records alone, without a run
+    Render(RenderArgs),
+}
+
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The GPU if one can be used, else the emulator
+    #[default]
+    Auto,
+    /// An NVIDIA GPU
+    Cuda,
+    /// The functional emulator; checks, never times
+    Emulated,
+}
+
+/// The flags of `run`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// Stages to run [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Variants to run [default: all that the tier has]
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
+    pub variants: Vec<String>,
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM. With --seeds and --families it replaces the tier's
+    /// cases by every combination of what is given [else: small,mission; seed 0; normal]
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..")]
+    pub shapes: Vec<String>,
+    /// Element types: f16, e4m3 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
+    pub dtypes: Vec<String>,
+    /// Masks: full, causal [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
+    pub masks: Vec<String>,
+    /// Seeds of the inputs; see --shapes
+    #[arg(long, value_delimiter = ',', value_name = "SEED,..")]
+    pub seeds: Vec<u64>,
+    /// Input families (`compare list`); see --shapes
+    #[arg(long, value_delimiter = ',', value_name = "FAMILY,..")]
+    pub families: Vec<String>,
+    /// Timed samples per variant and problem; 0 checks and does not time [default: 500]
+    #[arg(long, value_name = "N")]
+    pub iters: Option<usize>,
+    /// Where to run
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: Backend,
+    /// Tier T0: each stage's default variant on three small problems
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
+    #[arg(long)]
+    pub full: bool,
+    /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16 or F8_E4M3, optionally `out` (F16 or F32),
+    /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
+    pub input: Option<PathBuf>,
+    /// Write each case's output here as safetensors
+    #[arg(long, value_name = "DIR")]
+    pub save_outputs: Option<PathBuf>,
+    /// Where the run's record goes [default: target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Where the report goes [default: COMPARE.md of the workspace; its plots go to compare-plots/ beside it]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write every row as JSON to a file, or to standard output with `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The flags of `list`.
+#[derive(Clone, Debug, Args)]
+pub struct ListArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `selftest`.
+#[derive(Clone, Debug, Args)]
+pub struct SelftestArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `accept`.
+#[derive(Clone, Debug, Args)]
+pub struct AcceptArgs {
+    /// The record: a folder that `compare run` wrote, here or on another machine
+    #[arg(value_name = "DIR")]
+    pub record: PathBuf,
+    /// Where committed records are [default: results/ of the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+    /// The record refutes the claims that fail in it; say why. Wrong results, hazards and broken caps stay refused
+    #[arg(long, value_name = "REASON")]
+    pub negative: Option<String>,
+}
+
+/// The flags of `render`.
+#[derive(Clone, Debug, Args)]
+pub struct RenderArgs {
+    /// Write nothing; exit with 1 if COMPARE.md, its plots or the README's ladder are not what the records say
+    #[arg(long)]
+    pub check: bool,
+    /// Where committed records are [default: results/ of the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Where the report goes [default: COMPARE.md of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_and_takes_the_same_flags() {
+        let bare = Cli::parse_from(["compare", "--stages", "a,b", "--seeds", "0,7", "--json", "-"]);
+        assert!(bare.command.is_none());
+        assert_eq!((bare.run.stages, bare.run.seeds), (vec!["a".into(), "b".into()], vec![0, 7]));
+        let Some(Command::Run(run)) = Cli::parse_from(["compare", "run", "--quick"]).command else { panic!("run") };
+        assert!(run.quick);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for bad in [
+            vec!["compare", "--quick", "--full"],
+            vec!["compare", "--input", "x", "--shapes", "small"],
+            vec!["compare", "--seeds", "x"],
+            vec!["compare", "--backend", "gpu"],
+            vec!["compare", "accept"],
+        ] {
+            let error = Cli::try_parse_from(&bad).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_shows_examples_and_exit_codes() {
+        let help = Cli::command().render_long_help().to_string();
+        for part in ["Examples:", "Exit codes:", "compare accept", "--save-outputs", "1x8:2x113:203x64"] {
+            assert!(help.contains(part), "{part}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
+//! the nearest one that does.
+
+use common::inputs::Family;
+use common::problem::{self, Dtype, Mask, NAMED_SHAPES, Problem, ProblemError, Shape};
+use common::record::StageBuild;
+
+/// A word that names nothing, or a problem that does not exist.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SelectError {
+    /// Nothing of this name.
+    #[error("there is no {kind} '{text}'{}; known: {known}", suggestion.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default())]
+    Unknown {
+        /// What was looked for: `stage`.
+        kind: &'static str,
+        /// The word as given.
+        text: String,
+        /// The nearest name, where one is near.
+        suggestion: Option<String>,
+        /// All names.
+        known: String,
+    },
+    /// A shape that no stage takes.
+    #[error("--shapes {text}")]
+    Shape {
+        /// The word as given.
+        text: String,
+        /// Why.
+        #[source]
+        source: ProblemError,
+    },
+    /// Nothing is left to run.
+    #[error("no case is left to run: {reason}")]
+    Nothing {
+        /// Which flags exclude each other.
+        reason: String,
+    },
+}
+
+/// Two names are near when they agree at least this much (Jaro-Winkler; 1 is equal).
+const NEAR: f64 = 0.75;
+
+/// The error for `text` that is none of `known`.
+pub fn unknown<'a>(kind: &'static str, text: &str, known: impl IntoIterator<Item = &'a str>) -> SelectError {
+    let known: Vec<&str> = known.into_iter().collect();
+    let suggestion = known
+        .iter()
+        .map(|name| (strsim::jaro_winkler(&text.to_lowercase(), name), *name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness >= NEAR)
+        .map(|(_, name)| name.to_string());
+    SelectError::Unknown { kind, text: text.to_string(), suggestion, known: known.join(", ") }
+}
+
+fn pick<T: Copy>(kind: &'static str, words: &[String], all: &[(&str, T)]) -> Result<Vec<T>, SelectError> {
+    words
+        .iter()
+        .map(|word| {
+            let found = all.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
+            found.ok_or_else(|| unknown(kind, word, all.iter().map(|(name, _)| *name)))
+        })
+        .collect()
+}
+
+/// The stages that `words` name, all if there are none, in the ladder's order.
+pub fn stages<'a>(words: &[String], all: &'a [StageBuild]) -> Result<Vec<&'a StageBuild>, SelectError> {
+    let names: Vec<(&str, usize)> = all.iter().enumerate().map(|(i, stage)| (stage.id.as_str(), i)).collect();
+    let chosen = pick("stage", words, &names)?;
+    Ok(all.iter().enumerate().filter(|(i, _)| words.is_empty() || chosen.contains(i)).map(|(_, stage)| stage).collect())
+}
+
+/// Refuses a variant that none of `stages` has.
+pub fn variants(words: &[String], stages: &[&StageBuild]) -> Result<(), SelectError> {
+    let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| (variant.name.as_str(), ()));
+    pick("variant", words, &names.collect::<Vec<_>>()).map(|_| ())
+}
+
+/// The dtypes that `words` name.
+pub fn dtypes(words: &[String]) -> Result<Vec<Dtype>, SelectError> {
+    pick("dtype", words, &Dtype::ALL.map(|dtype| (dtype.name(), dtype)))
+}
+
+/// The masks that `words` name.
+pub fn masks(words: &[String]) -> Result<Vec<Mask>, SelectError> {
+    pick("mask", words, &Mask::ALL.map(|mask| (mask.name(), mask)))
+}
+
+/// The families that `words` name.
+pub fn families(words: &[String]) -> Result<Vec<Family>, SelectError> {
+    let all: Vec<(&str, Family)> = Family::ALL.iter().map(|family| (family.name(), *family)).collect();
+    pick("family", words, &all)
+}
+
+/// The shapes that `words` name or spell out, each one that a stage can take.
+pub fn shapes(words: &[String]) -> Result<Vec<(String, Shape)>, SelectError> {
+    words.iter().map(|word| shape(word)).collect()
+}
+
+fn shape(word: &str) -> Result<(String, Shape), SelectError> {
+    let invalid = |source| SelectError::Shape { text: word.to_string(), source };
+    let (name, shape) = match problem::parse_shape(word) {
+        // A word without a digit in front was meant as a name.
+        Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
+            return Err(unknown("shape", word, NAMED_SHAPES.iter().map(|named| named.name)));
+        }
+        parsed => parsed.map_err(invalid)?,
+    };
+    Problem::new(shape, Dtype::F16, Mask::Full).map_err(invalid)?;
+    Ok((name, shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ladder;
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|word| word.to_string()).collect()
+    }
+
+    #[test]
+    fn names_are_found_in_the_order_of_the_ladder() {
+        let all = ladder();
+        let ids = |list: &[&str]| {
+            stages(&words(list), &all).unwrap().iter().map(|stage| stage.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
+        assert_eq!(ids(&["stage1-cpasync", "stage0-scalar"]), ["stage0-scalar", "stage1-cpasync"]);
+        assert_eq!(families(&words(&["large", "sink"])).unwrap(), [Family::Large, Family::Sink]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_answered_with_the_nearest() {
+        let all = ladder();
+        let chosen = stages(&[], &all).unwrap();
+        let message = |error: SelectError| error.to_string();
+        assert_eq!(
+            message(stages(&words(&["stage0-scaler"]), &all).unwrap_err()),
+            "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync"
+        );
+        assert!(message(variants(&words(&["wmma-qk-32x46"]), &chosen).unwrap_err()).contains("mean 'wmma-qk-32x64'"));
+        assert!(message(shapes(&words(&["mision"])).unwrap_err()).contains("mean 'mission'"));
+        assert!(message(families(&words(&["outlier"])).unwrap_err()).contains("mean 'outliers'"));
+        assert!(message(dtypes(&words(&["fp16"])).unwrap_err()).contains("mean 'f16'"));
+        assert!(!message(masks(&words(&["zzz"])).unwrap_err()).contains("did you mean"));
+    }
+
+    #[test]
+    fn shapes_that_no_stage_takes_are_refused_with_the_rule() {
+        let cause = |word: &str| match shapes(&words(&[word])).unwrap_err() {
+            SelectError::Shape { source, .. } => source.to_string(),
+            other => panic!("{other}"),
+        };
+        assert!(cause("1x8x512x96").contains("head_dim = 96"));
+        assert!(cause("1x8:3x512x64").contains("heads_kv = 3 does not divide heads_q = 8"));
+        assert!(cause("1x8x0x64").contains("seq_q is 0"));
+        assert!(cause("1x8x512").contains("expected BATCHxHEADSxSEQxDIM"));
+    }
+}
