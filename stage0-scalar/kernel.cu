@@ -7,6 +7,7 @@
 #include <attn/tile.cuh>
 #include <attn/variant.cuh>
 #include <mma.h>
+#include <type_traits>
 
 namespace {
 
@@ -76,20 +77,29 @@ __device__ __forceinline__ void scores_by_fma(float *scores, const half *q, cons
     }
 }
 
-// The same on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+// The warp's 8 query rows as operands of the tensor cores.
 template <class Preset>
-__device__ __forceinline__ void scores_by_wmma(float *scores, const half *q, const half *k) {
+struct QFragments {
+    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[Preset::HEAD_DIM / MMA_K]; // [8][16] each
+
+    __device__ __forceinline__ explicit QFragments(const half *q) {
+#pragma unroll
+        for (int i = 0; i < Preset::HEAD_DIM / MMA_K; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
+    }
+};
+
+// The same scores on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+template <class Preset>
+__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
 #pragma unroll
     for (int n = 0; n < Preset::BLOCK_N; n += MMA_N) {
         wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
         wmma::fill_fragment(s_frag, 0.0f);
 #pragma unroll
         for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
-            wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> q_frag; // [8][16]
             wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
-            wmma::load_matrix_sync(q_frag, q + d, Preset::PITCH);
             wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
-            wmma::mma_sync(s_frag, q_frag, k_frag, s_frag);
+            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
         }
         wmma::store_matrix_sync(scores + n, s_frag, Preset::SCORE_PITCH, wmma::mem_row_major);
     }
@@ -103,6 +113,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int PITCH = Preset::PITCH, THREADS = Preset::THREADS;
     constexpr int SCORES_PER_LANE = BLOCK_N / LANES_PER_ROW;
     constexpr int O_COLS = HEAD_DIM / 32;
+    // Keys of P·V in flight: one warp per scheduler hides the latency of shared memory by itself or not at all.
+    constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
     // Which rows of which head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = head_q / (params.heads_q / params.heads_kv);
@@ -127,6 +139,11 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     float o_acc[WARP_M][O_COLS] = {};
 
     attn::load_tile<Element, BLOCK_M, HEAD_DIM, PITCH, THREADS>(&smem.q[0][0], q_gmem, params.q.row_stride, params.seq_q - block_row);
+    // Q was written by all threads and is read by every warp.
+    __syncthreads();
+    // What Q is to the product: fragments, read once, or the rows in shared memory.
+    using QOperand = std::conditional_t<Preset::TENSOR_QK, QFragments<Preset>, const half *>;
+    const QOperand q_operand(smem.q[warp_row]);
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
@@ -136,14 +153,14 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         const int valid_keys = params.seq_kv - key;
         attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.k[0][0], k_gmem + key * params.k.row_stride, params.k.row_stride, valid_keys);
         attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.v[0][0], v_gmem + key * params.v.row_stride, params.v.row_stride, valid_keys);
-        // K, V and in the first round Q were written by all threads and are read by every warp.
+        // K and V were written by all threads and are read by every warp.
         __syncthreads();
 
         // S = Q·Kᵀ.
         if constexpr (Preset::TENSOR_QK) {
-            scores_by_wmma<Preset>(scores, smem.q[warp_row], &smem.k[0][0]);
+            scores_by_wmma<Preset>(scores, q_operand, &smem.k[0][0]);
         } else {
-            scores_by_fma<Preset>(scores, smem.q[warp_row], &smem.k[0][0], lane);
+            scores_by_fma<Preset>(scores, q_operand, &smem.k[0][0], lane);
         }
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
@@ -169,7 +186,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 #pragma unroll
             for (int col = 0; col < O_COLS; ++col) o_acc[row][col] *= row_rescale;
         }
-#pragma unroll 4
+#pragma unroll PV_UNROLL
         for (int j = 0; j < BLOCK_N; ++j) {
             float v_reg[O_COLS];
 #pragma unroll
