@@ -1,2 +1,8 @@
-//! Runs every stage through the same gates.
+//! scratch
+#![forbid(unsafe_code)]
+mod cli;
+mod plan;
+mod select;
+#[cfg(test)]
+mod testing;
 fn main() {}

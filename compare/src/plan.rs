@@ -1,0 +1,347 @@
+//! What a run does: tier and flags in, list of cases out. Pure.
+
+use crate::cli::RunArgs;
+use crate::select::{self, SelectError};
+use common::check::{CaseKey, Source};
+use common::device::BackendKind;
+use common::inputs::Family;
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, edge_shapes};
+use common::record::{Scope, StageBuild, Tier};
+
+/// How a case runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the emulator's plain build: results only.
+    Plain,
+    /// On the emulator's traced build, under [`SCHEDULES`] schedules: results, hazards and counters.
+    Traced,
+    /// On the GPU.
+    Device,
+}
+
+/// Schedules of a traced case: in order, reversed, shuffled.
+pub const SCHEDULES: usize = 3;
+
+/// One case to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCase {
+    /// Which case.
+    pub key: CaseKey,
+    /// What is computed.
+    pub problem: Problem,
+    /// How.
+    pub mode: Mode,
+}
+
+/// One arm to time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedTiming {
+    /// The stage.
+    pub stage: String,
+    /// The variant.
+    pub variant: String,
+    /// The shape's name.
+    pub shape_name: String,
+    /// What is computed.
+    pub problem: Problem,
+}
+
+/// All that a run does, stage by stage and variant by variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// How much is checked.
+    pub tier: Tier,
+    /// Where.
+    pub backend: BackendKind,
+    /// Whether flags narrowed it.
+    pub scope: Scope,
+    /// The cases.
+    pub cases: Vec<PlannedCase>,
+    /// What is timed where its cases are green; empty without a GPU.
+    pub timings: Vec<PlannedTiming>,
+}
+
+/// The tier of a run: as asked, else what fits the backend.
+pub fn tier(args: &RunArgs, backend: BackendKind) -> Tier {
+    match (args.quick, args.full, backend) {
+        (true, ..) => Tier::T0,
+        (_, true, _) | (.., BackendKind::Cuda) => Tier::T2,
+        _ => Tier::T1,
+    }
+}
+
+/// A problem and where its inputs come from, before it meets a variant.
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    shape_name: String,
+    problem: Problem,
+    source: Source,
+    mode: Mode,
+    /// Only for the stage's default variant.
+    default_only: bool,
+}
+
+fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family, seed: u64, mode: Mode) -> Item {
+    let problem = Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
+    let source = Source::Seeded { family, seed };
+    Item { shape_name: shape_name.to_string(), problem, source, mode, default_only: false }
+}
+
+fn named(name: &str) -> Shape {
+    NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
+}
+
+/// T0: a whole tile, a ragged one, and a ragged rectangle under the causal mask.
+fn tier0(mode: Mode) -> Vec<Item> {
+    let ragged = Shape::bhsd(1, 2, 17, 64);
+    let rectangle = Shape { seq_q: 113, seq_kv: 203, ..Shape::bhsd(1, 2, 1, 64) };
+    let problems = [
+        ("small".to_string(), named("small"), Mask::Full),
+        (ragged.to_string(), ragged, Mask::Full),
+        (rectangle.to_string(), rectangle, Mask::Causal),
+    ];
+    let cases = problems.iter().flat_map(|(name, shape, mask)| {
+        Dtype::ALL.map(|dtype| item(name, *shape, dtype, *mask, Family::Normal, 0, mode))
+    });
+    cases.collect()
+}
+
+/// T1: T0, all families on `small`, and three seeds on `mission`: with `small`, the checks that the first ladders had.
+fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
+    let mut items = tier0(traced);
+    for dtype in Dtype::ALL {
+        for &family in Family::for_dtype(dtype) {
+            items.extend((0..3).map(|seed| item("small", named("small"), dtype, Mask::Full, family, seed, plain)));
+        }
+    }
+    items.extend(
+        (0..3).map(|seed| item("mission", named("mission"), Dtype::F16, Mask::Full, Family::Normal, seed, plain)),
+    );
+    items
+}
+
+/// T2: T1, every named shape under every family, five seeds on `small` and `mission`, every edge shape.
+fn tier2(traced: Mode, plain: Mode) -> Vec<Item> {
+    let mut items = tier1(traced, plain);
+    for dtype in Dtype::ALL {
+        for mask in Mask::ALL {
+            for shape in NAMED_SHAPES {
+                let seeds = if ["small", "mission"].contains(&shape.name) { 0..5 } else { 0..1 };
+                for &family in Family::for_dtype(dtype) {
+                    let seeded = |seed| item(shape.name, shape.shape, dtype, mask, family, seed, plain);
+                    items.extend(seeds.clone().map(seeded));
+                }
+            }
+            for shape in edge_shapes() {
+                items.push(item(&shape.to_string(), shape, dtype, mask, Family::Normal, 0, plain));
+            }
+        }
+    }
+    items
+}
+
+/// The traced build takes problems of at most this many scores; larger ones would take minutes.
+const TRACED_SCORES: u64 = 50_000;
+
+/// Every combination of what the flags give, and of the defaults for what they leave open.
+fn combinations(
+    args: &RunArgs,
+    dtypes: &[Dtype],
+    masks: &[Mask],
+    backend: BackendKind,
+) -> Result<Vec<Item>, SelectError> {
+    let or = |words: &[String], default: &[&str]| {
+        if words.is_empty() { default.iter().map(|word| word.to_string()).collect() } else { words.to_vec() }
+    };
+    let shapes = select::shapes(&or(&args.shapes, &["small", "mission"]))?;
+    let families = select::families(&or(&args.families, &["normal"]))?;
+    let seeds = if args.seeds.is_empty() { vec![0] } else { args.seeds.clone() };
+    let mut items = Vec::new();
+    for (name, shape) in &shapes {
+        for &dtype in dtypes {
+            for &mask in masks {
+                for &family in families.iter().filter(|family| Family::for_dtype(dtype).contains(family)) {
+                    for &seed in &seeds {
+                        let mut item = item(name, *shape, dtype, mask, family, seed, Mode::Plain);
+                        item.mode = mode_for(&item.problem, backend);
+                        items.push(item);
+                    }
+                }
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
+    match backend {
+        BackendKind::Cuda => Mode::Device,
+        BackendKind::Emulated if problem.scores() <= TRACED_SCORES => Mode::Traced,
+        BackendKind::Emulated => Mode::Plain,
+    }
+}
+
+/// Keeps the first of equal cases. Traced ones come first, and say all that a plain one says.
+fn deduplicate(items: Vec<Item>) -> Vec<Item> {
+    let mut kept: Vec<Item> = Vec::new();
+    for item in items {
+        let same = |other: &Item| (&other.problem, &other.source) == (&item.problem, &item.source);
+        match kept.iter_mut().find(|other| same(other)) {
+            Some(first) => first.default_only &= item.default_only,
+            None => kept.push(item),
+        }
+    }
+    kept
+}
+
+/// A real problem: what an input file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileProblem {
+    /// The file's name, without folders.
+    pub name: String,
+    /// The extents of its tensors.
+    pub shape: Shape,
+    /// Their element type.
+    pub dtype: Dtype,
+}
+
+/// The plan of a run. `file` replaces the tier's problems by the one of `--input`.
+pub fn plan(
+    all: &[StageBuild],
+    args: &RunArgs,
+    backend: BackendKind,
+    file: Option<&FileProblem>,
+) -> Result<Plan, SelectError> {
+    let stages = select::stages(&args.stages, all)?;
+    select::variants(&args.variants, &stages)?;
+    let dtypes = or_all(select::dtypes(&args.dtypes)?, &Dtype::ALL);
+    let masks = or_all(select::masks(&args.masks)?, &Mask::ALL);
+    let tier = tier(args, backend);
+    let (traced, plain) = match backend {
+        BackendKind::Emulated => (Mode::Traced, Mode::Plain),
+        BackendKind::Cuda => (Mode::Device, Mode::Device),
+    };
+    let combined = !(args.shapes.is_empty() && args.seeds.is_empty() && args.families.is_empty());
+    let mut items = match (file, tier) {
+        (Some(file), _) => from_file(file, &masks, backend),
+        _ if combined => combinations(args, &dtypes, &masks, backend)?,
+        (_, Tier::T0) => tier0(traced).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
+        (_, Tier::T1) => tier1(traced, plain),
+        (_, Tier::T2) => tier2(traced, plain),
+    };
+    items.retain(|item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask) || file.is_some());
+    let items = deduplicate(items);
+    let mut cases = Vec::new();
+    let mut timings = Vec::new();
+    for stage in stages {
+        for variant in &stage.variants {
+            // A variant that was asked for by name runs in every tier.
+            let asked = args.variants.contains(&variant.name);
+            if !args.variants.is_empty() && !asked {
+                continue;
+            }
+            let is_default = variant.name == stage.default_variant;
+            let takes = |item: &&Item| !item.default_only || is_default || asked;
+            let of_variant: Vec<PlannedCase> =
+                items.iter().filter(takes).map(|item| case(stage, &variant.name, item, backend)).collect();
+            if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
+                timings.extend(timed(tier, combined, &of_variant));
+            }
+            cases.extend(of_variant);
+        }
+    }
+    if cases.is_empty() {
+        return Err(SelectError::Nothing { reason: nothing_left(args) });
+    }
+    Ok(Plan { tier, backend, scope: scope(args), cases, timings })
+}
+
+fn or_all<T: Copy>(chosen: Vec<T>, all: &[T]) -> Vec<T> {
+    if chosen.is_empty() { all.to_vec() } else { chosen }
+}
+
+fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
+    let of_mask = |&mask: &Mask| {
+        let problem =
+            Problem::new(file.shape, file.dtype, mask).expect("the file's problem was checked when it was read");
+        let source = Source::File { name: file.name.clone() };
+        let shape_name = file.shape.to_string();
+        Item { shape_name, problem, source, mode: mode_for(&problem, backend), default_only: false }
+    };
+    masks.iter().map(of_mask).collect()
+}
+
+fn case(stage: &StageBuild, variant: &str, item: &Item, backend: BackendKind) -> PlannedCase {
+    let key = CaseKey {
+        stage: stage.id.clone(),
+        variant: variant.to_string(),
+        backend,
+        shape_name: item.shape_name.clone(),
+        shape: item.problem.shape,
+        dtype: item.problem.dtype,
+        mask: item.problem.mask,
+        source: item.source.clone(),
+    };
+    PlannedCase { key, problem: item.problem, mode: item.mode }
+}
+
+/// What is timed of a variant: the claims' problem, in T2 every named shape but the smallest, and whatever was selected.
+fn timed(tier: Tier, combined: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
+    let mut timings: Vec<PlannedTiming> = Vec::new();
+    for PlannedCase { key, problem, .. } in cases {
+        let claims = key.shape_name == "mission" && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
+        let named = key.shape_name != "small" && NAMED_SHAPES.iter().any(|named| named.name == key.shape_name);
+        let wanted = claims || combined || tier == Tier::T2 && named;
+        if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
+            timings.push(PlannedTiming {
+                stage: key.stage.clone(),
+                variant: key.variant.clone(),
+                shape_name: key.shape_name.clone(),
+                problem: *problem,
+            });
+        }
+    }
+    timings
+}
+
+fn nothing_left(args: &RunArgs) -> String {
+    let flags = flags(args);
+    if flags.is_empty() {
+        "no stage has a variant".to_string()
+    } else {
+        format!("{} exclude each other", flags.join(" "))
+    }
+}
+
+/// The flags that narrow a run, as given.
+fn flags(args: &RunArgs) -> Vec<String> {
+    let seeds: Vec<String> = args.seeds.iter().map(u64::to_string).collect();
+    let lists = [
+        ("--stages", &args.stages),
+        ("--variants", &args.variants),
+        ("--shapes", &args.shapes),
+        ("--dtypes", &args.dtypes),
+        ("--masks", &args.masks),
+        ("--seeds", &seeds),
+        ("--families", &args.families),
+    ];
+    let mut flags: Vec<String> = lists
+        .into_iter()
+        .filter(|(_, words)| !words.is_empty())
+        .map(|(name, words)| format!("{name} {}", words.join(",")))
+        .collect();
+    if let Some(name) = args.input.as_ref().and_then(|path| path.file_name()) {
+        flags.push(format!("--input {}", name.to_string_lossy()));
+    }
+    flags
+}
+
+fn scope(args: &RunArgs) -> Scope {
+    match flags(args) {
+        flags if flags.is_empty() => Scope::Whole,
+        flags => Scope::Selected { flags },
+    }
+}
+
+#[cfg(test)]
+mod tests;

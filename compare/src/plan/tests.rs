@@ -1,0 +1,150 @@
+use super::*;
+use crate::testing::ladder;
+use std::collections::BTreeMap;
+
+fn args(list: &[&str]) -> RunArgs {
+    use clap::Parser;
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run
+}
+
+fn planned(list: &[&str], backend: BackendKind) -> Plan {
+    plan(&ladder(), &args(list), backend, None).unwrap()
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    plan.cases
+        .iter()
+        .map(|case| {
+            let key = &case.key;
+            let source = match &key.source {
+                Source::Seeded { family, seed } => format!("{family}:{seed}"),
+                Source::File { name } => name.clone(),
+            };
+            format!("{} {} {} {} {source} {:?}", key.variant, key.shape_name, key.dtype, key.mask, case.mode)
+        })
+        .collect()
+}
+
+#[test]
+fn tier0_is_three_problems_on_the_default_variant() {
+    let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
+    assert_eq!(plan.tier, Tier::T0);
+    assert_eq!(
+        lines(&plan),
+        [
+            "wmma-qk-32x64 small f16 full normal:0 Traced",
+            "wmma-qk-32x64 small e4m3 full normal:0 Traced",
+            "wmma-qk-32x64 1x2x17x64 f16 full normal:0 Traced",
+            "wmma-qk-32x64 1x2x17x64 e4m3 full normal:0 Traced",
+            "wmma-qk-32x64 1x2x113:203x64 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x2x113:203x64 e4m3 causal normal:0 Traced",
+        ]
+    );
+    assert!(plan.timings.is_empty());
+}
+
+#[test]
+fn tier1_is_the_default_without_a_gpu() {
+    let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
+    assert_eq!(plan.tier, Tier::T1);
+    // 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 of mission.
+    assert_eq!(plan.cases.len(), 6 + 3 * 17 - 2 + 3);
+    let lines = lines(&plan);
+    assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
+    assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
+    assert!(!lines.iter().any(|line| line.contains("mission e4m3")));
+    // Every variant of every stage runs the same list.
+    let whole = planned(&[], BackendKind::Emulated);
+    let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
+    for case in &whole.cases {
+        *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
+    }
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [58, 58, 58]);
+    assert_eq!(whole.scope, Scope::Whole);
+}
+
+#[test]
+fn tier2_is_the_default_on_a_gpu() {
+    let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
+    assert_eq!(plan.tier, Tier::T2);
+    assert!(plan.cases.iter().all(|case| case.mode == Mode::Device));
+    let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
+    // Named: 2 masks x (7 + 10 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
+    assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 17 * 14);
+    // Edge shapes: both dtypes and masks; T0's (17) and (113, 203) are among them.
+    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4);
+    // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
+    assert_eq!(plan.timings.len(), 5 * 4);
+    assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
+    // On the emulator --full adds the same problems, and keeps T0's traced.
+    let emulated = planned(&["--full", "--variants", "scalar-32x64"], BackendKind::Emulated);
+    assert_eq!(emulated.cases.len(), plan.cases.len());
+    assert_eq!(emulated.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 6);
+}
+
+#[test]
+fn shapes_seeds_and_families_replace_the_tier() {
+    let plan = planned(
+        &[
+            "--variants",
+            "scalar-32x64",
+            "--shapes",
+            "1x8:2x65x64",
+            "--families",
+            "large,zero-head",
+            "--seeds",
+            "7",
+            "--masks",
+            "causal",
+        ],
+        BackendKind::Emulated,
+    );
+    assert_eq!(
+        lines(&plan),
+        [
+            "scalar-32x64 1x8:2x65x64 f16 causal large:7 Traced",
+            "scalar-32x64 1x8:2x65x64 e4m3 causal large:7 Traced",
+            "scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced",
+        ]
+    );
+    let Scope::Selected { flags } = plan.scope else { panic!("selected") };
+    assert_eq!(
+        flags,
+        [
+            "--variants scalar-32x64",
+            "--shapes 1x8:2x65x64",
+            "--masks causal",
+            "--seeds 7",
+            "--families large,zero-head"
+        ]
+    );
+    let large = planned(&["--shapes", "mission", "--dtypes", "f16"], BackendKind::Emulated);
+    assert!(large.cases.iter().all(|case| case.mode == Mode::Plain));
+    let timed = planned(&["--shapes", "1x4x256x64", "--variants", "scalar-32x64"], BackendKind::Cuda);
+    assert_eq!(timed.timings.len(), 4);
+}
+
+#[test]
+fn a_plan_without_cases_is_an_error() {
+    let error = plan(&ladder(), &args(&["--families", "zero-head", "--dtypes", "f16"]), BackendKind::Emulated, None);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "no case is left to run: --dtypes f16 --families zero-head exclude each other"
+    );
+}
+
+#[test]
+fn an_input_file_is_the_only_problem() {
+    let file = FileProblem { name: "a.safetensors".into(), shape: Shape::bhsd(1, 2, 40, 64), dtype: Dtype::E4m3 };
+    let args = args(&["--input", "/data/a.safetensors", "--stages", "stage1-cpasync", "--masks", "full"]);
+    let plan = plan(&ladder(), &args, BackendKind::Emulated, Some(&file)).unwrap();
+    assert_eq!(lines(&plan), ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]);
+    let Scope::Selected { flags } = plan.scope else { panic!("selected") };
+    assert_eq!(flags.last().unwrap(), "--input a.safetensors");
+}
+
+#[test]
+fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
+    let plan = planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Emulated);
+    assert_eq!(plan.cases.len(), 6);
+}
