@@ -99,7 +99,8 @@ fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, Bu
     run(&mut localise, "objcopy", "the emulated object")?;
 
     let bytes = std::fs::read(&isolated).map_err(BuildError::io("read", &isolated))?;
-    let symbols = foreign_symbols(&bytes, exported).map_err(|source| BuildError::Object { what: exported.into(), source })?;
+    let symbols =
+        foreign_symbols(&bytes, exported).map_err(|source| BuildError::Object { what: exported.into(), source })?;
     if symbols.is_empty() { Ok(isolated) } else { Err(BuildError::ForeignSymbols { stage: exported.into(), symbols }) }
 }
 

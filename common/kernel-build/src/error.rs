@@ -76,16 +76,14 @@ pub enum BuildError {
     Cc(#[from] cc::Error),
     /// A compiler warning that means wrong code.
     #[error(
-        "{what}: the compiler warned '{warning}'. The code would fault when run: keep WMMA operands in shared or global \
-         memory, never in a local array.\n{output}"
+        "{what}: a warning that means a fault when run: keep WMMA operands in shared or global memory, never in a local \
+         array.\n{warnings}"
     )]
     FatalWarning {
         /// Stage and architecture.
         what: String,
-        /// The warning.
-        warning: &'static str,
-        /// All the compiler said.
-        output: String,
+        /// The lines with the warning.
+        warnings: String,
     },
     /// Symbols that another stage's code could be merged with.
     #[error(

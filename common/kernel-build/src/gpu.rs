@@ -38,7 +38,11 @@ impl Architectures {
     pub fn parse(text: &str) -> Result<Self, BuildError> {
         let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
         let of_kind = |kind: &str| -> Vec<String> {
-            items.iter().filter(|item| item.strip_prefix(kind).is_some_and(is_version)).map(|item| item.to_string()).collect()
+            items
+                .iter()
+                .filter(|item| item.strip_prefix(kind).is_some_and(is_version))
+                .map(|item| item.to_string())
+                .collect()
         };
         let (machine, ptx) = (of_kind("sm_"), of_kind("compute_"));
         let distinct: std::collections::BTreeSet<_> = items.iter().collect();
@@ -137,8 +141,11 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
         let result = result.into_inner().expect("no panic under the lock");
         outputs.push(result.expect("every index was taken")?);
     }
-    let architectures =
-        machine.iter().zip(&outputs).map(|(name, output)| read_architecture(job, name, output)).collect::<Result<_, _>>()?;
+    let architectures = machine
+        .iter()
+        .zip(&outputs)
+        .map(|(name, output)| read_architecture(job, name, output))
+        .collect::<Result<_, _>>()?;
 
     // nvcc -fatbin would compile everything a second time.
     let real = job.nvcc.path.canonicalize().map_err(BuildError::io("resolve", &job.nvcc.path))?;
@@ -178,10 +185,9 @@ fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
     let what = format!("{} for {image}", job.kernel);
     let output = run(&mut command, "nvcc", &what)?;
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
-    match FATAL_WARNINGS.into_iter().find(|warning| said.contains(warning)) {
-        Some(warning) => Err(BuildError::FatalWarning { what, warning, output: said }),
-        None => Ok(said),
-    }
+    let is_fatal = |line: &&str| FATAL_WARNINGS.iter().any(|warning| line.contains(warning));
+    let warnings: Vec<&str> = said.lines().filter(is_fatal).collect();
+    if warnings.is_empty() { Ok(said) } else { Err(BuildError::FatalWarning { what, warnings: warnings.join("\n") }) }
 }
 
 fn read_architecture(job: &Job, name: &str, output: &str) -> Result<ArchitectureBuild, BuildError> {

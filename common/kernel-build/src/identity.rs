@@ -30,9 +30,11 @@ impl Sources {
             let content = std::fs::read(&path).map_err(BuildError::io("read", &path))?;
             let folder = path.parent().unwrap_or(root);
             for include in includes(&String::from_utf8_lossy(&content)) {
-                let candidates = [include.quoted.then(|| folder.join(include.name)), Some(device_headers.join(include.name))];
+                let candidates =
+                    [include.quoted.then(|| folder.join(include.name)), Some(device_headers.join(include.name))];
                 // What is in neither place is the toolkit's or the C++ library's: their versions are recorded instead.
-                queue.extend(candidates.into_iter().flatten().find(|path| path.is_file()).map(|path| normalised(&path)));
+                queue
+                    .extend(candidates.into_iter().flatten().find(|path| path.is_file()).map(|path| normalised(&path)));
             }
             files.insert(relative(root, &path), content);
         }
@@ -132,7 +134,10 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        write("stage/kernel.cu", "#include <attn/a.cuh>\n#include <mma.h>\n#  include \"local.h\"\n// #include <attn/d.cuh>\n");
+        write(
+            "stage/kernel.cu",
+            "#include <attn/a.cuh>\n#include <mma.h>\n#  include \"local.h\"\n// #include <attn/d.cuh>\n",
+        );
         write("stage/local.h", "int local;\n");
         write("headers/attn/a.cuh", "#include \"ptx/b.cuh\"\n#include <attn/a.cuh>\n");
         write("headers/attn/ptx/b.cuh", "#include \"../c.cuh\"\n");
@@ -145,7 +150,8 @@ mod tests {
 
     #[test]
     fn includes_are_followed_and_listed_by_name() {
-        let expected = ["headers/attn/a.cuh", "headers/attn/c.cuh", "headers/attn/ptx/b.cuh", "stage/kernel.cu", "stage/local.h"];
+        let expected =
+            ["headers/attn/a.cuh", "headers/attn/c.cuh", "headers/attn/ptx/b.cuh", "stage/kernel.cu", "stage/local.h"];
         assert_eq!(identity_of(|_| ()).1, expected);
     }
 

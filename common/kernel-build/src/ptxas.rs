@@ -10,7 +10,8 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
     let mut called = Resources::default();
     let mut in_entry = false;
     for line in output.lines() {
-        let Some(text) = line.trim_start().strip_prefix("ptxas info").map(|rest| rest.trim_start_matches([' ', ':'])) else {
+        let Some(text) = line.trim_start().strip_prefix("ptxas info").map(|rest| rest.trim_start_matches([' ', ':']))
+        else {
             if line.contains("bytes stack frame") {
                 let resources = match entries.last_mut() {
                     Some((_, resources, _)) if in_entry => resources,
@@ -142,7 +143,8 @@ ptxas info    : Compile time = 72.334 ms
 
     #[test]
     fn an_entry_without_its_count_is_an_error_not_a_zero() {
-        let cut: String = SPILLS.lines().filter(|line| !line.contains("Used")).map(|line| format!("{line}\n")).collect();
+        let cut: String =
+            SPILLS.lines().filter(|line| !line.contains("Used")).map(|line| format!("{line}\n")).collect();
         assert_eq!(parse(&cut), Err("no register count for _Z6kernelILi64EEvPf".to_string()));
         assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
     }

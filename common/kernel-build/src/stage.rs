@@ -130,10 +130,23 @@ fn gpu_build(
     }
     let Some(nvcc) = found else {
         let (reason, remedy) = ("nvcc was not found".to_string(), toolkit::REMEDY.to_string());
-        return if required { Err(BuildError::CudaRequired { reason, remedy }) } else { Ok(GpuBuild::Absent { reason, remedy }) };
+        return if required {
+            Err(BuildError::CudaRequired { reason, remedy })
+        } else {
+            Ok(GpuBuild::Absent { reason, remedy })
+        };
     };
-    gpu::build(&gpu::Job { root, out_dir, prefix, kernel, include, identity, nvcc: &nvcc, architectures: &architectures })
-        .map(GpuBuild::Built)
+    gpu::build(&gpu::Job {
+        root,
+        out_dir,
+        prefix,
+        kernel,
+        include,
+        identity,
+        nvcc: &nvcc,
+        architectures: &architectures,
+    })
+    .map(GpuBuild::Built)
 }
 
 /// The Rust source that a stage includes.

@@ -1,0 +1,137 @@
+//! The host's side of the contract with the kernels: `common/cuda/attn/params.h`, through bindgen. Not edited by hand;
+//! `UPDATE_BINDINGS=1 cargo test -p kernel-build --test bindings` rewrites it, and the same test finds it out of date.
+#![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
+
+#[doc = " Q, K, V in IEEE binary16"]
+pub const AttentionDtype_ATTENTION_F16: AttentionDtype = 0;
+#[doc = " Q, K, V in OCP FP8 E4M3FN, one f32 scale per batch and head: value = scale * code"]
+pub const AttentionDtype_ATTENTION_E4M3: AttentionDtype = 1;
+pub type AttentionDtype = ::std::os::raw::c_uint;
+#[doc = " every key is visible to every query"]
+pub const AttentionMask_ATTENTION_FULL: AttentionMask = 0;
+#[doc = " bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q"]
+pub const AttentionMask_ATTENTION_CAUSAL: AttentionMask = 1;
+pub type AttentionMask = ::std::os::raw::c_uint;
+#[doc = " One logical [batch, heads, rows, head_dim] tensor. head_dim is contiguous. Strides count elements; the base address\n and every stride in bytes are multiples of 16, so that a row can be read 16 bytes at a time."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionTensor {
+    #[doc = " address of element [0, 0, 0, 0]"]
+    pub data: *mut ::std::os::raw::c_void,
+    #[doc = " [batch, heads], dense; null unless the tensor is E4M3"]
+    pub scales: *const f32,
+    #[doc = " elements from [b, h, s, d] to [b + 1, h, s, d]"]
+    pub batch_stride: i64,
+    #[doc = " elements from [b, h, s, d] to [b, h + 1, s, d]"]
+    pub head_stride: i64,
+    #[doc = " elements from [b, h, s, d] to [b, h, s + 1, d]"]
+    pub row_stride: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionTensor"][::std::mem::size_of::<AttentionTensor>() - 40usize];
+    ["Alignment of AttentionTensor"][::std::mem::align_of::<AttentionTensor>() - 8usize];
+    ["Offset of field: AttentionTensor::data"][::std::mem::offset_of!(AttentionTensor, data) - 0usize];
+    ["Offset of field: AttentionTensor::scales"][::std::mem::offset_of!(AttentionTensor, scales) - 8usize];
+    ["Offset of field: AttentionTensor::batch_stride"][::std::mem::offset_of!(AttentionTensor, batch_stride) - 16usize];
+    ["Offset of field: AttentionTensor::head_stride"][::std::mem::offset_of!(AttentionTensor, head_stride) - 24usize];
+    ["Offset of field: AttentionTensor::row_stride"][::std::mem::offset_of!(AttentionTensor, row_stride) - 32usize];
+};
+#[doc = " Everything a kernel reads besides its tiles. Passed by value; head_dim and dtype are compiled in."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionParams {
+    #[doc = " [batch, heads_q, seq_q, head_dim]"]
+    pub q: AttentionTensor,
+    #[doc = " [batch, heads_kv, seq_kv, head_dim]"]
+    pub k: AttentionTensor,
+    #[doc = " [batch, heads_kv, seq_kv, head_dim]"]
+    pub v: AttentionTensor,
+    #[doc = " [batch, heads_q, seq_q, head_dim], always f16"]
+    pub o: AttentionTensor,
+    pub batch: i32,
+    pub heads_q: i32,
+    #[doc = " divides heads_q; query head h reads key head h / (heads_q / heads_kv)"]
+    pub heads_kv: i32,
+    pub seq_q: i32,
+    pub seq_kv: i32,
+    #[doc = " enum AttentionMask"]
+    pub mask: i32,
+    #[doc = " multiplies Q.K before the softmax; default 1 / sqrt(head_dim)"]
+    pub softmax_scale: f32,
+    #[doc = " zero; room for window, dropout, LSE and bias without an ABI break"]
+    pub reserved: [u32; 9usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionParams"][::std::mem::size_of::<AttentionParams>() - 224usize];
+    ["Alignment of AttentionParams"][::std::mem::align_of::<AttentionParams>() - 8usize];
+    ["Offset of field: AttentionParams::q"][::std::mem::offset_of!(AttentionParams, q) - 0usize];
+    ["Offset of field: AttentionParams::k"][::std::mem::offset_of!(AttentionParams, k) - 40usize];
+    ["Offset of field: AttentionParams::v"][::std::mem::offset_of!(AttentionParams, v) - 80usize];
+    ["Offset of field: AttentionParams::o"][::std::mem::offset_of!(AttentionParams, o) - 120usize];
+    ["Offset of field: AttentionParams::batch"][::std::mem::offset_of!(AttentionParams, batch) - 160usize];
+    ["Offset of field: AttentionParams::heads_q"][::std::mem::offset_of!(AttentionParams, heads_q) - 164usize];
+    ["Offset of field: AttentionParams::heads_kv"][::std::mem::offset_of!(AttentionParams, heads_kv) - 168usize];
+    ["Offset of field: AttentionParams::seq_q"][::std::mem::offset_of!(AttentionParams, seq_q) - 172usize];
+    ["Offset of field: AttentionParams::seq_kv"][::std::mem::offset_of!(AttentionParams, seq_kv) - 176usize];
+    ["Offset of field: AttentionParams::mask"][::std::mem::offset_of!(AttentionParams, mask) - 180usize];
+    ["Offset of field: AttentionParams::softmax_scale"]
+        [::std::mem::offset_of!(AttentionParams, softmax_scale) - 184usize];
+    ["Offset of field: AttentionParams::reserved"][::std::mem::offset_of!(AttentionParams, reserved) - 188usize];
+};
+#[doc = " What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by\n Rust for both backends."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionKernel {
+    #[doc = " which of the stage's code paths: \"wmma_qk\""]
+    pub family: *const ::std::os::raw::c_char,
+    #[doc = " the preset: \"wmma_qk_32x64\""]
+    pub variant: *const ::std::os::raw::c_char,
+    #[doc = " name of the entry in the fatbin"]
+    pub symbol: *const ::std::os::raw::c_char,
+    #[doc = " enum AttentionDtype"]
+    pub dtype: i32,
+    #[doc = " 64 or 128"]
+    pub head_dim: i32,
+    #[doc = " query rows per thread block"]
+    pub block_m: i32,
+    #[doc = " keys per tile"]
+    pub block_n: i32,
+    #[doc = " threads per block"]
+    pub threads: i32,
+    #[doc = " second argument of __launch_bounds__"]
+    pub min_blocks: i32,
+    #[doc = " size of the carved dynamic shared memory"]
+    pub dynamic_shared_bytes: i32,
+    #[doc = " gate R1: registers per thread, at most"]
+    pub register_cap: i32,
+    #[doc = " gate R1: static + dynamic shared memory per block, at most"]
+    pub shared_cap_bytes: i32,
+    #[doc = " the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)"]
+    pub probability_dtype: i32,
+    #[doc = " one CUDA thread on the emulator"]
+    pub emulated: ::std::option::Option<unsafe extern "C" fn(params: *const AttentionParams)>,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 72usize];
+    ["Alignment of AttentionKernel"][::std::mem::align_of::<AttentionKernel>() - 8usize];
+    ["Offset of field: AttentionKernel::family"][::std::mem::offset_of!(AttentionKernel, family) - 0usize];
+    ["Offset of field: AttentionKernel::variant"][::std::mem::offset_of!(AttentionKernel, variant) - 8usize];
+    ["Offset of field: AttentionKernel::symbol"][::std::mem::offset_of!(AttentionKernel, symbol) - 16usize];
+    ["Offset of field: AttentionKernel::dtype"][::std::mem::offset_of!(AttentionKernel, dtype) - 24usize];
+    ["Offset of field: AttentionKernel::head_dim"][::std::mem::offset_of!(AttentionKernel, head_dim) - 28usize];
+    ["Offset of field: AttentionKernel::block_m"][::std::mem::offset_of!(AttentionKernel, block_m) - 32usize];
+    ["Offset of field: AttentionKernel::block_n"][::std::mem::offset_of!(AttentionKernel, block_n) - 36usize];
+    ["Offset of field: AttentionKernel::threads"][::std::mem::offset_of!(AttentionKernel, threads) - 40usize];
+    ["Offset of field: AttentionKernel::min_blocks"][::std::mem::offset_of!(AttentionKernel, min_blocks) - 44usize];
+    ["Offset of field: AttentionKernel::dynamic_shared_bytes"]
+        [::std::mem::offset_of!(AttentionKernel, dynamic_shared_bytes) - 48usize];
+    ["Offset of field: AttentionKernel::register_cap"][::std::mem::offset_of!(AttentionKernel, register_cap) - 52usize];
+    ["Offset of field: AttentionKernel::shared_cap_bytes"]
+        [::std::mem::offset_of!(AttentionKernel, shared_cap_bytes) - 56usize];
+    ["Offset of field: AttentionKernel::probability_dtype"]
+        [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 60usize];
+    ["Offset of field: AttentionKernel::emulated"][::std::mem::offset_of!(AttentionKernel, emulated) - 64usize];
+};
