@@ -1,10 +1,16 @@
 //! One case through the correctness gates: generate inputs, launch, compare, judge.
 
-use crate::device::BackendKind;
-use crate::gate::Errors;
-use crate::inputs::Family;
-use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::device::cuda::CudaDevice;
+use crate::device::{BackendKind, Execution, Staged, emulated};
+use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role};
+use crate::image::Layout;
+use crate::inputs::{Family, Inputs};
+use crate::problem::{Dtype, Mask, Shape};
+use crate::reference::Reference;
+use crate::stage::{LoadedStage, Prepared};
 use crate::verdict::{GateResult, Verdict};
+use emulator::Schedule;
+use half::f16;
 use serde::{Deserialize, Serialize};
 
 /// Which case.
@@ -85,4 +91,134 @@ impl CaseResult {
     pub fn is_green(&self) -> bool {
         matches!(&self.outcome, Outcome::Checked { gates, .. } if gates.iter().all(|gate| gate.verdict != Verdict::Fail))
     }
+}
+
+/// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// On the emulator, once per schedule.
+    Emulated {
+        /// At least one; with one alone, C5 has no data.
+        schedules: &'a [Schedule],
+    },
+    /// On a GPU.
+    Cuda {
+        /// The GPU.
+        device: &'a CudaDevice,
+        /// Launches; at least one.
+        launches: usize,
+    },
+}
+
+impl Target<'_> {
+    /// Which backend this is.
+    pub fn kind(&self) -> BackendKind {
+        match self {
+            Target::Emulated { .. } => BackendKind::Emulated,
+            Target::Cuda { .. } => BackendKind::Cuda,
+        }
+    }
+}
+
+/// What the gates said, and the output they said it of.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// For the record.
+    pub outcome: Outcome,
+    /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch; `None` unless it was checked.
+    pub output: Option<Vec<f16>>,
+    /// Why the GPU cannot be used any more, if that came of it.
+    pub fatal: bool,
+}
+
+/// One launch of several: what distinguished it, and what it left.
+struct Run {
+    label: String,
+    staged: Staged,
+    execution: Execution,
+}
+
+/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 against `reference`.
+///
+/// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
+/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
+pub fn check(
+    stage: &LoadedStage,
+    variant: &str,
+    inputs: &Inputs,
+    source: &Source,
+    reference: &Reference,
+    target: Target<'_>,
+) -> Checked {
+    let ended = |outcome, fatal| Checked { outcome, output: None, fatal };
+    let prepared = match stage.prepare(variant, &inputs.problem) {
+        Ok(prepared) => prepared,
+        Err(unsupported) => return ended(Outcome::Unsupported { reason: unsupported.to_string() }, false),
+    };
+    let runs = match launch_all(stage, &prepared, inputs, target) {
+        Ok(runs) => runs,
+        Err((reason, fatal)) => return ended(Outcome::Failed { reason }, fatal),
+    };
+    let outputs: Vec<Vec<f16>> = runs.iter().map(|run| run.staged.output.elements(&run.execution.output)).collect();
+    let family = match source {
+        Source::Seeded { family, .. } => Some(*family),
+        Source::File { .. } => None,
+    };
+    let evidence = Evidence { problem: &inputs.problem, family, reference, output: &outputs[0] };
+    let (errors, numeric) = gate::numeric_gates(&evidence);
+    let mut gates = numeric.to_vec();
+    let repeats: Vec<Repeat<'_>> =
+        runs.iter().zip(&outputs).map(|(run, output)| Repeat { label: &run.label, output }).collect();
+    gates.push(gate::c5(&inputs.problem, &repeats));
+    gates.push(gate::c6(&runs.iter().flat_map(Run::buffers).collect::<Vec<_>>()));
+    Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
+}
+
+impl Run {
+    fn buffers(&self) -> impl Iterator<Item = Buffer<'_>> {
+        let inputs = self.staged.inputs.iter().zip(&self.execution.inputs).map(|(operand, after)| Buffer {
+            name: operand.name,
+            image: &operand.image,
+            after,
+            role: Role::Input,
+        });
+        let output =
+            Buffer { name: "o", image: &self.staged.output, after: &self.execution.output, role: Role::Output };
+        inputs.chain([output])
+    }
+}
+
+/// The launches that `target` asks for; the error comes with whether the device is lost.
+fn launch_all(
+    stage: &LoadedStage,
+    prepared: &Prepared<'_>,
+    inputs: &Inputs,
+    target: Target<'_>,
+) -> Result<Vec<Run>, (String, bool)> {
+    let layout_of = |index: usize| if index % 2 == 0 { Layout::Strided } else { Layout::Packed };
+    let staged: [Staged; 2] = [0, 1].map(|index| Staged::new(inputs, layout_of(index)));
+    let run = |index: usize, name: String, execution: Execution| Run {
+        label: format!("{name}, {}", layout_of(index).name()),
+        staged: staged[index % 2].clone(),
+        execution,
+    };
+    let mut runs = Vec::new();
+    match target {
+        Target::Emulated { schedules } => {
+            for (index, &schedule) in schedules.iter().enumerate() {
+                let (execution, _) = emulated::execute(prepared, &staged[index % 2], schedule)
+                    .map_err(|fault| (format!("schedule {schedule:?}: {fault}"), false))?;
+                runs.push(run(index, format!("{schedule:?}"), execution));
+            }
+        }
+        Target::Cuda { device, launches } => {
+            for index in 0..launches {
+                let mut executions = device
+                    .execute(stage, prepared, &staged[index % 2], 1)
+                    .map_err(|error| (error.to_string(), error.is_fatal()))?;
+                runs.push(run(index, format!("launch {}", index + 1), executions.remove(0)));
+            }
+        }
+    }
+    Ok(runs)
 }

@@ -18,7 +18,8 @@ mod families;
 pub use families::Stream;
 
 /// A way of drawing inputs. Each shows faults that others hide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// N(0, 1).
     Normal,

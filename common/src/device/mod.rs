@@ -88,11 +88,11 @@ impl Staged {
     }
 }
 
-/// What a launch left behind.
+/// What a launch left behind: every buffer's bytes, margins and gaps included.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// The output's bytes after the launch, margins and gaps included; [`Staged::output`] says how to read them.
+    /// Q, K and V as they are after the launch.
+    pub inputs: [Vec<u8>; 3],
+    /// O; [`Staged::output`] says how to read it.
     pub output: Vec<u8>,
-    /// The name of an input tensor whose bytes differ from what was staged.
-    pub changed_input: Option<&'static str>,
 }
