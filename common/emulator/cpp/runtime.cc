@@ -1,0 +1,15 @@
+// What every OS thread that runs blocks owns: the block's shared memory and the pointer to the running CUDA thread.
+#include <emulator/abi.h>
+
+extern "C" {
+
+// Aligned as the most demanding user of shared memory wants it (a 128-byte swizzle atom spans 1,024 bytes).
+extern __thread unsigned char attn_shared[EMULATOR_SHARED_BYTES + EMULATOR_GUARD_BYTES];
+__attribute__((aligned(1024))) __thread unsigned char attn_shared[EMULATOR_SHARED_BYTES + EMULATOR_GUARD_BYTES];
+
+__thread const EmulatorThread *emulator_current __attribute__((tls_model("initial-exec")));
+
+unsigned char *emulator_shared_memory() { return attn_shared; }
+
+const EmulatorThread **emulator_current_slot() { return &emulator_current; }
+}

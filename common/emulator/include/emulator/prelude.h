@@ -1,0 +1,49 @@
+// What nvcc gives a kernel without an #include, for the host compiler. Force-included (`-include emulator/prelude.h`)
+// in front of every kernel, so that kernel.cu is the same text for both.
+//
+// Everything that becomes code lives in an inline namespace named after the build flavour (EMULATOR_BUILD), so that
+// the same kernel built twice, with other flags, keeps two sets of inline functions in one binary.
+#pragma once
+
+#ifndef EMULATOR_BUILD
+#define EMULATOR_BUILD plain
+#endif
+
+// Host headers first: a kernel may be included inside a namespace, where it is too late for them, and they must not
+// see the macros below.
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <emulator/abi.h>
+
+#define EMULATOR_BEGIN inline namespace EMULATOR_BUILD {
+#define EMULATOR_END }
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// Only the one dynamic buffer can be declared, as `extern __shared__`: a static array in a function does not compile,
+// since it could be neither poisoned nor bounded.
+#define __shared__ __thread
+
+#include <emulator/vector_types.h>
+#include <emulator/thread.h>
+#include <emulator/warp.h>
+#include <emulator/math.h>
+#include <assert.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <mma.h>
+#include <attn/ptx/cp_async.cuh>

@@ -1,0 +1,46 @@
+// The running CUDA thread: its coordinates, the block's barrier, and how it stops.
+#pragma once
+
+EMULATOR_BEGIN
+
+namespace emulator {
+
+// Where the kernel calls a shim function. A shim function takes the place as defaulted arguments, which the compiler
+// fills in at the call; EMULATOR_HERE declares them and EMULATOR_SITE makes one value of them.
+#define EMULATOR_HERE const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
+#define EMULATOR_SITE (EmulatorSite{file, line})
+
+[[noreturn]] __forceinline__ void trap(const char *message, EmulatorSite site) {
+    emulator_trap(emulator_current, EMULATOR_TRAP, message, 0, 0, site);
+}
+
+// `what` names operand and operation; `value` is an address or a stride in bytes.
+__forceinline__ void check_aligned(const char *what, uint64_t value, uint64_t required, EmulatorSite site) {
+    if (__builtin_expect(value % required != 0, 0))
+        emulator_trap(emulator_current, EMULATOR_MISALIGNED, what, value, required, site);
+}
+
+__forceinline__ void check_aligned(const char *what, const void *address, uint64_t required, EmulatorSite site) {
+    check_aligned(what, reinterpret_cast<uint64_t>(address), required, site);
+}
+
+__forceinline__ uint3 coordinates(const uint32_t (&xyz)[3]) { return {xyz[0], xyz[1], xyz[2]}; }
+__forceinline__ dim3 extent(const uint32_t (&xyz)[3]) { return {xyz[0], xyz[1], xyz[2]}; }
+
+} // namespace emulator
+
+#define threadIdx (::EMULATOR_BUILD::emulator::coordinates(emulator_current->thread_idx))
+#define blockIdx (::EMULATOR_BUILD::emulator::coordinates(emulator_current->block_idx))
+#define blockDim (::EMULATOR_BUILD::emulator::extent(emulator_current->block_dim))
+#define gridDim (::EMULATOR_BUILD::emulator::extent(emulator_current->grid_dim))
+constexpr int warpSize = 32;
+
+__forceinline__ void __syncthreads(EMULATOR_HERE) { emulator_barrier(emulator_current, EMULATOR_SITE); }
+
+[[noreturn]] __forceinline__ void __trap(EMULATOR_HERE) { emulator::trap("__trap() was called", EMULATOR_SITE); }
+
+// Blocks and threads of the emulator are sequentially consistent: there is nothing to order.
+__forceinline__ void __threadfence_block() {}
+__forceinline__ void __threadfence() {}
+
+EMULATOR_END

@@ -1,0 +1,25 @@
+// What the test kernels share: one params struct for all, the shared-memory buffer, and the declaration of an entry.
+#pragma once
+
+struct KernelParams {
+    const void *in[3];
+    void *out[2];
+    int32_t n[4];
+};
+
+extern "C" {
+extern __shared__ __align__(128) unsigned char attn_shared[];
+}
+
+#define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
+
+template <class T> __device__ const T *in(const KernelParams *params, int index = 0) {
+    return static_cast<const T *>(params->in[index]);
+}
+template <class T> __device__ T *out(const KernelParams *params, int index = 0) {
+    return static_cast<T *>(params->out[index]);
+}
+template <class T> __device__ T *shared(int byte = 0) { return reinterpret_cast<T *>(attn_shared + byte); }
+
+// Of a one-dimensional launch.
+__device__ inline int global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }

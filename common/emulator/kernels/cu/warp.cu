@@ -1,0 +1,89 @@
+#include "kernel.h"
+
+// Every shuffle at width n[0] and argument n[1]: four results per lane, for int, then as float, half2 and int64.
+KERNEL(shuffles) {
+    const unsigned all = 0xffffffff;
+    int width = params->n[0], argument = params->n[1];
+    int value = 100 + threadIdx.x;
+    int *row = out<int>(params) + 8 * threadIdx.x;
+    row[0] = __shfl_sync(all, value, argument, width);
+    row[1] = __shfl_up_sync(all, value, argument, width);
+    row[2] = __shfl_down_sync(all, value, argument, width);
+    row[3] = __shfl_xor_sync(all, value, argument, width);
+    row[4] = int(__shfl_sync(all, float(value), argument, width));
+    half2 pair = __floats2half2_rn(float(threadIdx.x), 0.0f);
+    row[5] = 100 + int(__low2float(__shfl_up_sync(all, pair, argument, width)));
+    row[6] = int(__shfl_down_sync(all, (long long)(value) << 32, argument, width) >> 32);
+    row[7] = int(__half2float(__shfl_xor_sync(all, __float2half(float(value)), argument, width)));
+}
+
+// A sum over each warp, by butterfly.
+KERNEL(warp_sum) {
+    float sum = in<float>(params)[global_thread()];
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffff, sum, offset);
+    out<float>(params)[global_thread()] = sum;
+}
+
+KERNEL(votes) {
+    unsigned lane = threadIdx.x % 32, mask = lane < 16 ? 0x0000ffff : 0xffff0000;
+    unsigned *row = out<unsigned>(params) + 6 * threadIdx.x;
+    row[0] = __ballot_sync(0xffffffff, lane % 3 == 0);
+    row[1] = __any_sync(0xffffffff, lane == 31);
+    row[2] = __all_sync(0xffffffff, lane != 31);
+    row[3] = __ballot_sync(mask, lane % 3 == 0);
+    row[4] = __any_sync(mask, lane == 31);
+    row[5] = __all_sync(mask, lane != 31);
+}
+
+// Lanes n[0].. exchange through shared memory under __syncwarp with just their mask, from two places; the others leave.
+KERNEL(partial_sync_warp) {
+    int lane = threadIdx.x, first = params->n[0];
+    unsigned mask = 0xffffffffu << first;
+    if (lane < first) return;
+    int *values = shared<int>();
+    values[lane] = lane;
+    if (lane % 2 == 0) {
+        __syncwarp(mask);
+    } else {
+        __syncwarp(mask);
+    }
+    out<int>(params)[lane] = values[first + 31 - lane];
+}
+
+// A full mask, but lane 5 has left: __syncwarp and votes don't wait for it.
+KERNEL(sync_warp_after_exit) {
+    if (threadIdx.x == 5) return;
+    __syncwarp();
+    out<unsigned>(params)[threadIdx.x] = __ballot_sync(0xffffffff, 1);
+}
+
+// Lanes wait for lane 0, which leaves only after they have arrived.
+KERNEL(exit_completes_sync_warp) {
+    if (threadIdx.x == unsigned(params->n[0])) return;
+    __syncwarp();
+    out<int>(params)[threadIdx.x] = 1;
+}
+
+KERNEL(shuffle_from_exited_lane) {
+    if (threadIdx.x == 5) return;
+    out<int>(params)[threadIdx.x] = __shfl_xor_sync(0xffffffff, int(threadIdx.x), 1);
+}
+
+KERNEL(shuffle_outside_its_mask) {
+    if (threadIdx.x < 16) out<int>(params)[threadIdx.x] = __shfl_sync(0x0000ffff, int(threadIdx.x), 20);
+}
+
+KERNEL(shuffle_meets_sync_warp) {
+    if (threadIdx.x % 32 == 7) {
+        __syncwarp();
+    } else {
+        out<int>(params)[threadIdx.x] = __shfl_sync(0xffffffff, 1, 0);
+    }
+}
+
+KERNEL(mask_without_the_caller) { __syncwarp(0x0000ffff); }
+
+KERNEL(masks_that_overlap) { __syncwarp(threadIdx.x < 16 ? 0xffffffff : 0xfffffffe); }
+
+KERNEL(shuffle_of_odd_width) { out<int>(params)[threadIdx.x] = __shfl_xor_sync(0xffffffff, 1, 1, 12); }

@@ -1,0 +1,80 @@
+#include "kernel.h"
+#include <mma.h>
+
+using namespace nvcuda;
+
+// D = A B + C from shared memory, each operand stored as its layout says; D in f32, row- or column-major.
+template <int M, int N, int K, class LayoutA, class LayoutB, class T>
+__device__ void multiply(const KernelParams *params, wmma::layout_t layout_c) {
+    constexpr bool A_ROW = std::is_same<LayoutA, wmma::row_major>::value;
+    constexpr bool B_ROW = std::is_same<LayoutB, wmma::row_major>::value;
+    constexpr int LDA = (A_ROW ? K : M) + 8, LDB = (B_ROW ? N : K) + 8;
+    const int ldc = (layout_c == wmma::mem_row_major ? N : M) + 8;
+    half *a_smem = shared<half>(), *b_smem = shared<half>(4096);
+    T *c_smem = shared<T>(8192);
+    for (int i = threadIdx.x; i < M * K; i += 32) {
+        int row = i / K, col = i % K;
+        a_smem[A_ROW ? row * LDA + col : col * LDA + row] = in<half>(params, 0)[i];
+    }
+    for (int i = threadIdx.x; i < K * N; i += 32) {
+        int row = i / N, col = i % N;
+        b_smem[B_ROW ? row * LDB + col : col * LDB + row] = in<half>(params, 1)[i];
+    }
+    auto at = [&](int i) { return layout_c == wmma::mem_row_major ? i / N * ldc + i % N : i % N * ldc + i / N; };
+    for (int i = threadIdx.x; i < M * N; i += 32) c_smem[at(i)] = T(in<float>(params, 2)[i]);
+    __syncwarp(); // the tiles are written; every lane's part of them is read next
+
+    wmma::fragment<wmma::matrix_a, M, N, K, half, LayoutA> a;
+    wmma::fragment<wmma::matrix_b, M, N, K, half, LayoutB> b;
+    wmma::fragment<wmma::accumulator, M, N, K, T> c, d;
+    wmma::load_matrix_sync(a, a_smem, LDA);
+    wmma::load_matrix_sync(b, b_smem, LDB);
+    wmma::load_matrix_sync(c, c_smem, ldc, layout_c);
+    wmma::fill_fragment(d, 0.0f);
+    wmma::mma_sync(d, a, b, d);
+    for (int i = 0; i < c.num_elements; ++i) d.x[i] = d.x[i] + c.x[i] * T(2.0f); // the same for all elements
+    __syncwarp();
+    wmma::store_matrix_sync(c_smem, d, ldc, layout_c);
+    __syncwarp();
+    for (int i = threadIdx.x; i < M * N; i += 32) out<float>(params)[i] = float(c_smem[at(i)]);
+}
+
+#define MULTIPLY(name, M, N, K, layout_a, layout_b, T, layout_c)                                                       \
+    KERNEL(name) { multiply<M, N, K, wmma::layout_a, wmma::layout_b, T>(params, wmma::layout_c); }
+
+MULTIPLY(wmma_row_row, 16, 16, 16, row_major, row_major, float, mem_row_major)
+MULTIPLY(wmma_row_col, 16, 16, 16, row_major, col_major, float, mem_col_major)
+MULTIPLY(wmma_col_row, 16, 16, 16, col_major, row_major, float, mem_row_major)
+MULTIPLY(wmma_col_col, 16, 16, 16, col_major, col_major, float, mem_col_major)
+MULTIPLY(wmma_half_accumulator, 16, 16, 16, row_major, row_major, half, mem_row_major)
+MULTIPLY(wmma_32x8_row_col, 32, 8, 16, row_major, col_major, float, mem_row_major)
+MULTIPLY(wmma_8x32_col_row, 8, 32, 16, col_major, row_major, float, mem_col_major)
+
+// Writes the registers as they lie: what CUDA says no kernel may rely on.
+KERNEL(wmma_registers) {
+    half *a_smem = shared<half>();
+    for (int i = threadIdx.x; i < 256; i += 32) a_smem[i] = half(i);
+    __syncwarp();
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, a_smem, 16);
+    for (int i = 0; i < a.num_elements; ++i) out<float>(params)[threadIdx.x * a.num_elements + i] = float(a.x[i]);
+}
+
+// n[0]: bytes that the pointer is off; n[1]: the stride in halves.
+KERNEL(wmma_misaligned) {
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, shared<half>(params->n[0]), params->n[1]);
+}
+
+// Lane 3 brings another pointer.
+KERNEL(wmma_pointers_differ) {
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, shared<half>(threadIdx.x == 3 ? 1024 : 0), 16);
+}
+
+// Lane 3 has left.
+KERNEL(wmma_after_exit) {
+    if (threadIdx.x == 3) return;
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, shared<half>(), 16);
+}

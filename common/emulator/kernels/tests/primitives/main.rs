@@ -1,0 +1,14 @@
+//! Every primitive of the shim on its own small kernel, against values computed another way; and broken twins, each of
+//! which must be reported as what it is.
+
+mod barrier;
+mod builtins;
+mod cp_async;
+mod faults;
+mod fp8;
+mod half_precision;
+mod shared_memory;
+mod speed;
+mod support;
+mod warp;
+mod wmma;

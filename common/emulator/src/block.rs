@@ -1,0 +1,355 @@
+//! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
+
+use crate::fault::{Fault, Literal, Party, Site, Waiting, Waits};
+use crate::schedule::{Ready, Schedule};
+use crate::warp::{Collective, Group, Mismatch, Warp};
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug)]
+enum Thread {
+    /// Running or ready.
+    Active,
+    /// In a group of its warp.
+    Collective { name: Literal, site: Site },
+    /// At `__syncthreads`.
+    Barrier { site: Site },
+    /// Has returned from the kernel.
+    Exited,
+}
+
+/// What follows from an arrival.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// The thread must suspend.
+    Wait,
+    /// The group is complete: execute it, then [`Block::release`] it.
+    Complete(Group),
+    /// The thread goes on.
+    GoOn,
+}
+
+/// Totals over a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) barriers: u64,
+    pub(crate) collectives: u64,
+}
+
+/// One block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    index: [u32; 3],
+    threads: Vec<Thread>,
+    warps: Vec<Warp>,
+    ready: Ready,
+    at_barrier: u32,
+    exited: u32,
+    counts: Counts,
+}
+
+impl Block {
+    /// A block of `threads` threads, all ready.
+    pub(crate) fn new(index: [u32; 3], linear_index: u64, threads: u32, schedule: Schedule) -> Self {
+        let mut ready = Ready::new(schedule, linear_index);
+        let mut warps = Vec::new();
+        for warp in 0..threads.div_ceil(32) {
+            warps.push(Warp::new((threads - warp * 32).min(32)));
+            ready.insert(warp, warps[warp as usize].live);
+        }
+        let threads = vec![Thread::Active; threads as usize];
+        Self { index, threads, warps, ready, at_barrier: 0, exited: 0, counts: Counts::default() }
+    }
+
+    pub(crate) fn index(&self) -> [u32; 3] {
+        self.index
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The next thread to run; none when all have exited.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
+        match self.ready.take() {
+            Some(thread) => Ok(Some(thread)),
+            None if self.exited as usize == self.threads.len() => Ok(None),
+            None => Err(self.diagnose()),
+        }
+    }
+
+    /// A thread arrives at a warp-wide operation.
+    #[inline]
+    pub(crate) fn arrive(&mut self, thread: u32, collective: &Collective) -> Result<Progress, Fault> {
+        match self.warps[thread as usize / 32].arrive(thread % 32, collective) {
+            Ok(Some(group)) => Ok(Progress::Complete(group)),
+            Ok(None) => {
+                self.threads[thread as usize] = Thread::Collective { name: collective.name, site: collective.site };
+                Ok(Progress::Wait)
+            }
+            Err(mismatch) => Err(self.mismatch(thread, collective, mismatch)),
+        }
+    }
+
+    /// The operands of the warp in which `thread` is.
+    pub(crate) fn operands(&self, thread: u32) -> &[*mut std::ffi::c_void; 32] {
+        self.warps[thread as usize / 32].operands()
+    }
+
+    /// Lets the lanes of an executed group go on. `completer` is the running thread if it was one of them.
+    pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
+        self.counts.collectives += 1;
+        let mut lanes = group.arrived;
+        while lanes != 0 {
+            self.threads[(warp * 32 + lanes.trailing_zeros()) as usize] = Thread::Active;
+            lanes &= lanes - 1;
+        }
+        match completer {
+            Some(thread) if self.ready.completer_goes_on() => {
+                self.ready.insert(warp, group.arrived & !(1 << (thread % 32)));
+                Progress::GoOn
+            }
+            _ => {
+                self.ready.insert(warp, group.arrived);
+                Progress::Wait
+            }
+        }
+    }
+
+    /// A thread arrives at `__syncthreads`.
+    pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
+        self.threads[thread as usize] = Thread::Barrier { site };
+        self.at_barrier += 1;
+        if self.at_barrier as usize != self.threads.len() {
+            return Ok(Progress::Wait);
+        }
+        let same = |thread: &Thread| matches!(thread, Thread::Barrier { site: other } if other.same(site));
+        if !self.threads.iter().all(same) {
+            return Err(Fault::DivergentBarrier { block: self.index, waits: self.waits() });
+        }
+        self.at_barrier = 0;
+        self.counts.barriers += 1;
+        self.threads.fill(Thread::Active);
+        let goes_on = self.ready.completer_goes_on();
+        for (index, warp) in self.warps.iter().enumerate() {
+            let runs_on = goes_on && thread as usize / 32 == index;
+            self.ready.insert(index as u32, if runs_on { warp.live & !(1 << (thread % 32)) } else { warp.live });
+        }
+        Ok(if goes_on { Progress::GoOn } else { Progress::Wait })
+    }
+
+    /// A thread returns from the kernel. [`Block::completed`] then gives the groups that this completes.
+    pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
+        self.threads[thread as usize] = Thread::Exited;
+        self.exited += 1;
+        self.warps[thread as usize / 32].exit(thread % 32).map_err(|(group, _)| {
+            let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
+            let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
+            Fault::CollectiveMismatch { block: self.index, first, second: None, rule }
+        })
+    }
+
+    /// Takes a group of `warp` that is complete because a lane has exited.
+    pub(crate) fn completed(&mut self, warp: u32) -> Option<Group> {
+        self.warps[warp as usize].completed()
+    }
+
+    /// The fault of a group that could not be executed.
+    pub(crate) fn invalid(&self, warp: u32, lane: u32, group: &Group, reason: String) -> Fault {
+        Fault::InvalidCollective { block: self.index, party: party(warp * 32 + lane, &group.collective), reason }
+    }
+
+    fn mismatch(&self, thread: u32, collective: &Collective, mismatch: Mismatch) -> Fault {
+        let warp = &self.warps[thread as usize / 32];
+        let second = party(thread, collective);
+        let with_first = |first_lane: u32, rule: &str| {
+            let group = warp.groups().iter().find(|group| group.first_lane == first_lane);
+            let first = group.map(|group| party(thread / 32 * 32 + first_lane, &group.collective));
+            match first {
+                Some(first) => (first, Some(second.clone()), rule.to_owned()),
+                None => (second.clone(), None, rule.to_owned()),
+            }
+        };
+        let (first, second, rule) = match mismatch {
+            Mismatch::NotInMask => {
+                let rule = format!("its mask {:#010x} does not name it (lane {})", collective.mask, thread % 32);
+                (second, None, rule)
+            }
+            Mismatch::Exited { lane } => {
+                let gone = thread / 32 * 32 + lane;
+                let gone = if (gone as usize) < self.threads.len() {
+                    format!("thread {gone} has exited")
+                } else {
+                    format!("the block has only {} threads", self.threads.len())
+                };
+                (second, None, format!("it needs all lanes of its mask, but {gone}"))
+            }
+            Mismatch::Operation { first_lane } => with_first(
+                first_lane,
+                &format!("all lanes of mask {:#010x} must call the same operation", collective.mask),
+            ),
+            Mismatch::Arguments { first_lane } => {
+                with_first(first_lane, "pointer, stride, layout and width must be the same in all lanes")
+            }
+            Mismatch::Place { first_lane } => {
+                with_first(first_lane, "the lanes of a warp must reach this operation at the same place")
+            }
+        };
+        Fault::CollectiveMismatch { block: self.index, first, second, rule }
+    }
+
+    /// Nobody is ready and somebody waits: says why.
+    fn diagnose(&self) -> Fault {
+        let only_barriers = self.threads.iter().all(|t| matches!(t, Thread::Barrier { .. } | Thread::Exited));
+        if only_barriers {
+            return Fault::DivergentBarrier { block: self.index, waits: self.waits() };
+        }
+        self.overlap().unwrap_or_else(|| Fault::Deadlock { block: self.index, waits: self.waits() })
+    }
+
+    /// Two groups of a warp that wait for each other's lanes: their masks should have been the same.
+    fn overlap(&self) -> Option<Fault> {
+        for (index, warp) in self.warps.iter().enumerate() {
+            for group in warp.groups() {
+                let missing = group.collective.mask & warp.live & !group.arrived;
+                let waiting = (0..32).filter(|lane| missing >> lane & 1 == 1).find_map(|lane| warp.group_of(lane));
+                if let Some(other) = waiting {
+                    let of = |group: &Group| party(index as u32 * 32 + group.first_lane, &group.collective);
+                    let rule = format!(
+                        "masks {:#010x} and {:#010x} overlap and wait for each other's lanes",
+                        group.collective.mask, other.collective.mask
+                    );
+                    let (first, second) = (of(group), Some(of(other)));
+                    return Some(Fault::CollectiveMismatch { block: self.index, first, second, rule });
+                }
+            }
+        }
+        None
+    }
+
+    fn waits(&self) -> Waits {
+        let mut waits = Waits { threads: self.threads.len() as u32, ..Waits::default() };
+        for (thread, state) in self.threads.iter().enumerate() {
+            let thread = thread as u32;
+            let (operation, site) = match state {
+                Thread::Active => continue,
+                Thread::Exited => {
+                    waits.exited.push(thread);
+                    continue;
+                }
+                Thread::Collective { name, site } => (name.text(), site),
+                Thread::Barrier { site } => ("__syncthreads".to_owned(), site),
+            };
+            let place = site.place();
+            match waits.waiting.iter_mut().find(|w| w.place == place && w.operation == operation) {
+                Some(waiting) => waiting.threads.push(thread),
+                None => waits.waiting.push(Waiting { operation, place, threads: vec![thread] }),
+            }
+        }
+        waits
+    }
+}
+
+fn party(thread: u32, collective: &Collective) -> Party {
+    Party { thread, operation: collective.name.text(), place: collective.site.place() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::warp::tests::{shuffle_sync, sync_warp};
+
+    fn block(threads: u32) -> Block {
+        Block::new([1, 2, 0], 9, threads, Schedule::InOrder)
+    }
+
+    fn run_all(block: &mut Block) -> Vec<u32> {
+        std::iter::from_fn(|| block.ready.take()).collect()
+    }
+
+    fn line(line: u32) -> Site {
+        Site::new(c"stage/kernel.cu", line)
+    }
+
+    #[test]
+    fn a_barrier_releases_everyone_once_all_have_come() {
+        let mut block = block(40);
+        assert_eq!(run_all(&mut block).len(), 40);
+        for thread in 0..39 {
+            assert!(matches!(block.arrive_at_barrier(thread, line(3)).unwrap(), Progress::Wait));
+        }
+        assert!(matches!(block.arrive_at_barrier(39, line(3)).unwrap(), Progress::GoOn));
+        let mut released = run_all(&mut block);
+        assert_eq!(released[0], 32, "the running warp goes on first");
+        released.sort_unstable();
+        assert_eq!(released, (0..39).collect::<Vec<_>>());
+        assert_eq!(block.counts().barriers, 1);
+    }
+
+    #[test]
+    fn barriers_at_two_lines_are_divergent() {
+        let mut block = block(2);
+        run_all(&mut block);
+        block.arrive_at_barrier(0, line(3)).unwrap();
+        let fault = block.arrive_at_barrier(1, line(4)).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "divergent __syncthreads in block [1, 2, 0]: thread 0 waits at stage/kernel.cu:3 (__syncthreads), thread 1 \
+             waits at stage/kernel.cu:4 (__syncthreads). All threads of a block must reach the same one"
+        );
+    }
+
+    #[test]
+    fn a_barrier_that_an_exited_thread_missed_is_divergent() {
+        let mut block = block(64);
+        run_all(&mut block);
+        block.exit(0).unwrap();
+        for thread in 1..64 {
+            block.arrive_at_barrier(thread, line(3)).unwrap();
+        }
+        let fault = block.next().unwrap_err();
+        let Fault::DivergentBarrier { waits, .. } = &fault else { panic!("{fault}") };
+        assert_eq!(
+            waits.to_string(),
+            "warp 1 and threads 1-31 wait at stage/kernel.cu:3 (__syncthreads), thread 0 has exited"
+        );
+    }
+
+    #[test]
+    fn a_warp_that_waits_for_a_lane_at_the_barrier_is_a_deadlock() {
+        let mut block = block(32);
+        run_all(&mut block);
+        block.arrive_at_barrier(7, line(9)).unwrap();
+        for lane in (0..32).filter(|&lane| lane != 7) {
+            block.arrive(lane, &sync_warp(u32::MAX, 5)).unwrap();
+        }
+        let fault = block.next().unwrap_err();
+        let Fault::Deadlock { waits, .. } = &fault else { panic!("{fault}") };
+        assert_eq!(waits.waiting.len(), 2);
+    }
+
+    #[test]
+    fn a_mismatch_names_both_places() {
+        let mut block = block(32);
+        run_all(&mut block);
+        block.arrive(0, &sync_warp(u32::MAX, 5)).unwrap();
+        let fault = block.arrive(1, &shuffle_sync(u32::MAX, 32, 6)).unwrap_err();
+        assert_eq!(
+            fault.to_string(),
+            "block [1, 2, 0]: thread 0 called __syncwarp at kernel.cu:5, but thread 1 called __shfl_sync at \
+             kernel.cu:6: all lanes of mask 0xffffffff must call the same operation"
+        );
+    }
+
+    #[test]
+    fn overlapping_masks_that_wait_for_each_other_are_a_mismatch() {
+        let mut block = Block::new([0; 3], 0, 4, Schedule::InOrder);
+        run_all(&mut block);
+        block.arrive(0, &sync_warp(0b0011, 5)).unwrap();
+        block.arrive(1, &sync_warp(0b0111, 6)).unwrap();
+        block.exit(2).unwrap();
+        block.exit(3).unwrap();
+        let fault = block.next().unwrap_err();
+        assert!(matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.contains("overlap")), "{fault}");
+    }
+}

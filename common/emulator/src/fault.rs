@@ -1,0 +1,330 @@
+//! What stops a launch, in words that a kernel's author can act on.
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+
+/// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    file: Literal,
+    line: u32,
+}
+
+/// A C string that lives as long as the program.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Literal(*const c_char);
+
+impl Literal {
+    #[cfg(test)]
+    pub(crate) fn new(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
+    pub(crate) fn text(self) -> String {
+        // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
+        unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned()
+    }
+
+    fn same(self, other: Self) -> bool {
+        // Translation units may have a copy each.
+        self.0 == other.0 || self.text() == other.text()
+    }
+}
+
+impl Site {
+    #[cfg(test)]
+    pub(crate) fn new(file: &'static CStr, line: u32) -> Self {
+        Self { file: Literal::new(file), line }
+    }
+
+    pub(crate) fn same(self, other: Self) -> bool {
+        self.line == other.line && self.file.same(other.file)
+    }
+
+    pub(crate) fn place(self) -> Place {
+        Place { file: self.file.text(), line: self.line }
+    }
+}
+
+/// A line of the kernel's source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The file as the compiler was given it.
+    pub file: String,
+    /// Counted from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    /// The file's name and its folder: enough to find it, and the same on every machine.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.file.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
+        write!(f, "{}:{}", &self.file[start..], self.line)
+    }
+}
+
+/// One lane that stands at a warp-wide operation, or has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// Linear index in the block.
+    pub thread: u32,
+    /// The operation it called: `__shfl_xor_sync`.
+    pub operation: String,
+    /// Where.
+    pub place: Place,
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} called {} at {}", self.thread, self.operation, self.place)
+    }
+}
+
+/// The threads of a block that wait at one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// What they wait at: `__syncthreads`.
+    pub operation: String,
+    /// Where.
+    pub place: Place,
+    /// Linear indices in the block, ascending.
+    pub threads: Vec<u32>,
+}
+
+/// Who waits where in a block, and who has exited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// One entry per place, in the order of their lowest thread.
+    pub waiting: Vec<Waiting>,
+    /// Threads that have returned from the kernel, ascending.
+    pub exited: Vec<u32>,
+    /// Threads in the block.
+    pub threads: u32,
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, waiting) in self.waiting.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let waits = if is_plural(&waiting.threads, self.threads) { "wait" } else { "waits" };
+            let who = name_threads(&waiting.threads, self.threads);
+            write!(f, "{comma}{who} {waits} at {} ({})", waiting.place, waiting.operation)?;
+        }
+        if !self.exited.is_empty() {
+            let have = if is_plural(&self.exited, self.threads) { "have" } else { "has" };
+            write!(f, ", {} {have} exited", name_threads(&self.exited, self.threads))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_plural(threads: &[u32], all: u32) -> bool {
+    let one_warp = threads.len() == 32 && threads[0].is_multiple_of(32) && threads[31] == threads[0] + 31;
+    threads.len() > 1 && (!one_warp || all <= 32)
+}
+
+/// "warps 1-3 and threads 5, 7-9": whole warps by number, the rest by thread.
+fn name_threads(threads: &[u32], all: u32) -> String {
+    if threads.len() == all as usize {
+        return if all == 1 { "the only thread".into() } else { format!("all {all} threads") };
+    }
+    let whole = |warp: u32| {
+        let lanes = (all - warp * 32).min(32);
+        lanes > 1 && (warp * 32..warp * 32 + lanes).all(|thread| threads.binary_search(&thread).is_ok())
+    };
+    let (warps, rest): (Vec<u32>, Vec<u32>) = threads.iter().partition(|&&thread| whole(thread / 32));
+    let mut warps: Vec<u32> = warps.iter().map(|thread| thread / 32).collect();
+    warps.dedup();
+    let parts: Vec<String> =
+        [("warp", warps), ("thread", rest)].into_iter().filter(|(_, n)| !n.is_empty()).map(ranges).collect();
+    parts.join(" and ")
+}
+
+fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &number in &numbers {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => parts.push((number, number)),
+        }
+    }
+    let parts: Vec<String> = parts
+        .into_iter()
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .collect();
+    format!("{noun}{} {}", if numbers.len() == 1 { "" } else { "s" }, parts.join(", "))
+}
+
+/// Why a launch was refused or stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// No thread of the block can go on, and it is not just a matter of `__syncthreads`.
+    #[error("block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it")]
+    Deadlock {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Who waits where.
+        waits: Waits,
+    },
+    /// `__syncthreads` was not reached by all threads of the block, or not at the same place.
+    #[error("divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one")]
+    DivergentBarrier {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Who waits where.
+        waits: Waits,
+    },
+    /// Lanes of one warp called warp-wide operations that don't belong together.
+    #[error("block {block:?}: {first}{}: {rule}", match .second { Some(second) => format!(", but {second}"), None => String::new() })]
+    CollectiveMismatch {
+        /// blockIdx.
+        block: [u32; 3],
+        /// The lane that stood there first, or the only one concerned.
+        first: Party,
+        /// The lane that contradicts it.
+        second: Option<Party>,
+        /// The rule that they broke.
+        rule: String,
+    },
+    /// A warp-wide operation can't be carried out: a shuffle that reads from a lane that takes no part in it.
+    #[error("block {block:?}: {party}: {reason}")]
+    InvalidCollective {
+        /// blockIdx.
+        block: [u32; 3],
+        /// The lane at fault.
+        party: Party,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The kernel wrote behind the dynamic shared memory that its launch declared.
+    #[error(
+        "block {block:?} wrote to byte {offset} of shared memory, but the launch declared {declared} bytes of it \
+         (found when the block had ended)"
+    )]
+    SharedOverflow {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Dynamic shared bytes of the launch.
+        declared: usize,
+        /// Lowest byte outside that changed.
+        offset: usize,
+    },
+    /// The launch asks for more shared memory than the largest supported GPU has.
+    #[error("the launch asks for {requested} bytes of dynamic shared memory; a block can have {limit}")]
+    SharedTooLarge {
+        /// Dynamic shared bytes of the launch.
+        requested: usize,
+        /// The most that a block can have.
+        limit: usize,
+    },
+    /// The launch breaks a limit of CUDA, or the machine can't run it.
+    #[error("launch refused: {reason}")]
+    BadLaunch {
+        /// Which limit.
+        reason: String,
+    },
+    /// `__trap()`, a failed `assert`, or a use of an intrinsic that CUDA does not define.
+    #[error("block {block:?}, thread {thread}: {message} at {place}")]
+    Trap {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block.
+        thread: u32,
+        /// The assertion's text or the reason.
+        message: String,
+        /// Where.
+        place: Place,
+    },
+    /// An address or stride is not a multiple of what the operation demands.
+    #[error(
+        "block {block:?}, thread {thread}: {operand} is {value:#x}, not a multiple of {required} bytes, at {place}"
+    )]
+    Misaligned {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block.
+        thread: u32,
+        /// Which operand of which operation.
+        operand: String,
+        /// The address, or the stride in bytes.
+        value: u64,
+        /// What it must be a multiple of.
+        required: u64,
+        /// Where.
+        place: Place,
+    },
+    /// A cp.async whose destination is not (wholly) in the block's shared memory, or whose sizes contradict each other.
+    #[error("block {block:?}, thread {thread}: cp.async at {place}: {reason}")]
+    AsyncCopy {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block.
+        thread: u32,
+        /// What is wrong with it.
+        reason: String,
+        /// Where.
+        place: Place,
+    },
+}
+
+impl Fault {
+    /// The block in which it happened; none if the launch was refused as a whole.
+    pub fn block(&self) -> Option<[u32; 3]> {
+        match self {
+            Self::Deadlock { block, .. }
+            | Self::DivergentBarrier { block, .. }
+            | Self::CollectiveMismatch { block, .. }
+            | Self::InvalidCollective { block, .. }
+            | Self::SharedOverflow { block, .. }
+            | Self::Trap { block, .. }
+            | Self::Misaligned { block, .. }
+            | Self::AsyncCopy { block, .. } => Some(*block),
+            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(line: u32) -> Place {
+        Place { file: "/somewhere/stage1-cpasync/kernel.cu".into(), line }
+    }
+
+    #[test]
+    fn places_show_the_folder_but_not_the_machine() {
+        assert_eq!(place(88).to_string(), "stage1-cpasync/kernel.cu:88");
+        assert_eq!(Place { file: "kernel.cu".into(), line: 3 }.to_string(), "kernel.cu:3");
+    }
+
+    #[test]
+    fn whole_warps_are_named_as_warps() {
+        let warps_1_to_3: Vec<u32> = (32..128).collect();
+        assert_eq!(name_threads(&warps_1_to_3, 128), "warps 1-3");
+        assert_eq!(name_threads(&(0..128).collect::<Vec<_>>(), 128), "all 128 threads");
+        assert_eq!(name_threads(&[0, 5, 6, 7], 128), "threads 0, 5-7");
+        assert_eq!(name_threads(&(31..64).collect::<Vec<_>>(), 128), "warp 1 and thread 31");
+        assert_eq!(name_threads(&(32..40).collect::<Vec<_>>(), 40), "warp 1", "the last warp may be short");
+    }
+
+    #[test]
+    fn waits_read_as_a_sentence() {
+        let waits = Waits {
+            waiting: vec![Waiting {
+                operation: "__syncthreads".into(),
+                place: place(88),
+                threads: (32..128).collect(),
+            }],
+            exited: vec![0],
+            threads: 128,
+        };
+        assert_eq!(
+            waits.to_string(),
+            "warps 1-3 wait at stage1-cpasync/kernel.cu:88 (__syncthreads), thread 0 has exited"
+        );
+    }
+}

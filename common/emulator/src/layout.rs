@@ -1,0 +1,51 @@
+//! WMMA fragment layouts: which element of the matrix a lane's i-th register holds.
+//!
+//! CUDA leaves this open, so a kernel may not depend on it; here it is a permutation drawn from the schedule.
+//! All fragments of one operand and size share it, so adding two accumulators register by register works as on a GPU.
+
+use crate::schedule::{Random, Schedule};
+
+/// `EmulatorLayouts` of abi.h.
+#[repr(C)]
+pub(crate) struct Layouts {
+    element: [[[u16; 512]; 3]; 3],
+}
+
+impl Layouts {
+    pub(crate) fn new(schedule: Schedule) -> Box<Self> {
+        let mut random = Random::new(schedule.layout_seed());
+        let mut layouts = Box::new(Self { element: [[[0; 512]; 3]; 3] });
+        for operand in &mut layouts.element {
+            for (size, table) in [128u16, 256, 512].into_iter().zip(operand) {
+                for element in 0..size {
+                    table[usize::from(element)] = element;
+                }
+                for last in (1..usize::from(size)).rev() {
+                    let other = (random.next() % (last as u64 + 1)) as usize;
+                    table.swap(last, other);
+                }
+            }
+        }
+        layouts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_is_a_permutation_and_differs_by_schedule() {
+        let layouts = Layouts::new(Schedule::Shuffled(9));
+        for operand in &layouts.element {
+            for (size, table) in [128usize, 256, 512].into_iter().zip(operand) {
+                let mut elements = table[..size].to_vec();
+                elements.sort_unstable();
+                assert!(elements.iter().enumerate().all(|(i, &element)| i == usize::from(element)));
+            }
+        }
+        assert_ne!(layouts.element, Layouts::new(Schedule::InOrder).element);
+        assert_ne!(Layouts::new(Schedule::Reversed).element, Layouts::new(Schedule::InOrder).element);
+        assert_eq!(layouts.element, Layouts::new(Schedule::Shuffled(9)).element);
+    }
+}

@@ -1,0 +1,164 @@
+//! Which ready CUDA thread runs next.
+
+/// The order in which ready warps and lanes run. A correct kernel gives the same bits under all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Lowest lane first; a warp runs until all its lanes wait, then the next warp.
+    InOrder,
+    /// Highest lane of the highest warp first, else as [`Schedule::InOrder`].
+    Reversed,
+    /// Any ready warp, any ready lane, drawn anew at every switch; the same seed gives the same run.
+    Shuffled(u64),
+}
+
+impl Schedule {
+    /// The seed of the fragment layouts that go with this schedule: each schedule also gets its own layout.
+    pub(crate) fn layout_seed(self) -> u64 {
+        match self {
+            Self::InOrder => 1,
+            Self::Reversed => 2,
+            Self::Shuffled(seed) => Random::new(seed).next().wrapping_add(3),
+        }
+    }
+}
+
+/// SplitMix64: enough randomness for picking, and nothing to keep in step with a library's version.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A set bit of `mask`, which is not 0. Bits behind a gap come up more often: any order will do, not a fair one.
+    fn bit(&mut self, mask: u32) -> u32 {
+        let turn = (self.next() >> 32) as u32 & 31;
+        (mask.rotate_right(turn).trailing_zeros() + turn) & 31
+    }
+}
+
+/// The ready threads of one block, and the policy that picks among them.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    schedule: Schedule,
+    random: Random,
+    lanes: [u32; 32],
+    warps: u32,
+    current: u32,
+}
+
+impl Ready {
+    /// `block` makes shuffled blocks differ from each other.
+    pub(crate) fn new(schedule: Schedule, block: u64) -> Self {
+        let seed = if let Schedule::Shuffled(seed) = schedule { seed } else { 0 };
+        let mut random = Random::new(seed);
+        let random = Random::new(random.next() ^ block);
+        let current = if schedule == Schedule::Reversed { 31 } else { 0 };
+        Self { schedule, random, lanes: [0; 32], warps: 0, current }
+    }
+
+    /// Makes the lanes in `mask` of `warp` ready.
+    pub(crate) fn insert(&mut self, warp: u32, mask: u32) {
+        if mask != 0 {
+            self.lanes[warp as usize] |= mask;
+            self.warps |= 1 << warp;
+        }
+    }
+
+    /// Takes the next thread to run, as its linear index in the block.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if self.warps == 0 {
+            return None;
+        }
+        let (warp, lane) = match self.schedule {
+            Schedule::InOrder => {
+                if self.warps >> self.current & 1 == 0 {
+                    self.current = (self.current + self.warps.rotate_right(self.current).trailing_zeros()) & 31;
+                }
+                (self.current, self.lanes[self.current as usize].trailing_zeros())
+            }
+            Schedule::Reversed => {
+                if self.warps >> self.current & 1 == 0 {
+                    let below = self.warps.rotate_left(31 - self.current).leading_zeros();
+                    self.current = self.current.wrapping_sub(below) & 31;
+                }
+                (self.current, 31 - self.lanes[self.current as usize].leading_zeros())
+            }
+            Schedule::Shuffled(_) => {
+                let warp = self.random.bit(self.warps);
+                let lanes = self.lanes[warp as usize];
+                (warp, self.random.bit(lanes))
+            }
+        };
+        let lanes = &mut self.lanes[warp as usize];
+        *lanes &= !(1 << lane);
+        if *lanes == 0 {
+            self.warps &= !(1 << warp);
+        }
+        Some(warp * 32 + lane)
+    }
+
+    /// Whether the thread that completes a rendezvous goes on at once. Under the shuffled schedule it does not: it is
+    /// one of many that may be next.
+    pub(crate) fn completer_goes_on(&self) -> bool {
+        !matches!(self.schedule, Schedule::Shuffled(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(schedule: Schedule) -> Vec<u32> {
+        let mut ready = Ready::new(schedule, 7);
+        ready.insert(0, 0b101);
+        ready.insert(2, 0b11);
+        std::iter::from_fn(|| ready.take()).collect()
+    }
+
+    #[test]
+    fn in_order_and_reversed_are_mirrored() {
+        assert_eq!(drain(Schedule::InOrder), [0, 2, 64, 65]);
+        assert_eq!(drain(Schedule::Reversed), [65, 64, 2, 0]);
+    }
+
+    #[test]
+    fn a_warp_runs_until_its_lanes_wait_and_the_next_follows_in_a_ring() {
+        let mut ready = Ready::new(Schedule::InOrder, 0);
+        ready.insert(1, 0b1);
+        assert_eq!(ready.take(), Some(32));
+        ready.insert(0, 0b1);
+        ready.insert(1, 0b10);
+        ready.insert(3, 0b1);
+        assert_eq!(ready.take(), Some(33), "warp 1 is still current");
+        assert_eq!(ready.take(), Some(96), "then warp 3, before the ring closes at warp 0");
+        assert_eq!(ready.take(), Some(0));
+
+        let mut ready = Ready::new(Schedule::Reversed, 0);
+        ready.insert(1, 0b1);
+        assert_eq!(ready.take(), Some(32));
+        ready.insert(0, 0b1);
+        ready.insert(3, 0b1);
+        assert_eq!(ready.take(), Some(0));
+        assert_eq!(ready.take(), Some(96));
+    }
+
+    #[test]
+    fn shuffled_takes_every_thread_once_and_repeats_itself() {
+        let mut order = drain(Schedule::Shuffled(5));
+        assert_eq!(order, drain(Schedule::Shuffled(5)));
+        assert!((0..50).any(|seed| drain(Schedule::Shuffled(seed)) != order));
+        order.sort_unstable();
+        assert_eq!(order, [0, 2, 64, 65]);
+    }
+}

@@ -1,0 +1,39 @@
+//! Coroutine stacks, kept by the OS thread that made them: making one costs an mmap and an mprotect (5 to 7 µs), which
+//! a block of 128 threads would pay 128 times.
+
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
+
+/// A kernel's frames at -O2 are a few KiB (its register arrays), a WMMA executed by the last lane adds 5 KiB, and a
+/// panic in the scheduler must still fit. Pages that are never touched cost address space only, and a guard page
+/// below turns an overflow into a fault of the process instead of silent corruption.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Frames at the same depth of all stacks would share a page offset, hence a few L1 sets, and evict each other at
+/// every switch. Each stack therefore starts at its own offset in the page.
+const PAGE_BYTES: usize = 4096;
+const STAGGER_BYTES: usize = 9 * 64;
+
+/// One CUDA thread's stack.
+pub(crate) struct LaneStack {
+    memory: DefaultStack,
+    offset: usize,
+}
+
+impl LaneStack {
+    /// The stack of the `index`-th thread of a block.
+    pub(crate) fn new(index: usize) -> std::io::Result<Self> {
+        Ok(Self { memory: DefaultStack::new(STACK_BYTES)?, offset: index * STAGGER_BYTES % PAGE_BYTES })
+    }
+}
+
+// SAFETY: base and limit are those of a valid stack, except that the base lies lower by less than a page, which
+// STACK_BYTES has room for, and by a multiple of 64, which keeps its alignment.
+unsafe impl Stack for LaneStack {
+    fn base(&self) -> StackPointer {
+        StackPointer::new(self.memory.base().get() - self.offset).expect("a stack does not start at address 0")
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.memory.limit()
+    }
+}

@@ -1,0 +1,220 @@
+//! The rendezvous of a warp's lanes: which arrivals belong together, and when they are complete.
+
+use std::ffi::c_void;
+
+use crate::fault::{Literal, Site};
+
+/// `EmulatorExecute` of abi.h.
+pub(crate) type Execute = unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
+
+/// `EmulatorCollective` of abi.h: what one lane brings to a warp-wide operation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collective {
+    pub(crate) name: Literal,
+    pub(crate) execute: Option<Execute>,
+    pub(crate) operand: *mut c_void,
+    pub(crate) agree: [u64; 2],
+    pub(crate) mask: u32,
+    pub(crate) rules: u32,
+    pub(crate) site: Site,
+}
+
+/// `EmulatorRule` of abi.h.
+pub(crate) const EXITED_LANES_DROP: u32 = 1;
+/// `EmulatorRule` of abi.h.
+pub(crate) const PLACES_MAY_DIFFER: u32 = 2;
+
+/// Lanes that wait for each other with one mask.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// What the first lane brought; the others agreed with it.
+    pub(crate) collective: Collective,
+    pub(crate) first_lane: u32,
+    pub(crate) arrived: u32,
+}
+
+/// Why an arrival or an exit contradicts the lanes that wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// The mask does not name the calling lane.
+    NotInMask,
+    /// The first lane of the group called something else.
+    Operation { first_lane: u32 },
+    /// The same operation with other arguments.
+    Arguments { first_lane: u32 },
+    /// The same operation, but at another place.
+    Place { first_lane: u32 },
+    /// The mask names a lane that is gone, and the operation needs it.
+    Exited { lane: u32 },
+}
+
+/// One warp's rendezvous state.
+#[derive(Debug)]
+pub(crate) struct Warp {
+    /// Lanes that exist and have not exited.
+    pub(crate) live: u32,
+    groups: Vec<Group>,
+    /// Operand of each waiting lane; a lane waits in one group at a time.
+    operands: [*mut c_void; 32],
+}
+
+impl Warp {
+    /// A warp of `lanes` threads; the last warp of a block may have fewer than 32.
+    pub(crate) fn new(lanes: u32) -> Self {
+        Self { live: u32::MAX >> (32 - lanes), groups: Vec::new(), operands: [std::ptr::null_mut(); 32] }
+    }
+
+    /// A lane arrives. Returns the group if that completes it; it is then no longer pending.
+    #[inline]
+    pub(crate) fn arrive(&mut self, lane: u32, collective: &Collective) -> Result<Option<Group>, Mismatch> {
+        let mask = collective.mask;
+        if mask >> lane & 1 == 0 {
+            return Err(Mismatch::NotInMask);
+        }
+        if collective.rules & EXITED_LANES_DROP == 0 && mask & !self.live != 0 {
+            return Err(Mismatch::Exited { lane: (mask & !self.live).trailing_zeros() });
+        }
+        self.operands[lane as usize] = collective.operand;
+        // Only lanes with the same mask wait for each other. A group whose mask merely overlaps may still complete:
+        // its missing lane can come there after it has gone through here.
+        let Some(index) = self.groups.iter().position(|group| group.collective.mask == mask) else {
+            let group = Group { collective: *collective, first_lane: lane, arrived: 1 << lane };
+            if group.arrived == mask & self.live {
+                return Ok(Some(group));
+            }
+            self.groups.push(group);
+            return Ok(None);
+        };
+        let group = &mut self.groups[index];
+        let (first, first_lane) = (&group.collective, group.first_lane);
+        if first.execute.map(|f| f as usize) != collective.execute.map(|f| f as usize) {
+            return Err(Mismatch::Operation { first_lane });
+        }
+        if first.agree != collective.agree {
+            return Err(Mismatch::Arguments { first_lane });
+        }
+        if collective.rules & PLACES_MAY_DIFFER == 0 && !first.site.same(collective.site) {
+            return Err(Mismatch::Place { first_lane });
+        }
+        group.arrived |= 1 << lane;
+        Ok((group.arrived == mask & self.live).then(|| self.groups.swap_remove(index)))
+    }
+
+    /// A lane returns from the kernel. [`Warp::completed`] then gives the groups that waited for nobody else.
+    pub(crate) fn exit(&mut self, lane: u32) -> Result<(), (Group, Mismatch)> {
+        self.live &= !(1 << lane);
+        let needs =
+            |group: &&Group| group.collective.mask >> lane & 1 == 1 && group.collective.rules & EXITED_LANES_DROP == 0;
+        match self.groups.iter().find(needs) {
+            Some(group) => Err((group.clone(), Mismatch::Exited { lane })),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a group that is complete because a lane has exited.
+    pub(crate) fn completed(&mut self) -> Option<Group> {
+        let index = self.groups.iter().position(|group| group.arrived == group.collective.mask & self.live)?;
+        Some(self.groups.swap_remove(index))
+    }
+
+    /// The pending group in which a lane waits.
+    pub(crate) fn group_of(&self, lane: u32) -> Option<&Group> {
+        self.groups.iter().find(|group| group.arrived >> lane & 1 == 1)
+    }
+
+    /// Pending groups.
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Operand of each lane; valid for the lanes that have arrived in the group at hand.
+    pub(crate) fn operands(&self) -> &[*mut c_void; 32] {
+        &self.operands
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) unsafe extern "C" fn shuffle(_: *const *mut c_void, _: u32, _: *mut u32) -> *const std::ffi::c_char {
+        std::ptr::null()
+    }
+
+    pub(crate) fn sync_warp(mask: u32, line: u32) -> Collective {
+        Collective {
+            name: Literal::new(c"__syncwarp"),
+            execute: None,
+            operand: std::ptr::null_mut(),
+            agree: [0; 2],
+            mask,
+            rules: EXITED_LANES_DROP | PLACES_MAY_DIFFER,
+            site: Site::new(c"kernel.cu", line),
+        }
+    }
+
+    pub(crate) fn shuffle_sync(mask: u32, width: u64, line: u32) -> Collective {
+        Collective {
+            name: Literal::new(c"__shfl_sync"),
+            execute: Some(shuffle),
+            agree: [width, 0],
+            rules: 0,
+            ..sync_warp(mask, line)
+        }
+    }
+
+    #[test]
+    fn the_last_lane_of_the_mask_completes_the_group() {
+        let mut warp = Warp::new(32);
+        assert!(warp.arrive(1, &sync_warp(0b1011, 1)).unwrap().is_none());
+        assert!(warp.arrive(3, &sync_warp(0b1011, 1)).unwrap().is_none());
+        assert_eq!(warp.group_of(3).unwrap().first_lane, 1);
+        assert_eq!(warp.arrive(0, &sync_warp(0b1011, 2)).unwrap().unwrap().arrived, 0b1011);
+        assert!(warp.groups().is_empty());
+    }
+
+    #[test]
+    fn disjoint_masks_do_not_meet_and_overlapping_ones_wait() {
+        let mut warp = Warp::new(32);
+        assert!(warp.arrive(0, &sync_warp(0b0011, 1)).unwrap().is_none());
+        assert!(warp.arrive(2, &sync_warp(0b1100, 1)).unwrap().is_none());
+        assert!(warp.arrive(1, &sync_warp(0b10010, 1)).unwrap().is_none(), "lane 1 may come to lane 0 later");
+        assert!(warp.arrive(3, &sync_warp(0b1100, 1)).unwrap().is_some());
+        assert!(warp.arrive(4, &sync_warp(0b10010, 1)).unwrap().is_some());
+        assert!(warp.arrive(1, &sync_warp(0b0011, 1)).unwrap().is_some());
+    }
+
+    #[test]
+    fn lanes_must_agree_on_operation_arguments_and_place() {
+        let mut warp = Warp::new(32);
+        warp.arrive(0, &shuffle_sync(0b11, 32, 5)).unwrap();
+        assert_eq!(warp.arrive(1, &sync_warp(0b11, 5)).unwrap_err(), Mismatch::Operation { first_lane: 0 });
+        assert_eq!(warp.arrive(1, &shuffle_sync(0b11, 16, 5)).unwrap_err(), Mismatch::Arguments { first_lane: 0 });
+        assert_eq!(warp.arrive(1, &shuffle_sync(0b11, 32, 6)).unwrap_err(), Mismatch::Place { first_lane: 0 });
+        assert_eq!(warp.arrive(4, &shuffle_sync(0b11, 32, 5)).unwrap_err(), Mismatch::NotInMask);
+        assert!(warp.arrive(1, &shuffle_sync(0b11, 32, 5)).unwrap().is_some());
+    }
+
+    #[test]
+    fn exited_lanes_are_dropped_only_where_the_operation_allows_it() {
+        let mut warp = Warp::new(32);
+        warp.arrive(0, &sync_warp(0b11, 1)).unwrap();
+        warp.exit(1).unwrap();
+        assert_eq!(warp.completed().unwrap().arrived, 1);
+        assert!(warp.completed().is_none());
+        assert!(warp.arrive(0, &sync_warp(0b11, 2)).unwrap().is_some(), "a mask may name a lane that has left");
+        assert_eq!(warp.arrive(0, &shuffle_sync(0b11, 32, 3)).unwrap_err(), Mismatch::Exited { lane: 1 });
+
+        warp.arrive(0, &shuffle_sync(0b101, 32, 4)).unwrap();
+        assert_eq!(warp.exit(2).unwrap_err().1, Mismatch::Exited { lane: 2 });
+    }
+
+    #[test]
+    fn a_short_warp_has_only_its_lanes() {
+        assert_eq!(Warp::new(32).live, u32::MAX);
+        let mut warp = Warp::new(2);
+        assert!(warp.arrive(0, &sync_warp(u32::MAX, 1)).unwrap().is_none());
+        assert!(warp.arrive(1, &sync_warp(u32::MAX, 1)).unwrap().is_some());
+    }
+}

@@ -1,0 +1,186 @@
+//! Runs blocks on the calling OS thread: its coroutines, their stacks and the block's shared memory.
+
+use std::cell::{Cell, RefCell};
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use crate::async_copy::{AsyncCopies, POISON};
+use crate::block::Block;
+use crate::fault::Fault;
+use crate::ffi::{Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory};
+use crate::launch::{Launch, MAX_SHARED_BYTES, Report};
+use crate::layout::Layouts;
+use crate::stack::LaneStack;
+
+/// Declared in abi.h behind the largest shared memory.
+const GUARD_BYTES: usize = 4096;
+
+type Lane = Coroutine<(), Pause, (), LaneStack>;
+
+thread_local! {
+    static WORKER: RefCell<Worker> = RefCell::new(Worker::default());
+}
+
+/// What an OS thread keeps from block to block.
+#[derive(Default)]
+struct Worker {
+    stacks: Vec<LaneStack>,
+    copies: Vec<AsyncCopies>,
+    /// Bytes of shared memory, from its start, that may not be poison. All others are.
+    used_shared_bytes: Option<usize>,
+}
+
+/// The coroutines of a block. Dropping it gives their stacks back, whatever state they are in.
+struct Lanes<'a> {
+    lanes: Vec<Lane>,
+    stacks: &'a mut Vec<LaneStack>,
+}
+
+impl Drop for Lanes<'_> {
+    fn drop(&mut self) {
+        // In the same order, since a stack's offset in its page belongs to its index.
+        let stacks = self.lanes.drain(..).map(|mut lane| {
+            // SAFETY: a suspended thread stands in a callback of the FFI module, which holds nothing that needs
+            // dropping there, called from device code, which owns nothing either: CUDA kernels can't.
+            unsafe { lane.force_reset() };
+            lane.into_stack()
+        });
+        self.stacks.splice(0..0, stacks);
+    }
+}
+
+/// Runs one block to its end or to its first fault.
+///
+/// # Safety
+/// As [`crate::launch()`].
+pub(crate) unsafe fn run_block(launch: &Launch, index: [u32; 3], layouts: &Layouts) -> Result<Report, Fault> {
+    WORKER.with_borrow_mut(|worker| {
+        // SAFETY: passed on.
+        unsafe { worker.run_block(launch, index, layouts) }
+    })
+}
+
+impl Worker {
+    unsafe fn run_block(&mut self, launch: &Launch, index: [u32; 3], layouts: &Layouts) -> Result<Report, Fault> {
+        let [dim_x, dim_y, dim_z] = launch.block;
+        let threads = dim_x * dim_y * dim_z;
+        self.reserve(threads as usize)?;
+        let shared = emulator_shared_memory();
+        self.poison_shared_memory(shared, launch.dynamic_shared_bytes);
+
+        let start = shared as usize;
+        let run = Run {
+            block: RefCell::new(Block::new(index, launch.linear_index(index), threads, launch.schedule)),
+            copies: RefCell::new(std::mem::take(&mut self.copies)),
+            fault: RefCell::new(None),
+            shared: start..start + launch.dynamic_shared_bytes,
+        };
+        let contexts: Vec<ThreadContext> = (0..threads)
+            .map(|thread| ThreadContext {
+                thread_idx: [thread % dim_x, thread / dim_x % dim_y, thread / (dim_x * dim_y)],
+                block_idx: index,
+                block_dim: launch.block,
+                grid_dim: launch.grid,
+                thread,
+                lane: thread % 32,
+                layouts,
+                run: &run,
+                yielder: Cell::new(std::ptr::null()),
+            })
+            .collect();
+        let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
+        let lanes = lanes.map(|(stack, context)| start_lane(launch, stack, context)).collect();
+        let mut lanes = Lanes { lanes, stacks: &mut self.stacks };
+        let result = run_to_end(&run, &contexts, &mut lanes.lanes);
+        drop(lanes);
+
+        self.copies = run.copies.into_inner();
+        let unwaited_copies = self.copies.iter_mut().map(|copies| copies.discard() as u64).sum();
+        let switches = match result {
+            Ok(switches) => switches,
+            Err(fault) => {
+                self.used_shared_bytes = None;
+                return Err(fault);
+            }
+        };
+        self.check_guard(shared, launch.dynamic_shared_bytes, index)?;
+        let counts = run.block.borrow().counts();
+        Ok(Report { blocks: 1, switches, barriers: counts.barriers, collectives: counts.collectives, unwaited_copies })
+    }
+
+    fn reserve(&mut self, threads: usize) -> Result<(), Fault> {
+        while self.stacks.len() < threads {
+            let stack = LaneStack::new(self.stacks.len()).map_err(|error| Fault::BadLaunch {
+                reason: format!("no memory for the stack of thread {} of a block: {error}", self.stacks.len()),
+            })?;
+            self.stacks.push(stack);
+        }
+        if self.copies.len() < threads {
+            self.copies.resize_with(threads, AsyncCopies::default);
+        }
+        Ok(())
+    }
+
+    /// A block sees no byte of the block before it.
+    fn poison_shared_memory(&mut self, shared: *mut u8, declared: usize) {
+        let used = self.used_shared_bytes.unwrap_or(MAX_SHARED_BYTES + GUARD_BYTES).max(declared);
+        // SAFETY: `shared` is this OS thread's, of MAX_SHARED_BYTES + GUARD_BYTES bytes; no kernel is running on it.
+        unsafe { shared.write_bytes(POISON, used) };
+        self.used_shared_bytes = Some(declared);
+    }
+
+    /// Whether the block wrote behind its shared memory. (A write of poison there can't be told.)
+    fn check_guard(&mut self, shared: *mut u8, declared: usize, block: [u32; 3]) -> Result<(), Fault> {
+        // SAFETY: as above; the slice does not outlive this function.
+        let memory = unsafe { std::slice::from_raw_parts(shared, MAX_SHARED_BYTES + GUARD_BYTES) };
+        for (chunk, bytes) in memory[declared..].chunks(4096).enumerate() {
+            // A fold over the whole chunk is vectorised; a search is not.
+            if bytes.iter().fold(POISON, |all, byte| all & byte) != POISON {
+                let first = bytes.iter().position(|&byte| byte != POISON).expect("the fold has found one");
+                self.used_shared_bytes = None;
+                return Err(Fault::SharedOverflow { block, declared, offset: declared + chunk * 4096 + first });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn start_lane(launch: &Launch, stack: LaneStack, context: *const ThreadContext) -> Lane {
+    let (entry, params) = (launch.entry, launch.params);
+    Coroutine::with_stack(stack, move |yielder, ()| {
+        // SAFETY: the context outlives its coroutine, which `Lanes` drops first; the launch's caller vouches for the
+        // entry and its params.
+        unsafe {
+            (*context).yielder.set(yielder);
+            entry(params);
+        }
+    })
+}
+
+/// Runs the threads as the block's state says, and counts how often one was resumed.
+fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Result<u64, Fault> {
+    let current = emulator_current_slot();
+    let mut switches = 0;
+    loop {
+        let next = run.block.borrow_mut().next()?;
+        let Some(thread) = next else { return Ok(switches) };
+        // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
+        unsafe { *current = (&raw const contexts[thread as usize]).cast() };
+        switches += 1;
+        match lanes[thread as usize].resume(()) {
+            CoroutineResult::Yield(Pause::Waiting) => {}
+            CoroutineResult::Yield(Pause::Faulted) => {
+                return Err(run.fault.take().expect("a thread that pauses as faulted has said why"));
+            }
+            CoroutineResult::Return(()) => {
+                let warp = thread / 32;
+                run.block.borrow_mut().exit(thread)?;
+                loop {
+                    let group = run.block.borrow_mut().completed(warp);
+                    let Some(group) = group else { break };
+                    run.complete(warp, &group, None)?;
+                }
+            }
+        }
+    }
+}
