@@ -76,11 +76,11 @@ mod tests {
         Ok(found.map(|nvcc| (nvcc.path.to_string_lossy().into_owned(), nvcc.source)))
     }
 
-    const ALL: [&str; 5] = ["/n/nvcc", "/home/bin/nvcc", "/path/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
+    const ALL: [&str; 5] = ["/n/nvcc", "/opt/a/bin/nvcc", "/opt/b/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
 
     #[test]
     fn each_place_gives_way_to_the_one_before() {
-        let variables = [("NVCC", "/n/nvcc"), ("CUDA_HOME", "/home"), ("CUDA_PATH", "/path"), ("PATH", "/a:/b")];
+        let variables = [("NVCC", "/n/nvcc"), ("CUDA_HOME", "/opt/a"), ("CUDA_PATH", "/opt/b"), ("PATH", "/a:/b")];
         for (left_out, source) in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", ".cuda"].into_iter().enumerate() {
             let expected = Some((ALL[left_out].to_string(), source));
             assert_eq!(find(&variables[left_out..], &ALL), Ok(expected));
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn nvcc_may_be_a_name_on_path_and_must_exist() {
         assert_eq!(find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL), Ok(Some(("/b/nvcc".to_string(), "NVCC"))));
-        assert!(find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/home")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc"));
+        assert!(find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc"));
     }
 
     #[test]
     fn empty_variables_and_homes_without_nvcc_are_passed_over() {
-        let variables = [("NVCC", ""), ("CUDA_HOME", "/gone"), ("CUDA_PATH", "/path")];
-        assert_eq!(find(&variables, &ALL), Ok(Some(("/path/bin/nvcc".to_string(), "CUDA_PATH"))));
+        let variables = [("NVCC", ""), ("CUDA_HOME", "/gone"), ("CUDA_PATH", "/opt/b")];
+        assert_eq!(find(&variables, &ALL), Ok(Some(("/opt/b/bin/nvcc".to_string(), "CUDA_PATH"))));
     }
 }

@@ -1,0 +1,390 @@
+//! The repository's own rules, each as a test that says what to do when it fails. They hold for one stage or nine.
+#![forbid(unsafe_code)]
+
+use cargo_metadata::{Metadata, MetadataCommand};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the dependency rules are checked: what CI builds. Other systems add crates of their own.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted.
+const DEPENDENCY_BUDGET: usize = 60;
+
+/// A kernel is read in one sitting.
+const KERNEL_LINES: usize = 320;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("compare/ lies in the root").to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// `path` as people write it.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// The folders `stage0-…`, sorted.
+fn stages() -> Vec<String> {
+    let is_stage =
+        |name: &String| name.strip_prefix("stage").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let entries = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap());
+    let folders = entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name().into_string().unwrap());
+    let mut names: Vec<String> = folders.filter(is_stage).collect();
+    names.sort();
+    assert!(!names.is_empty(), "no stage folder beside compare/");
+    names
+}
+
+/// The kernels that exist, by path. A stage without one does not build.
+fn kernels() -> Vec<PathBuf> {
+    stages().iter().map(|stage| root().join(stage).join("kernel.cu")).filter(|path| path.is_file()).collect()
+}
+
+/// All files below `folder` for which `keep` holds.
+fn files_below(folder: &Path, keep: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path, keep));
+        } else if keep(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Lines of C++ outside comments that hold `word` as a whole word: "path:line".
+fn lines_with_word(path: &Path, word: &str) -> Vec<String> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut in_comment = false;
+    let mut found = Vec::new();
+    for (index, line) in read(path).lines().enumerate() {
+        if code_of(line, &mut in_comment).split(|c| !is_word(c)).any(|token| token == word) {
+            found.push(format!("{}:{}", shown(path), index + 1));
+        }
+    }
+    found
+}
+
+/// `line` without its comments.
+fn code_of(line: &str, in_comment: &mut bool) -> String {
+    let (mut code, mut rest) = (String::new(), line);
+    loop {
+        if *in_comment {
+            let Some((_, after)) = rest.split_once("*/") else { return code };
+            (*in_comment, rest) = (false, after);
+        }
+        let end = [rest.find("//"), rest.find("/*")].into_iter().flatten().min().unwrap_or(rest.len());
+        code += &rest[..end];
+        if !rest[end..].starts_with("/*") {
+            return code;
+        }
+        (*in_comment, rest) = (true, &rest[end + 2..]);
+    }
+}
+
+fn metadata() -> Metadata {
+    let options = ["--locked", "--filter-platform", TARGET].map(String::from);
+    MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .other_options(options)
+        .exec()
+        .expect("cargo metadata")
+}
+
+/// Crates from outside in `compare`'s build with default features, as "name version". `cargo tree`, not `cargo metadata`:
+/// only it keeps apart what tests and build scripts switch on.
+fn dependencies(edges: &str) -> BTreeSet<String> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["tree", "--locked", "--package", "compare", "--target", TARGET, "--edges", edges]);
+    command.args(["--prefix", "none", "--format", "{p}"]).current_dir(root());
+    let output = command.output().expect("cargo tree starts");
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let ours: BTreeSet<String> =
+        metadata().workspace_packages().iter().map(|package| package.name.to_string()).collect();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let packages = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?, words.next()?.trim_start_matches('v')))
+    });
+    packages.filter(|(name, _)| !ours.contains(*name)).map(|(name, version)| format!("{name} {version}")).collect()
+}
+
+#[test]
+fn compare_stays_within_its_dependency_budget() {
+    let linked = dependencies("normal,no-proc-macro");
+    assert!(linked.len() > 10, "cargo tree's answer was not understood: {linked:?}");
+    assert!(
+        linked.len() <= DEPENDENCY_BUDGET,
+        "compare links {} crates from outside, {DEPENDENCY_BUDGET} are allowed: do without the new one, switch off its \
+         default features, or raise the budget with a reason\n{linked:#?}",
+        linked.len()
+    );
+}
+
+/// The licences in the `allow` list of deny.toml.
+fn allowed_licences() -> Vec<String> {
+    let text = read(&root().join("deny.toml"));
+    let list = text
+        .split_once("\nallow = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .expect("deny.toml has an allow list")
+        .0;
+    list.split(',').map(|item| item.trim().trim_matches('"').to_string()).filter(|item| !item.is_empty()).collect()
+}
+
+/// Whether an SPDX expression can be met with `allowed` licences alone. AND binds before OR.
+fn is_met(expression: &str, allowed: &[String]) -> bool {
+    // "MIT/Apache-2.0" is the old way to write OR.
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let tokens: Vec<&str> = spaced.split_whitespace().collect();
+    let mut position = 0;
+    any_of(&tokens, &mut position, allowed) && position == tokens.len()
+}
+
+fn any_of(tokens: &[&str], position: &mut usize, allowed: &[String]) -> bool {
+    let mut met = all_of(tokens, position, allowed);
+    while tokens.get(*position) == Some(&"OR") {
+        *position += 1;
+        met |= all_of(tokens, position, allowed);
+    }
+    met
+}
+
+fn all_of(tokens: &[&str], position: &mut usize, allowed: &[String]) -> bool {
+    let mut met = one_of(tokens, position, allowed);
+    while tokens.get(*position) == Some(&"AND") {
+        *position += 1;
+        met &= one_of(tokens, position, allowed);
+    }
+    met
+}
+
+fn one_of(tokens: &[&str], position: &mut usize, allowed: &[String]) -> bool {
+    let Some(&token) = tokens.get(*position) else { return false };
+    *position += 1;
+    if token == "(" {
+        let met = any_of(tokens, position, allowed);
+        *position += 1;
+        return met;
+    }
+    let mut name = token.to_string();
+    if let (Some(&"WITH"), Some(exception)) = (tokens.get(*position), tokens.get(*position + 1)) {
+        name += &format!(" WITH {exception}");
+        *position += 2;
+    }
+    allowed.contains(&name)
+}
+
+#[test]
+fn licence_expressions_are_understood() {
+    let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception", "Unicode-3.0"].map(String::from);
+    for met in [
+        "MIT",
+        "GPL-3.0 OR MIT",
+        "Apache-2.0/MIT",
+        "(MIT OR GPL-3.0) AND Unicode-3.0",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
+        assert!(is_met(met, &allowed), "{met}");
+    }
+    for unmet in ["", "GPL-3.0", "MIT AND GPL-3.0", "Apache-2.0", "(MIT OR GPL-3.0) AND GPL-3.0", "MIT MIT"] {
+        assert!(!is_met(unmet, &allowed), "{unmet}");
+    }
+}
+
+#[test]
+fn licences_of_dependencies_are_allowed() {
+    let allowed = allowed_licences();
+    let built = dependencies("normal,build");
+    let metadata = metadata();
+    let mut refused = Vec::new();
+    for package in
+        metadata.packages.iter().filter(|package| built.contains(&format!("{} {}", package.name, package.version)))
+    {
+        let licence = package.license.as_deref().unwrap_or_default();
+        if !is_met(licence, &allowed) {
+            refused.push(format!("{} {}: '{licence}'", package.name, package.version));
+        }
+    }
+    assert!(
+        refused.is_empty(),
+        "licences outside the allow list of deny.toml ({}): replace the crate, or extend the list after reading the licence\n\
+         {refused:#?}",
+        allowed.join(", ")
+    );
+}
+
+#[test]
+fn ptx_is_written_in_its_folder_only() {
+    let device = root().join("common/cuda/attn");
+    let outside_ptx = |path: &Path| !path.starts_with(device.join("ptx"));
+    let headers = files_below(&device, &outside_ptx);
+    let found: Vec<String> = kernels()
+        .iter()
+        .chain(&headers)
+        .flat_map(|path| ["asm", "__asm", "__asm__"].map(|word| lines_with_word(path, word)).concat())
+        .collect();
+    assert!(
+        found.is_empty(),
+        "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated twin and \
+         one-warp test, and call that\n{found:#?}"
+    );
+}
+
+#[test]
+fn kernels_are_one_text_for_both_backends() {
+    let mut found = Vec::new();
+    for path in kernels() {
+        let mut in_comment = false;
+        for (index, line) in read(&path).lines().enumerate() {
+            let code = code_of(line, &mut in_comment);
+            if code.trim_start().starts_with("#if") {
+                found.push(format!("{}:{}", shown(&path), index + 1));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "conditional compilation in kernel.cu: the gates would judge another text than the GPU runs. Put the difference behind \
+         a header of common/cuda/attn with a twin in the emulator, or make it a preset's constant\n{found:#?}"
+    );
+}
+
+#[test]
+fn kernels_have_no_static_shared_memory() {
+    let mut found = Vec::new();
+    for path in kernels() {
+        let mut in_comment = false;
+        for (index, line) in read(&path).lines().enumerate() {
+            let code = code_of(line, &mut in_comment);
+            if code.contains("__shared__") && !code.contains("extern") {
+                found.push(format!("{}:{}", shown(&path), index + 1));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "static __shared__ in kernel.cu: carve it from the one dynamic buffer, which the emulator poisons and bounds\n{found:#?}"
+    );
+}
+
+#[test]
+fn kernels_can_be_read_in_one_sitting() {
+    for path in kernels() {
+        let lines = read(&path).lines().count();
+        assert!(
+            lines <= KERNEL_LINES,
+            "{} has {lines} lines, {KERNEL_LINES} are allowed: move what is not this stage's idea to common/cuda/attn",
+            shown(&path)
+        );
+    }
+}
+
+#[test]
+fn every_stage_is_registered() {
+    let (root_manifest, compare_manifest) =
+        (read(&root().join("Cargo.toml")), read(&root().join("compare/Cargo.toml")));
+    let sources =
+        files_below(&root().join("compare/src"), &|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let compare_sources: String = sources.iter().map(|path| read(path)).collect();
+    for stage in stages() {
+        let module = stage.replace('-', "_");
+        for (place, is_there) in [
+            ("members of the root Cargo.toml", root_manifest.contains(&format!("    \"{stage}\",\n"))),
+            (
+                "[workspace.dependencies] of the root Cargo.toml",
+                root_manifest.contains(&format!("{stage} = {{ path = \"{stage}\" }}")),
+            ),
+            (
+                "[dependencies] of compare/Cargo.toml",
+                compare_manifest.contains(&format!("\n{stage}.workspace = true\n")),
+            ),
+            ("the list of stages in compare/src", compare_sources.contains(&format!("{module}::"))),
+        ] {
+            assert!(is_there, "{stage} is missing in the {place}: a stage that compare does not know is never gated");
+        }
+    }
+}
+
+#[test]
+fn build_scripts_of_stages_hold_no_logic() {
+    for stage in stages() {
+        let path = root().join(&stage).join("build.rs");
+        let text = read(&path);
+        let code: Vec<&str> =
+            text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//")).collect();
+        assert!(
+            code.len() <= 3 && text.contains("kernel_build::stage()"),
+            "{}: only `fn main() {{ kernel_build::stage(); }}`; what a build does stands in common/kernel-build, once",
+            shown(&path)
+        );
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_where_it_has_no_business() {
+    let candidates =
+        ["compare/src/main.rs", "compare/src/lib.rs", "common/kernel-build/src/lib.rs", "common/bench/src/lib.rs"];
+    for path in candidates.map(|name| root().join(name)).iter().filter(|path| path.is_file()) {
+        assert!(
+            read(path).lines().any(|line| line == "#![forbid(unsafe_code)]"),
+            "{}: add #![forbid(unsafe_code)]; unsafe belongs to the driver wrapper, the emulator and generated bindings",
+            shown(path)
+        );
+    }
+}
+
+#[test]
+fn members_inherit_from_the_root() {
+    for package in metadata().workspace_packages() {
+        let path = package.manifest_path.as_std_path();
+        let text = read(path);
+        for line in [
+            "version.workspace = true",
+            "edition.workspace = true",
+            "license.workspace = true",
+            "[lints]\nworkspace = true",
+        ] {
+            assert!(text.contains(line), "{}: lacks `{}`", shown(path), line.replace('\n', " "));
+        }
+        let own: Vec<&str> = text.lines().filter(|line| line.contains("version = \"")).collect();
+        assert!(own.is_empty(), "{}: versions stand in the root manifest only\n{own:#?}", shown(path));
+    }
+}
+
+#[test]
+fn tracked_files_name_no_machine() {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    let Some(listed) = listed.ok().filter(|output| output.status.success()) else {
+        assert!(std::env::var_os("CI").is_none(), "git ls-files failed: CI checks out with git");
+        println!("not checked: this is not a git checkout");
+        return;
+    };
+    // Written in halves, or this file would be found.
+    let homes = [["/ho", "me/"], ["/Us", "ers/"], ["/ro", "ot/"], ["/wo", "rk/"], ["C:\\", "Users"]]
+        .map(|halves| halves.concat());
+    let mut found = Vec::new();
+    for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| !name.is_empty()) {
+        // Files that are deleted but not yet committed, and binaries, do not read as text.
+        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+        for (index, line) in text.lines().enumerate() {
+            let names_a_home = |home: &String| {
+                let at_start =
+                    |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-})>/".contains(c));
+                line.match_indices(home.as_str()).any(|(at, _)| at_start(at))
+            };
+            if homes.iter().any(names_a_home) {
+                found.push(format!("{name}:{}", index + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "absolute paths of one machine: write paths relative to the root\n{found:#?}");
+}
