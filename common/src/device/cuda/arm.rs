@@ -1,0 +1,417 @@
+//! What is timed: one kernel over rotating sets of buffers.
+
+use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, LaunchName};
+use crate::device::{Execution, Staged};
+use crate::params::AttentionParams;
+use crate::problem::Problem;
+use crate::stage::{LoadedStage, Prepared};
+use crate::timing::{Cache, Plan, Rotation};
+use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode};
+use cudarc::driver::{CudaEvent, CudaGraph, CudaSlice, DriverError, LaunchConfig};
+use std::fmt;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Q, K and V on the GPU, as often as a rotation needs them. Arms that are compared share one pool, so that both read
+/// the same bytes at the same addresses.
+pub struct InputPool {
+    rotation: Rotation,
+    /// Different contents; set `i` holds contents `i % contents.len()`.
+    contents: Vec<Staged>,
+    sets: Vec<DeviceInputs>,
+}
+
+impl fmt::Debug for InputPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contents = self.contents.len();
+        f.debug_struct("InputPool")
+            .field("rotation", &self.rotation)
+            .field("contents", &contents)
+            .finish_non_exhaustive()
+    }
+}
+
+impl InputPool {
+    /// How many sets there are, and what they are to the L2 cache.
+    pub fn rotation(&self) -> &Rotation {
+        &self.rotation
+    }
+
+    /// The problem that all sets are of.
+    pub fn problem(&self) -> &Problem {
+        &self.contents[0].problem
+    }
+
+    /// The host side of the different contents; [`RotatedOutput::input`] counts these.
+    pub fn contents(&self) -> &[Staged] {
+        &self.contents
+    }
+}
+
+/// The output of one or more rotated sets after timing.
+#[derive(Clone, Debug)]
+pub struct RotatedOutput {
+    /// Which of [`InputPool::contents`] it was computed from.
+    pub input: usize,
+    /// How many buffers held exactly these bytes. Sets with the same contents must agree, so more than one entry for
+    /// an input means that the kernel is not deterministic.
+    pub buffers: usize,
+    /// The bytes, and whether an input was changed.
+    pub execution: Execution,
+}
+
+/// What one launch of an arm is.
+enum Work {
+    /// A stage's kernel, with the parameters of every set.
+    Attention(Vec<AttentionParams>),
+    /// A helper kernel with the same argument, nanoseconds or none, every time.
+    Helper(Option<u64>),
+}
+
+/// A graph of an arm's launches.
+pub(super) struct TimedGraph {
+    graph: CudaGraph,
+    /// Launches of the arm's kernel in it.
+    pub(super) launches: usize,
+    /// Device time of one replay over `launches`, in microseconds, as first seen.
+    pub(super) launch_us: f64,
+}
+
+/// A kernel that can be launched over rotating sets: built with [`CudaDevice::arm`], measured with
+/// [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
+pub struct Arm<'d> {
+    pub(super) device: &'d CudaDevice,
+    pub(super) kernel: BoundKernel,
+    work: Work,
+    pub(super) pool: Option<Rc<InputPool>>,
+    outputs: Vec<CudaSlice<u8>>,
+    /// A delay at the end of every graph, as a fraction of the graph's own time.
+    delay: f64,
+    pub(super) graph: Option<TimedGraph>,
+    next_set: usize,
+}
+
+impl fmt::Debug for Arm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arm").field("label", &self.label()).field("sets", &self.sets()).finish_non_exhaustive()
+    }
+}
+
+const ONE_WARP: LaunchConfig = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (32, 1, 1), shared_mem_bytes: 0 };
+
+impl CudaDevice {
+    /// Uploads `contents`, all of one problem, as often as `cache` asks for. A handful of different contents is enough:
+    /// sets beyond them repeat contents at other addresses, which is all that the cache sees. Contents beyond the number
+    /// of sets are left out.
+    pub fn pool(&self, mut contents: Vec<Staged>, cache: Cache) -> Result<Rc<InputPool>, CudaError> {
+        self.check_usable()?;
+        let problems = contents.windows(2).filter(|pair| pair[0].problem != pair[1].problem).count() + 1;
+        let Some(first) = contents.first().filter(|_| problems == 1) else {
+            return Err(CudaError::Sets {
+                sets: contents.len(),
+                problems: if contents.is_empty() { 0 } else { problems },
+            });
+        };
+        let input_bytes: usize = first.inputs.iter().map(|i| i.image.bytes.len() + 4 * i.scales.len()).sum();
+        let output_bytes = first.output.bytes.len() as u64;
+        let rotation = Rotation::choose(cache, input_bytes as u64, output_bytes, self.info().l2_bytes);
+        contents.truncate(rotation.sets);
+        let uploaded = (0..rotation.sets).map(|set| self.upload_inputs(&contents[set % contents.len()]));
+        let sets = uploaded.collect::<Result<Vec<_>, _>>()?;
+        Ok(Rc::new(InputPool { rotation, contents, sets }))
+    }
+
+    /// An arm that launches `prepared` over the sets of `pool`, each set with an output of its own.
+    pub fn arm(
+        &self,
+        stage: &LoadedStage,
+        prepared: &Prepared<'_>,
+        pool: &Rc<InputPool>,
+    ) -> Result<Arm<'_>, CudaError> {
+        self.check_usable()?;
+        let kernel = self.bind(stage, prepared, &pool.contents[0])?;
+        let mut outputs = Vec::with_capacity(pool.sets.len());
+        let mut params = Vec::with_capacity(pool.sets.len());
+        for (set, inputs) in pool.sets.iter().enumerate() {
+            let staged = &pool.contents[set % pool.contents.len()];
+            let output = self.upload(&staged.output.bytes)?;
+            params.push(self.params(staged, inputs, &output));
+            outputs.push(output);
+        }
+        Ok(self.new_arm(kernel, Work::Attention(params), Some(Rc::clone(pool)), outputs))
+    }
+
+    /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which
+    /// the gates and the floor must refuse.
+    pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
+        self.check_usable()?;
+        let name = LaunchName { stage: "selftest".into(), variant: "empty-kernel".into(), problem: String::new() };
+        let kernel = BoundKernel { function: self.helpers()?.noop, config: ONE_WARP, name };
+        let mut outputs = Vec::new();
+        if let Some(pool) = pool {
+            for set in 0..pool.sets.len() {
+                outputs.push(self.upload(&pool.contents[set % pool.contents.len()].output.bytes)?);
+            }
+        }
+        Ok(self.new_arm(kernel, Work::Helper(None), pool.cloned(), outputs))
+    }
+
+    /// An arm whose kernel runs for `duration` by the GPU's own clock: a known length.
+    pub fn spin_arm(&self, duration: Duration) -> Result<Arm<'_>, CudaError> {
+        self.check_usable()?;
+        let variant = format!("spin-{}us", duration.as_micros());
+        let name = LaunchName { stage: "selftest".into(), variant, problem: String::new() };
+        let kernel = BoundKernel { function: self.helpers()?.spin, config: ONE_WARP, name };
+        let nanoseconds = duration.as_nanos() as u64;
+        Ok(self.new_arm(kernel, Work::Helper(Some(nanoseconds)), None, Vec::new()))
+    }
+
+    fn new_arm(
+        &self,
+        kernel: BoundKernel,
+        work: Work,
+        pool: Option<Rc<InputPool>>,
+        outputs: Vec<CudaSlice<u8>>,
+    ) -> Arm<'_> {
+        Arm { device: self, kernel, work, pool, outputs, delay: 0.0, graph: None, next_set: 0 }
+    }
+
+    /// A kernel that holds the stream for `duration`, while the host submits what comes behind it.
+    pub(super) fn enqueue_spin(&self, duration: Duration) -> Result<(), CudaError> {
+        let name = LaunchName { stage: "timer".into(), variant: "lead-in".into(), problem: String::new() };
+        let kernel = BoundKernel { function: self.helpers()?.spin, config: ONE_WARP, name };
+        self.enqueue(&kernel, Argument::Nanoseconds(&(duration.as_nanos() as u64)))
+    }
+
+    /// An event that records time.
+    pub(super) fn timing_event(&self) -> Result<CudaEvent, CudaError> {
+        let event = self.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+        event.map_err(|error| self.driver_error("making an event", error))
+    }
+}
+
+impl Arm<'_> {
+    /// `stage/variant`.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.kernel.name.stage, self.kernel.name.variant)
+    }
+
+    /// Adds a delay of `fraction` of the work's own time to every graph: a slow-down that a comparison must see.
+    pub fn with_delay(mut self, fraction: f64) -> Self {
+        self.delay = fraction;
+        self.graph = None;
+        self
+    }
+
+    /// How many sets the launches rotate over.
+    pub(super) fn sets(&self) -> usize {
+        match &self.work {
+            Work::Attention(sets) => sets.len(),
+            Work::Helper(_) => self.outputs.len().max(1),
+        }
+    }
+
+    pub(super) fn rotation(&self) -> Rotation {
+        match &self.pool {
+            Some(pool) => pool.rotation,
+            None => Rotation::of(1, 0, 0, self.device.info().l2_bytes),
+        }
+    }
+
+    /// Puts one launch on the next set into the stream.
+    pub(super) fn enqueue_next(&mut self) -> Result<(), CudaError> {
+        let set = self.next_set;
+        self.next_set = (set + 1) % self.sets();
+        self.enqueue_on(set)
+    }
+
+    fn enqueue_on(&self, set: usize) -> Result<(), CudaError> {
+        match &self.work {
+            Work::Attention(sets) => self.device.enqueue(&self.kernel, Argument::Attention(&sets[set])),
+            Work::Helper(None) => self.device.enqueue(&self.kernel, Argument::None),
+            Work::Helper(Some(duration)) => self.device.enqueue(&self.kernel, Argument::Nanoseconds(duration)),
+        }
+    }
+
+    /// Fills every output with NaN again.
+    pub(super) fn poison(&mut self) -> Result<(), CudaError> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        for (set, output) in self.outputs.iter_mut().enumerate() {
+            let staged = &pool.contents[set % pool.contents.len()];
+            self.device.upload_into(&staged.output.bytes, output)?;
+        }
+        Ok(())
+    }
+
+    /// Downloads every output and compares every input, adding to `collected`.
+    pub(super) fn collect_outputs(&self, collected: &mut Vec<RotatedOutput>) -> Result<(), CudaError> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        for (set, output) in self.outputs.iter().enumerate() {
+            let input = set % pool.contents.len();
+            let execution = Execution {
+                output: self.device.download(output)?,
+                changed_input: self.device.changed_input(&pool.contents[input], &pool.sets[set])?,
+            };
+            let same = collected.iter_mut().find(|known| {
+                known.input == input
+                    && known.execution.changed_input == execution.changed_input
+                    && known.execution.output == execution.output
+            });
+            match same {
+                Some(known) => known.buffers += 1,
+                None => collected.push(RotatedOutput { input, buffers: 1, execution }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled.
+    pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
+        self.build_graph(plan)?;
+        let (device, graph) = (self.device, self.timed_graph()?);
+        let replays = launches.div_ceil(graph.launches as u64).max(1);
+        let (start, end) = (device.timing_event()?, device.timing_event()?);
+        device.enqueue_spin(Duration::from_micros(50))?;
+        device.record(&start)?;
+        for _ in 0..replays {
+            self.replay()?;
+        }
+        device.record(&end)?;
+        let done = replays as f64 * graph.launches as f64;
+        device.wait(&end, &self.kernel.name, microseconds(2.0 * done * graph.launch_us))?;
+        let us = device.elapsed_us(&start, &end)?;
+        Ok(microseconds(us * launches as f64 / done))
+    }
+
+    pub(super) fn timed_graph(&self) -> Result<&TimedGraph, CudaError> {
+        let launch = || Box::new(self.kernel.name.clone());
+        let missing = || CudaError::GraphNodes { launch: launch(), expected: 1, kernels: 0, nodes: 0 };
+        self.graph.as_ref().ok_or_else(missing)
+    }
+
+    /// Puts one replay of the graph into the stream.
+    pub(super) fn replay(&self) -> Result<(), CudaError> {
+        let launched = self.timed_graph()?.graph.launch();
+        launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
+    }
+
+    /// Builds the graph, unless there is one: first launches every set once on its own, so that a kernel that fails is
+    /// found by a plain launch, then sizes the graph by a trial.
+    pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
+        if self.graph.is_some() {
+            return Ok(());
+        }
+        let device = self.device;
+        for set in 0..self.sets() {
+            self.enqueue_on(set)?;
+        }
+        device.finish(&self.kernel.name, Duration::ZERO)?;
+        let (start, end) = (device.timing_event()?, device.timing_event()?);
+        device.record(&start)?;
+        self.enqueue_on(0)?;
+        device.record(&end)?;
+        device.wait(&end, &self.kernel.name, Duration::ZERO)?;
+        // One launch between events reads several microseconds too long, so the first graph may come out too short.
+        let mut launch_us = device.elapsed_us(&start, &end)?;
+        let mut launches = plan.launches_per_sample(launch_us, self.sets());
+        loop {
+            let graph = self.capture(launches, None)?;
+            let mut fastest = f64::INFINITY;
+            for _ in 0..3 {
+                device.enqueue_spin(Duration::from_micros(50))?;
+                device.record(&start)?;
+                graph.launch().map_err(|error| device.launch_error(&self.kernel.name, error))?;
+                device.record(&end)?;
+                device.wait(&end, &self.kernel.name, microseconds(2.0 * launches as f64 * launch_us))?;
+                fastest = fastest.min(device.elapsed_us(&start, &end)?);
+            }
+            launch_us = fastest / launches as f64;
+            let needed = plan.launches_per_sample(launch_us, self.sets());
+            if needed as f64 <= 1.25 * launches as f64 {
+                self.graph = Some(self.delayed(TimedGraph { graph, launches, launch_us })?);
+                return Ok(());
+            }
+            launches = needed;
+        }
+    }
+
+    /// The same graph with this arm's delay, in proportion to what its launches really take.
+    fn delayed(&self, plain: TimedGraph) -> Result<TimedGraph, CudaError> {
+        if self.delay == 0.0 {
+            return Ok(plain);
+        }
+        let TimedGraph { launches, launch_us, .. } = plain;
+        let graph = self.capture(launches, Some(self.delay * launch_us * launches as f64))?;
+        Ok(TimedGraph { graph, launches, launch_us: launch_us * (1.0 + self.delay) })
+    }
+
+    /// A graph of `launches` launches, set after set, and a delay of so many microseconds if there is one.
+    fn capture(&self, launches: usize, delay_us: Option<f64>) -> Result<CudaGraph, CudaError> {
+        let device = self.device;
+        let capturing = |error| device.driver_error("capturing a graph", error);
+        device.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).map_err(capturing)?;
+        let launched = (0..launches)
+            .try_for_each(|launch| self.enqueue_on(launch % self.sets()))
+            .and_then(|()| delay_us.map_or(Ok(()), |us| device.enqueue_spin(microseconds(us))));
+        // The capture must be ended whether or not its launches were accepted.
+        let graph = device.stream.end_capture(CUgraphInstantiate_flags(0));
+        launched?;
+        let expected = launches + usize::from(delay_us.is_some());
+        let nodes = |kernels, nodes| CudaError::GraphNodes {
+            launch: Box::new(self.kernel.name.clone()),
+            expected,
+            kernels,
+            nodes,
+        };
+        let graph = graph.map_err(capturing)?.ok_or_else(|| nodes(0, 0))?;
+        let (kernels, all) = count_nodes(&graph).map_err(capturing)?;
+        if (kernels, all) != (expected, expected) {
+            return Err(nodes(kernels, all));
+        }
+        graph.upload().map_err(capturing)?;
+        Ok(graph)
+    }
+}
+
+/// Kernel nodes and all nodes of a graph.
+fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
+    let mut count = 0;
+    // SAFETY: the graph is alive; with a null array the driver only writes the number of nodes.
+    unsafe { sys::cuGraphGetNodes(graph.cu_graph(), std::ptr::null_mut(), &mut count) }.result()?;
+    let mut nodes = vec![std::ptr::null_mut(); count];
+    // SAFETY: the array has room for `count` handles, which is what `count` tells the driver.
+    unsafe { sys::cuGraphGetNodes(graph.cu_graph(), nodes.as_mut_ptr(), &mut count) }.result()?;
+    let mut kernels = 0;
+    for &node in &nodes[..count] {
+        let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
+        // SAFETY: the node belongs to the graph, which is alive. The driver writes one of the enum's values: launches
+        // and copies are all that can be captured here.
+        unsafe { sys::cuGraphNodeGetType(node, &mut kind) }.result()?;
+        kernels += usize::from(kind == CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL);
+    }
+    Ok((kernels, count))
+}
+
+/// A duration of so many microseconds; 0 for what is not a duration.
+pub(super) fn microseconds(us: f64) -> Duration {
+    Duration::try_from_secs_f64(us * 1e-6).unwrap_or(Duration::ZERO)
+}
+
+impl CudaDevice {
+    pub(super) fn record(&self, event: &CudaEvent) -> Result<(), CudaError> {
+        event.record(&self.stream).map_err(|error| self.driver_error("recording an event", error))
+    }
+
+    /// Microseconds between two events that have happened.
+    pub(super) fn elapsed_us(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, CudaError> {
+        let ms = start.elapsed_ms(end).map_err(|error| self.driver_error("reading events", error))?;
+        Ok(f64::from(ms) * 1e3)
+    }
+
+    /// How long the host takes for `submit`, in microseconds.
+    pub(super) fn host_us(submit: impl FnOnce() -> Result<(), CudaError>) -> Result<f64, CudaError> {
+        let start = Instant::now();
+        submit()?;
+        Ok(start.elapsed().as_secs_f64() * 1e6)
+    }
+}

@@ -1,0 +1,323 @@
+//! Sampling: device time of graphs, single launches, and the checks around them.
+
+use super::arm::microseconds;
+use super::{Arm, CudaDevice, CudaError, RotatedOutput};
+use crate::telemetry::Conditions;
+use crate::timing::stats::{SampleError, Summary, percentile};
+use crate::timing::{Comparison, HostCheck, Measurement, PairMeasurement, Plan, WarmUp, falsifying_variable};
+use cudarc::driver::CudaEvent;
+use cudarc::driver::sys::{self, CUlimit, CUresult};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// One arm, measured, and what lies in the buffers that were timed.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// The figures.
+    pub measurement: Measurement,
+    /// Every rotated output, first as the timed launches left it, then as one more replay of the timed graph fills it
+    /// after fresh poison. Equal ones are merged. The gates must judge all of them before a figure is printed.
+    pub outputs: Vec<RotatedOutput>,
+}
+
+/// Two arms, measured in alternation.
+#[derive(Clone, Debug)]
+pub struct TimedPair {
+    /// The figures.
+    pub pair: PairMeasurement,
+    /// The outputs of the base, as [`Timed::outputs`].
+    pub base_outputs: Vec<RotatedOutput>,
+    /// The outputs of the candidate.
+    pub new_outputs: Vec<RotatedOutput>,
+}
+
+/// The order in which one round samples two arms: a drift within the round cancels.
+const ABBA: [usize; 4] = [0, 1, 1, 0];
+
+/// Device time that a telemetry reading and a host check are taken over.
+const LONG_RUN_US: f64 = 20_000.0;
+
+impl CudaDevice {
+    /// Times one arm.
+    pub fn measure<'d>(&'d self, arm: &mut Arm<'d>, plan: &Plan) -> Result<Timed, CudaError> {
+        let session = Session::start(self, vec![arm], &[0], plan)?;
+        let samples = session.device_samples()?;
+        let mut timed = session.end(samples)?;
+        // A session ends with one entry per arm.
+        timed.pop().ok_or(CudaError::Sets { sets: 0, problems: 0 })
+    }
+
+    /// Times two arms on the same inputs in alternation, A B B A, on graphs built beforehand. A comparison that is too
+    /// noisy to decide a claim is repeated once; the first attempt stays in the record.
+    pub fn measure_pair<'d>(
+        &'d self,
+        base: &mut Arm<'d>,
+        new: &mut Arm<'d>,
+        plan: &Plan,
+    ) -> Result<TimedPair, CudaError> {
+        let shares_pool = match (&base.pool, &new.pool) {
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        if !shares_pool {
+            return Err(CudaError::Unlike { base: base.label(), new: new.label() });
+        }
+        let name = Box::new(new.kernel.name.clone());
+        let compare = |samples: &[Vec<f64>]| {
+            Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples { launch: name.clone(), error })
+        };
+        let session = Session::start(self, vec![base, new], &ABBA, plan)?;
+        let mut samples = session.device_samples()?;
+        let mut comparison = compare(&samples)?;
+        let mut discarded = None;
+        if comparison.is_noisy() {
+            samples = session.device_samples()?;
+            discarded = Some(std::mem::replace(&mut comparison, compare(&samples)?));
+        }
+        let mut timed = session.end(samples)?;
+        let (Some(new), Some(base)) = (timed.pop(), timed.pop()) else {
+            return Err(CudaError::Sets { sets: 0, problems: 0 });
+        };
+        let pair = PairMeasurement { base: base.measurement, new: new.measurement, comparison, discarded };
+        Ok(TimedPair { pair, base_outputs: base.outputs, new_outputs: new.outputs })
+    }
+
+    /// Times an empty kernel both ways: what the method itself costs.
+    pub fn zero_line(&self, plan: &Plan) -> Result<Measurement, CudaError> {
+        Ok(self.measure(&mut self.noop_arm(None)?, plan)?.measurement)
+    }
+
+    /// Frees the part of the L2 cache that an earlier process may have set aside, and sets none aside.
+    fn reset_persisting_l2(&self) -> Result<(), CudaError> {
+        let bound = self.context.bind_to_thread();
+        let reset = bound.and_then(|()| {
+            // SAFETY: takes nothing and acts on the current context, which was just bound.
+            unsafe { sys::cuCtxResetPersistingL2Cache() }.result()?;
+            self.context.set_limit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+        });
+        match reset {
+            // A GPU without the feature has nothing to reset.
+            Err(error)
+                if matches!(error.0, CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT) =>
+            {
+                Ok(())
+            }
+            other => other.map_err(|error| self.driver_error("resetting the persisting L2 cache", error)),
+        }
+    }
+}
+
+/// A measurement in progress: arms with graphs built and clocks warm.
+struct Session<'a, 'd> {
+    device: &'d CudaDevice,
+    arms: Vec<&'a mut Arm<'d>>,
+    /// Which arm is sampled when within a round.
+    order: &'a [usize],
+    plan: &'a Plan,
+    /// One more than `order` is long.
+    events: Vec<CudaEvent>,
+    /// What one round takes on the device.
+    round: Duration,
+    /// How long the stream is held while the host submits a round, so that no sample waits for the host.
+    lead_in: Duration,
+    warm_up_rounds: usize,
+    warm_up_ms: f64,
+    before: Vec<Conditions>,
+}
+
+impl<'a, 'd> Session<'a, 'd> {
+    fn start(
+        device: &'d CudaDevice,
+        mut arms: Vec<&'a mut Arm<'d>>,
+        order: &'a [usize],
+        plan: &'a Plan,
+    ) -> Result<Self, CudaError> {
+        device.check_usable()?;
+        if let Some(arm) = arms.iter().find(|arm| !std::ptr::eq(arm.device, device)) {
+            return Err(CudaError::Foreign { arm: arm.label() });
+        }
+        if let Some((variable, remedy)) = falsifying_variable(|name| std::env::var(name).ok()) {
+            return Err(CudaError::Environment { variable, remedy });
+        }
+        device.reset_persisting_l2()?;
+        for arm in &mut arms {
+            arm.poison()?;
+            arm.build_graph(plan)?;
+        }
+        let events = (0..=order.len()).map(|_| device.timing_event()).collect::<Result<Vec<_>, _>>()?;
+        let mut round_us = 0.0;
+        for &arm in order {
+            let graph = arms[arm].timed_graph()?;
+            round_us += graph.launch_us * graph.launches as f64;
+        }
+        let mut session = Self {
+            device,
+            arms,
+            order,
+            plan,
+            events,
+            round: microseconds(round_us),
+            lead_in: Duration::ZERO,
+            warm_up_rounds: 0,
+            warm_up_ms: 0.0,
+            before: Vec::new(),
+        };
+        session.warm_up()?;
+        session.before = session.conditions_under_load()?;
+        Ok(session)
+    }
+
+    /// Replays rounds until clocks have settled, and learns how long the host takes to submit one.
+    fn warm_up(&mut self) -> Result<(), CudaError> {
+        let start = Instant::now();
+        let mut submissions = Vec::new();
+        let fewest = self.launches_per_round().into_iter().min().unwrap_or(1);
+        loop {
+            submissions.push(CudaDevice::host_us(|| self.submit_round())?);
+            self.wait_round()?;
+            self.warm_up_rounds += 1;
+            let elapsed = start.elapsed();
+            let enough = elapsed >= self.plan.warm_up && self.warm_up_rounds * fewest >= self.plan.warm_up_launches;
+            if enough || elapsed >= self.plan.warm_up.max(self.plan.budget / 2) {
+                break;
+            }
+        }
+        self.warm_up_ms = start.elapsed().as_secs_f64() * 1e3;
+        submissions.sort_unstable_by(f64::total_cmp);
+        let lead_in = (1.5 * percentile(&submissions, 0.9) + 10.0).clamp(20.0, 5_000.0);
+        self.lead_in = microseconds(lead_in);
+        Ok(())
+    }
+
+    /// Launches of every arm in one round.
+    fn launches_per_round(&self) -> Vec<usize> {
+        let launches = |arm: usize| self.arms[arm].graph.as_ref().map_or(0, |graph| graph.launches);
+        (0..self.arms.len()).map(|arm| self.order.iter().filter(|&&a| a == arm).count() * launches(arm)).collect()
+    }
+
+    fn submit_round(&self) -> Result<(), CudaError> {
+        self.device.record(&self.events[0])?;
+        for (&arm, end) in self.order.iter().zip(&self.events[1..]) {
+            self.arms[arm].replay()?;
+            self.device.record(end)?;
+        }
+        Ok(())
+    }
+
+    fn wait_round(&self) -> Result<(), CudaError> {
+        // With two arms a hang is laid to the candidate, the arm that is new.
+        let name = &self.arms[self.arms.len() - 1].kernel.name;
+        self.device.wait(&self.events[self.order.len()], name, 2 * self.round + self.lead_in)
+    }
+
+    /// Device time per launch, in microseconds, of every arm: as many rounds as the plan and its budget give.
+    fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
+        let per_arm = self.order.len() / self.arms.len();
+        let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
+        let samples = self.plan.samples_within_budget(round_us / per_arm as f64);
+        let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
+        for _ in 0..samples.div_ceil(per_arm) {
+            self.device.enqueue_spin(self.lead_in)?;
+            self.submit_round()?;
+            self.wait_round()?;
+            for (&arm, events) in self.order.iter().zip(self.events.windows(2)) {
+                let launches = self.arms[arm].timed_graph()?.launches;
+                taken[arm].push(self.device.elapsed_us(&events[0], &events[1])? / launches as f64);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Microseconds between two events around one launch into an idle stream, of every arm, in the same order.
+    fn single_samples(&mut self) -> Result<Vec<Vec<f64>>, CudaError> {
+        let mut launch_us = 0.0f64;
+        for arm in &self.arms {
+            launch_us = launch_us.max(arm.timed_graph()?.launch_us);
+        }
+        let plan = Plan { budget: self.plan.budget / 4, ..self.plan.clone() };
+        let per_arm = self.order.len() / self.arms.len();
+        let samples = plan.samples_within_budget((launch_us + 30.0) * self.arms.len() as f64);
+        let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
+        let (start, end) = (&self.events[0], &self.events[1]);
+        for _ in 0..samples.div_ceil(per_arm) {
+            for &arm in self.order {
+                self.device.record(start)?;
+                self.arms[arm].enqueue_next()?;
+                self.device.record(end)?;
+                self.device.wait(end, &self.arms[arm].kernel.name, microseconds(2.0 * launch_us))?;
+                taken[arm].push(self.device.elapsed_us(start, end)?);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Replays of `arm` that fill [`LONG_RUN_US`], submitted between the first two events, while `meanwhile` runs on
+    /// the host.
+    fn long_run<T>(&self, arm: &Arm<'d>, meanwhile: impl FnOnce() -> T) -> Result<(f64, usize, T), CudaError> {
+        let graph = arm.timed_graph()?;
+        let replay_us = graph.launch_us * graph.launches as f64;
+        let replays = (LONG_RUN_US / replay_us).ceil().clamp(1.0, 1000.0) as usize;
+        self.device.record(&self.events[0])?;
+        for _ in 0..replays {
+            arm.replay()?;
+        }
+        self.device.record(&self.events[1])?;
+        let result = meanwhile();
+        self.device.wait(&self.events[1], &arm.kernel.name, microseconds(2.0 * replays as f64 * replay_us))?;
+        let event_us = self.device.elapsed_us(&self.events[0], &self.events[1])?;
+        Ok((event_us, replays * graph.launches, result))
+    }
+
+    fn conditions_under_load(&self) -> Result<Vec<Conditions>, CudaError> {
+        self.arms.iter().map(|arm| Ok(self.long_run(arm, || self.device.conditions())?.2)).collect()
+    }
+
+    fn host_check(&self, arm: &Arm<'d>) -> Result<HostCheck, CudaError> {
+        let start = Instant::now();
+        let (event_us, launches, ()) = self.long_run(arm, || ())?;
+        let wall_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok(HostCheck { event_ms: event_us / 1e3, wall_ms, launch_us: event_us / launches as f64 })
+    }
+
+    /// Takes the single launches and the checks, and the outputs last of all.
+    fn end(mut self, device_samples: Vec<Vec<f64>>) -> Result<Vec<Timed>, CudaError> {
+        let single_samples = self.single_samples()?;
+        let checks = self.arms.iter().map(|arm| self.host_check(arm)).collect::<Result<Vec<_>, _>>()?;
+        let after = self.conditions_under_load()?;
+        let warm_up_launches = self.launches_per_round();
+        let mut timed = Vec::with_capacity(self.arms.len());
+        for (index, (device_us, single_us)) in device_samples.into_iter().zip(single_samples).enumerate() {
+            let arm = &mut *self.arms[index];
+            let launch = Box::new(arm.kernel.name.clone());
+            let summary = |samples: &[f64]| {
+                Summary::of(samples).map_err(|error: SampleError| CudaError::Samples { launch: launch.clone(), error })
+            };
+            let device = summary(&device_us)?;
+            if let Some(reason) = checks[index].contradiction(device.p50) {
+                return Err(CudaError::Timer { launch, reason });
+            }
+            let mut outputs = Vec::new();
+            arm.collect_outputs(&mut outputs)?;
+            arm.poison()?;
+            arm.replay()?;
+            self.device.finish(&arm.kernel.name, 2 * self.round)?;
+            arm.collect_outputs(&mut outputs)?;
+            let measurement = Measurement {
+                label: arm.label(),
+                rotation: arm.rotation(),
+                launches_per_sample: arm.timed_graph()?.launches,
+                requested_samples: self.plan.samples,
+                warm_up: WarmUp { launches: self.warm_up_rounds * warm_up_launches[index], ms: self.warm_up_ms },
+                single: summary(&single_us)?,
+                single_us,
+                device,
+                device_us,
+                host_check: checks[index],
+                conditions: [self.before[index].clone(), after[index].clone()],
+            };
+            timed.push(Timed { measurement, outputs });
+        }
+        Ok(timed)
+    }
+}

@@ -1,0 +1,548 @@
+//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing.
+//!
+//! Without a driver, a device or GPU code every function returns a typed error; nothing here panics. One stream is
+//! used per device, so work is ordered as it is submitted.
+//!
+//! **Under compute-sanitizer or ncu** call [`CudaDevice::execute`] with `launches` = 1 and, since these tools slow a
+//! kernel down by orders of magnitude, a longer [`CudaDevice::set_watchdog`]. Such a run makes one plain launch of the
+//! stage's kernel, no graph and no other kernel.
+
+mod arm;
+mod error;
+mod measure;
+mod selftest;
+
+pub use arm::{Arm, InputPool, RotatedOutput};
+pub use error::{CudaError, LaunchName};
+pub use measure::{Timed, TimedPair};
+pub use selftest::{TimerCheck, timer_checks};
+
+use super::{Execution, Staged};
+use crate::params::AttentionParams;
+use crate::stage::{Kernel, LoadedStage, Prepared};
+use crate::telemetry::{Conditions, Telemetry, TelemetryError};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute, CUresult};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
+    LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The CUDA version that this program's interface to the driver was made for.
+const NEEDED_CUDA: (u32, u32) = (13, 0);
+
+/// How long a launch may take, unless [`CudaDevice::set_watchdog`] says otherwise.
+pub const DEFAULT_WATCHDOG: Duration = Duration::from_secs(10);
+
+/// Dynamic shared memory that a kernel gets without asking for more.
+const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
+
+/// PTX of the two helper kernels; see its text.
+const HELPERS_PTX: &str = include_str!("helpers.ptx");
+
+// SAFETY: a `repr(C)` struct of integers, floats and device addresses, the same in C and in Rust because one is generated
+// from the other. The driver copies its bytes as the kernel's one parameter, and device addresses are valid there.
+unsafe impl DeviceRepr for AttentionParams {}
+
+/// What a GPU is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// The driver's name for it: `NVIDIA H200`.
+    pub name: String,
+    /// `GPU-` and 32 hexadecimal digits, as `nvidia-smi -L` prints it.
+    pub uuid: String,
+    /// Major and minor.
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// L2 cache, in bytes.
+    pub l2_bytes: u64,
+    /// Shared memory that one block can have, in bytes.
+    pub shared_optin_bytes: usize,
+    /// Shared memory of one multiprocessor, in bytes.
+    pub shared_per_multiprocessor_bytes: usize,
+    /// Threads that one multiprocessor can hold.
+    pub threads_per_multiprocessor: u32,
+    /// Device memory, in bytes.
+    pub memory_bytes: u64,
+    /// The CUDA version that the driver supports: major, minor.
+    pub cuda_version: (u32, u32),
+    /// The driver's own version, `580.65.06`; absent where NVML is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// The highest clock of the multiprocessors, in MHz, where the driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<u32>,
+    /// The highest clock of the memory, in MHz, where the driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mhz: Option<u32>,
+}
+
+/// What the loaded code of a kernel takes, by the driver's account.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionResources {
+    /// Registers per thread.
+    pub registers: u32,
+    /// Local memory per thread in bytes: spills and stack.
+    pub local_bytes: usize,
+    /// Static shared memory per block, in bytes.
+    pub static_shared_bytes: usize,
+    /// Dynamic shared memory per block that a launch passes, in bytes.
+    pub dynamic_shared_bytes: usize,
+    /// Threads that a block could have with these registers.
+    pub max_threads_per_block: u32,
+    /// Architecture of the code that runs, 10 times the compute capability: 90. Code of another architecture than the
+    /// device's was translated from PTX.
+    pub binary_version: u32,
+    /// Architecture of the PTX that it came from.
+    pub ptx_version: u32,
+    /// Blocks that fit on one multiprocessor at once.
+    pub blocks_per_multiprocessor: u32,
+    /// Threads of those blocks over the threads that the multiprocessor can hold.
+    pub occupancy: f64,
+}
+
+/// One GPU, its context and one stream. Not `Sync`: nothing else may run on the GPU while it is being timed.
+pub struct CudaDevice {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    info: DeviceInfo,
+    telemetry: Result<Telemetry, TelemetryError>,
+    watchdog: Duration,
+    /// By the address of the fatbin, which lives as long as the program.
+    modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
+    helpers: RefCell<Option<Helpers>>,
+    lost: Cell<bool>,
+}
+
+/// The kernels of `helpers.ptx`.
+#[derive(Clone)]
+struct Helpers {
+    noop: CudaFunction,
+    spin: CudaFunction,
+}
+
+/// A kernel with its launch configuration.
+#[derive(Clone)]
+struct BoundKernel {
+    function: CudaFunction,
+    config: LaunchConfig,
+    name: LaunchName,
+}
+
+/// The one parameter of a kernel, or none.
+#[derive(Clone, Copy)]
+enum Argument<'a> {
+    None,
+    Nanoseconds(&'a u64),
+    Attention(&'a AttentionParams),
+}
+
+/// Q, K and V of one set on the device.
+struct DeviceInputs {
+    images: [CudaSlice<u8>; 3],
+    scales: [Option<CudaSlice<f32>>; 3],
+}
+
+impl std::fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaDevice").field("info", &self.info).field("watchdog", &self.watchdog).finish_non_exhaustive()
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        if self.lost.get() {
+            // Unloading code and releasing the context would wait for a kernel that never ends. The extra references
+            // keep both until the process exits.
+            std::mem::forget(Arc::clone(&self.stream));
+            std::mem::forget(self.modules.take());
+            std::mem::forget(self.helpers.take());
+        }
+    }
+}
+
+impl CudaDevice {
+    /// Opens GPU number `ordinal`, from 0, among those that the driver shows.
+    pub fn open(ordinal: usize) -> Result<Self, CudaError> {
+        // SAFETY: tries to load the driver's library and closes it again.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(CudaError::NoDriver);
+        }
+        let mut version = 0;
+        // SAFETY: writes one integer; the function exists in every driver and needs no initialisation.
+        let code = unsafe { sys::cuDriverGetVersion(&mut version) };
+        code.result().map_err(|error| CudaError::Driver { doing: "asking for the driver's version", error })?;
+        let cuda_version = cuda_version(version);
+        if cuda_version < NEEDED_CUDA {
+            return Err(CudaError::DriverTooOld { needed: NEEDED_CUDA, found: cuda_version });
+        }
+        let count = match CudaContext::device_count() {
+            Ok(count) => count.max(0) as usize,
+            Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            Err(error) => return Err(CudaError::Driver { doing: "initialising the driver", error }),
+        };
+        if ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal, count });
+        }
+        let opening = |error| CudaError::Driver { doing: "opening the GPU", error };
+        let context = CudaContext::new(ordinal).map_err(opening)?;
+        // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
+        // They would also be recorded into captured graphs.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(opening)?;
+        let mut info = device_info(&context, cuda_version).map_err(opening)?;
+        let telemetry = Telemetry::open(&info.uuid);
+        info.driver_version = telemetry.as_ref().ok().and_then(|telemetry| telemetry.driver_version().ok());
+        Ok(Self {
+            context,
+            stream,
+            info,
+            telemetry,
+            watchdog: DEFAULT_WATCHDOG,
+            modules: RefCell::default(),
+            helpers: RefCell::default(),
+            lost: Cell::new(false),
+        })
+    }
+
+    /// What this GPU is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Clocks, power, temperature and throttle reasons now, or why they cannot be read.
+    pub fn conditions(&self) -> Conditions {
+        match &self.telemetry {
+            Ok(telemetry) => telemetry.read(),
+            Err(error) => Conditions::Absent { reason: error.to_string() },
+        }
+    }
+
+    /// Sets how long a launch may take before [`CudaError::Hang`]: longer under a profiler or sanitizer.
+    pub fn set_watchdog(&mut self, watchdog: Duration) {
+        self.watchdog = watchdog;
+    }
+
+    /// Runs `prepared` on `staged`, `launches` times, each into a freshly poisoned output.
+    ///
+    /// These are plain launches, one after the other, each waited for under the watchdog. The inputs are uploaded once
+    /// and compared with the host's copy after each launch; an input that a launch changed is restored before the next.
+    /// Timing has its own path, [`CudaDevice::arm`].
+    pub fn execute(
+        &self,
+        stage: &LoadedStage,
+        prepared: &Prepared<'_>,
+        staged: &Staged,
+        launches: usize,
+    ) -> Result<Vec<Execution>, CudaError> {
+        self.check_usable()?;
+        let kernel = self.bind(stage, prepared, staged)?;
+        let mut inputs = self.upload_inputs(staged)?;
+        let mut output = self.upload(&staged.output.bytes)?;
+        let mut executions = Vec::with_capacity(launches);
+        for _ in 0..launches {
+            self.upload_into(&staged.output.bytes, &mut output)?;
+            let params = self.params(staged, &inputs, &output);
+            self.enqueue(&kernel, Argument::Attention(&params))?;
+            self.finish(&kernel.name, Duration::ZERO)?;
+            let execution =
+                Execution { output: self.download(&output)?, changed_input: self.changed_input(staged, &inputs)? };
+            if execution.changed_input.is_some() {
+                inputs = self.upload_inputs(staged)?;
+            }
+            executions.push(execution);
+        }
+        Ok(executions)
+    }
+
+    /// What the driver loaded for `kernel` on this device, and how many of its blocks fit on a multiprocessor.
+    pub fn resources(&self, stage: &LoadedStage, kernel: &Kernel) -> Result<FunctionResources, CudaError> {
+        self.check_usable()?;
+        let name = LaunchName {
+            stage: stage.info().id.to_string(),
+            variant: kernel.variant.clone(),
+            problem: format!("{} head_dim {}", kernel.dtype, kernel.head_dim),
+        };
+        let function = self.function(stage, kernel, &name)?;
+        self.function_resources(&function, kernel)
+            .map_err(|error| self.driver_error("reading a kernel's resources", error))
+    }
+
+    fn function_resources(&self, function: &CudaFunction, kernel: &Kernel) -> Result<FunctionResources, DriverError> {
+        let get = |attribute| function.get_attribute(attribute).map(|value| value.max(0) as u32);
+        let blocks = function.occupancy_max_active_blocks_per_multiprocessor(
+            kernel.threads,
+            kernel.dynamic_shared_bytes,
+            None,
+        )?;
+        Ok(FunctionResources {
+            registers: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)? as usize,
+            static_shared_bytes: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? as usize,
+            dynamic_shared_bytes: kernel.dynamic_shared_bytes,
+            max_threads_per_block: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            binary_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
+            ptx_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
+            blocks_per_multiprocessor: blocks,
+            occupancy: f64::from(blocks * kernel.threads) / f64::from(self.info.threads_per_multiprocessor),
+        })
+    }
+
+    /// The loaded code of a stage, from the cache.
+    fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
+        let id = stage.info().id;
+        let fatbin = stage.attention.artifacts().fatbin;
+        let fatbin = fatbin.ok_or_else(|| CudaError::NotBuilt { stage: id.to_string() })?;
+        let key = fatbin.as_ptr() as usize;
+        if let Some(module) = self.modules.borrow().get(&key) {
+            return Ok(Arc::clone(module));
+        }
+        let module = self.context.load_module(Ptx::from_binary(fatbin.to_vec()));
+        let module = module.map_err(|error| self.no_code(id, "any kernel", error))?;
+        self.modules.borrow_mut().insert(key, Arc::clone(&module));
+        Ok(module)
+    }
+
+    fn no_code(&self, stage: &str, symbol: &str, error: DriverError) -> CudaError {
+        let capability = self.info.compute_capability;
+        self.failed(CudaError::NoCode { stage: stage.to_string(), symbol: symbol.to_string(), capability, error })
+    }
+
+    /// The entry of `kernel`, allowed as much dynamic shared memory as its launches pass.
+    fn function(&self, stage: &LoadedStage, kernel: &Kernel, name: &LaunchName) -> Result<CudaFunction, CudaError> {
+        let module = self.module(stage)?;
+        let function = module.load_function(&kernel.symbol);
+        let function = function.map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
+        let attributes = |error| self.driver_error("setting a kernel's shared memory", error);
+        let fixed = function.shared_size_bytes().map_err(attributes)?.max(0) as usize;
+        let (dynamic, available) = (kernel.dynamic_shared_bytes, self.info.shared_optin_bytes);
+        if fixed + dynamic > available {
+            return Err(CudaError::SharedMemory { launch: Box::new(name.clone()), needed: fixed + dynamic, available });
+        }
+        if fixed + dynamic > SHARED_WITHOUT_OPT_IN {
+            let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(limit, dynamic as i32).map_err(attributes)?;
+        }
+        Ok(function)
+    }
+
+    fn bind(&self, stage: &LoadedStage, prepared: &Prepared<'_>, staged: &Staged) -> Result<BoundKernel, CudaError> {
+        let problem = &staged.problem;
+        let name = LaunchName {
+            stage: stage.info().id.to_string(),
+            variant: prepared.kernel.variant.clone(),
+            problem: format!("{} {} {}", problem.shape, problem.dtype, problem.mask),
+        };
+        let [x, y, z] = prepared.grid;
+        let config = LaunchConfig {
+            grid_dim: (x, y, z),
+            block_dim: (prepared.kernel.threads, 1, 1),
+            shared_mem_bytes: prepared.kernel.dynamic_shared_bytes as u32,
+        };
+        Ok(BoundKernel { function: self.function(stage, prepared.kernel, &name)?, config, name })
+    }
+
+    fn helpers(&self) -> Result<Helpers, CudaError> {
+        if let Some(helpers) = &*self.helpers.borrow() {
+            return Ok(helpers.clone());
+        }
+        let load = || {
+            let module = self.context.load_module(Ptx::from_src(HELPERS_PTX))?;
+            let noop = module.load_function("attention_noop")?;
+            Ok(Helpers { noop, spin: module.load_function("attention_spin")? })
+        };
+        let helpers = load().map_err(|error| self.driver_error("translating the timer's helper kernels", error))?;
+        Ok(self.helpers.borrow_mut().insert(helpers).clone())
+    }
+
+    fn upload<T: DeviceRepr>(&self, host: &[T]) -> Result<CudaSlice<T>, CudaError> {
+        self.stream.clone_htod(host).map_err(|error| self.driver_error("copying to the GPU", error))
+    }
+
+    fn upload_into(&self, host: &[u8], device: &mut CudaSlice<u8>) -> Result<(), CudaError> {
+        self.stream.memcpy_htod(host, device).map_err(|error| self.driver_error("copying to the GPU", error))
+    }
+
+    /// Copies to the host. Kernels before it must have been waited for: this call has no watchdog.
+    fn download<T: DeviceRepr + Clone + Default>(&self, device: &CudaSlice<T>) -> Result<Vec<T>, CudaError> {
+        let mut host = vec![T::default(); device.len()];
+        let copied = self.stream.memcpy_dtoh(device, &mut host).and_then(|()| self.stream.synchronize());
+        copied.map_err(|error| self.driver_error("copying from the GPU", error))?;
+        Ok(host)
+    }
+
+    fn upload_inputs(&self, staged: &Staged) -> Result<DeviceInputs, CudaError> {
+        let [q, k, v] = &staged.inputs;
+        let scales = |scales: &[f32]| if scales.is_empty() { Ok(None) } else { self.upload(scales).map(Some) };
+        Ok(DeviceInputs {
+            images: [self.upload(&q.image.bytes)?, self.upload(&k.image.bytes)?, self.upload(&v.image.bytes)?],
+            scales: [scales(&q.scales)?, scales(&k.scales)?, scales(&v.scales)?],
+        })
+    }
+
+    /// The name of an input whose bytes or scales on the device differ from the host's.
+    fn changed_input(&self, staged: &Staged, inputs: &DeviceInputs) -> Result<Option<&'static str>, CudaError> {
+        for ((operand, image), scales) in staged.inputs.iter().zip(&inputs.images).zip(&inputs.scales) {
+            if self.download(image)? != operand.image.bytes {
+                return Ok(Some(operand.name));
+            }
+            if let Some(scales) = scales {
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                if bits(&self.download(scales)?) != bits(&operand.scales) {
+                    return Ok(Some(operand.name));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn params(&self, staged: &Staged, inputs: &DeviceInputs, output: &CudaSlice<u8>) -> AttentionParams {
+        let image = |i: usize| self.address(&inputs.images[i]);
+        let scales = |i: usize| inputs.scales[i].as_ref().map_or(std::ptr::null(), |s| self.address(s) as *const f32);
+        staged.params([image(0), image(1), image(2)], [scales(0), scales(1), scales(2)], self.address(output))
+    }
+
+    fn address<T>(&self, slice: &CudaSlice<T>) -> *mut c_void {
+        // The guard orders other streams; there is one stream and event tracking is off, so it does nothing.
+        let (address, _guard) = slice.device_ptr(&self.stream);
+        address as usize as *mut c_void
+    }
+
+    /// Puts one launch into the stream.
+    fn enqueue(&self, kernel: &BoundKernel, argument: Argument<'_>) -> Result<(), CudaError> {
+        let mut launch = self.stream.launch_builder(&kernel.function);
+        match argument {
+            Argument::None => &mut launch,
+            Argument::Nanoseconds(duration) => launch.arg(duration),
+            Argument::Attention(params) => launch.arg(params),
+        };
+        // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64, and every entry
+        // of a stage takes AttentionParams by value. Its addresses are allocations that the caller keeps until the
+        // stream has been waited for. What a kernel does within is checked by the gates (guard bytes around every
+        // tensor, inputs compared afterwards, compute-sanitizer).
+        let launched = unsafe { launch.launch(kernel.config) };
+        launched.map(drop).map_err(|error| self.launch_error(&kernel.name, error))
+    }
+
+    /// Waits until the stream is idle: for `expected`, which long work may take, and the watchdog's time on top.
+    fn finish(&self, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
+        let event = self.stream.record_event(None).map_err(|error| self.launch_error(name, error))?;
+        self.wait(&event, name, expected)
+    }
+
+    /// Polls `event` until it has happened or the watchdog ends the wait. A blocking wait could never return.
+    fn wait(&self, event: &CudaEvent, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
+        let (start, allowance) = (Instant::now(), self.watchdog + expected);
+        loop {
+            match event.try_is_complete() {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(self.launch_error(name, error)),
+            }
+            let waited = start.elapsed();
+            if waited > allowance {
+                return Err(self.failed(CudaError::Hang { launch: Box::new(name.clone()), waited }));
+            }
+            if waited > Duration::from_millis(20) {
+                std::thread::sleep(Duration::from_micros(200));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn check_usable(&self) -> Result<(), CudaError> {
+        if self.lost.get() { Err(CudaError::Lost) } else { Ok(()) }
+    }
+
+    /// Remembers that the context is lost, if `error` says so.
+    fn failed(&self, error: CudaError) -> CudaError {
+        self.lost.set(self.lost.get() || error.is_fatal());
+        error
+    }
+
+    fn driver_error(&self, doing: &'static str, error: DriverError) -> CudaError {
+        self.failed(CudaError::Driver { doing, error })
+    }
+
+    fn launch_error(&self, name: &LaunchName, error: DriverError) -> CudaError {
+        self.failed(CudaError::Launch { launch: Box::new(name.clone()), error })
+    }
+}
+
+/// 13000 is CUDA 13.0.
+fn cuda_version(number: i32) -> (u32, u32) {
+    let number = number.max(0) as u32;
+    (number / 1000, number % 1000 / 10)
+}
+
+fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
+    let get = |attribute| context.attribute(attribute).map(|value| value.max(0) as u32);
+    let mhz = |attribute| get(attribute).ok().map(|khz| khz / 1000).filter(|&mhz| mhz > 0);
+    Ok(DeviceInfo {
+        name: context.name()?,
+        uuid: uuid_text(context.uuid()?.bytes.map(|byte| byte as u8)),
+        compute_capability: (
+            get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        l2_bytes: u64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
+        shared_optin_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+        shared_per_multiprocessor_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?
+            as usize,
+        threads_per_multiprocessor: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        memory_bytes: context.total_mem()? as u64,
+        cuda_version,
+        driver_version: None,
+        sm_mhz: mhz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        memory_mhz: mhz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+    })
+}
+
+/// `GPU-b2b4b6b8-0011-2233-4455-66778899aabb`.
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_decoded() {
+        assert_eq!(cuda_version(13000), (13, 0));
+        assert_eq!(cuda_version(12080), (12, 8));
+        assert!(cuda_version(12090) < NEEDED_CUDA && cuda_version(13010) >= NEEDED_CUDA);
+    }
+
+    #[test]
+    fn uuids_look_like_nvidia_smi() {
+        let bytes = std::array::from_fn(|i| 0x11 * i as u8);
+        assert_eq!(uuid_text(bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_is_a_typed_error() {
+        // Without a driver NoDriver; with one, a number that no machine has.
+        let error = CudaDevice::open(usize::MAX).unwrap_err();
+        assert!(!error.is_fatal());
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn the_helpers_are_ptx_for_every_supported_gpu() {
+        assert!(HELPERS_PTX.contains(".version 7.0\n.target sm_80\n"));
+        for entry in [".entry attention_noop()", ".entry attention_spin("] {
+            assert!(HELPERS_PTX.contains(entry));
+        }
+    }
+}

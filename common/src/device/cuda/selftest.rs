@@ -1,0 +1,114 @@
+//! The timer tested on itself, on a GPU: a kernel of known length, the same arm twice, injected delays, and a kernel
+//! that does nothing.
+
+use super::{CudaDevice, CudaError, InputPool};
+use crate::stage::{LoadedStage, Prepared};
+use crate::timing::claim::{Change, judge};
+use crate::timing::{Floor, Plan};
+use crate::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// One check of the timer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerCheck {
+    /// What was tried: `injected delay of 5 %`.
+    pub name: String,
+    /// What must come out.
+    pub expected: String,
+    /// What came out, with its figures.
+    pub found: String,
+    /// Whether the two agree.
+    pub ok: bool,
+}
+
+/// Runs every check of the timer with `prepared` as the kernel, over the sets of `pool`. Takes some ten seconds with
+/// the default plan.
+///
+/// A delay of 1 % must be told apart from nothing only where the pair's noise allows it; 2 and 5 % always.
+pub fn timer_checks(
+    device: &CudaDevice,
+    stage: &LoadedStage,
+    prepared: &Prepared<'_>,
+    pool: &Rc<InputPool>,
+    plan: &Plan,
+) -> Result<Vec<TimerCheck>, CudaError> {
+    let mut checks = vec![known_length(device, plan)?];
+    for percent in [0.0, 1.0, 2.0, 5.0] {
+        let mut base = device.arm(stage, prepared, pool)?;
+        let mut new = device.arm(stage, prepared, pool)?.with_delay(percent / 100.0);
+        let comparison = device.measure_pair(&mut base, &mut new, plan)?.pair.comparison;
+        let (name, expected) = if percent == 0.0 {
+            ("the same arm twice".to_string(), Change::Same)
+        } else {
+            (format!("injected delay of {percent} %"), Change::Slower)
+        };
+        let (found, ratio) = (comparison.change(), comparison.ratios.p50);
+        checks.push(TimerCheck {
+            name,
+            expected: expected.to_string(),
+            found: format!(
+                "{found}: {:.4}x [{:.4}, {:.4}], noise {:.1} %",
+                ratio.value,
+                ratio.interval.low,
+                ratio.interval.high,
+                100.0 * comparison.noise()
+            ),
+            ok: found == expected || percent == 1.0 && found == Change::Ambiguous,
+        });
+    }
+    checks.extend(nothing_done(device, stage, prepared, pool, plan)?);
+    Ok(checks)
+}
+
+/// A kernel that spins for a known time must read that time, both ways. (A timer that starts too late reads less.)
+fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
+    let length_us = 100.0;
+    let mut arm = device.spin_arm(Duration::from_micros(100))?;
+    let measured = device.measure(&mut arm, plan)?.measurement;
+    let (in_graph, single) = (measured.device.p50, measured.single.p50);
+    // The clock that the kernel reads may step by 1 us; a launch adds 1 us in a graph and up to 10 us on its own.
+    let fits = |us: f64, most: f64| (length_us - 1.5..=length_us + most).contains(&us);
+    Ok(TimerCheck {
+        name: format!("a kernel that spins for {length_us} us"),
+        expected: "98.5 to 104 us in a graph, to 115 us as a single launch".to_string(),
+        found: format!("{in_graph:.2} us in a graph, {single:.2} us as a single launch"),
+        ok: fits(in_graph, 4.0) && fits(single, 15.0),
+    })
+}
+
+/// An empty kernel in the place of a stage must be refused twice over: by the floor, and because it leaves NaN.
+fn nothing_done(
+    device: &CudaDevice,
+    stage: &LoadedStage,
+    prepared: &Prepared<'_>,
+    pool: &Rc<InputPool>,
+    plan: &Plan,
+) -> Result<[TimerCheck; 2], CudaError> {
+    let zero_line = device.zero_line(plan)?;
+    let floor = Floor::roofline(pool.problem(), &device.info().name, pool.rotation());
+    let floor = floor.with_zero_line(zero_line.device.p50);
+    let mut base = device.arm(stage, prepared, pool)?;
+    let mut noop = device.noop_arm(Some(pool))?;
+    let timed = device.measure_pair(&mut base, &mut noop, plan)?;
+    let judged = judge(&timed.pair.comparison, 1.0, &floor);
+    let untouched =
+        |output: &super::RotatedOutput| output.execution.output == pool.contents()[output.input].output.bytes;
+    let all_untouched = timed.new_outputs.iter().all(untouched);
+    let base_written = !timed.base_outputs.iter().any(untouched);
+    Ok([
+        TimerCheck {
+            name: "an empty kernel claims the problem: time".to_string(),
+            expected: Verdict::Fail.to_string(),
+            found: format!("{}: {}", judged.verdict, judged.reason),
+            ok: judged.verdict == Verdict::Fail && judged.reason.contains("candidate"),
+        },
+        TimerCheck {
+            name: "an empty kernel claims the problem: outputs".to_string(),
+            expected: "still poisoned; the stage's own are not".to_string(),
+            found: format!("poisoned: {all_untouched}; the stage's own written: {base_written}"),
+            ok: all_untouched && base_written,
+        },
+    ])
+}
