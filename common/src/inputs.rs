@@ -1,7 +1,7 @@
 //! Q, K and V of a case: seeded families of values, rounded to storage before use, or real tensors.
 //!
-//! Values depend on seed, family, tensor and head only, never on dtype: f16 and E4M3 cases of one seed start from the
-//! same numbers. Every step is an IEEE operation of this file (see [`Stream`]), so that they are the same bits on every
+//! Values depend on seed, family, tensor, head and extents, never on dtype: f16 and E4M3 cases of one seed start from
+//! the same numbers. Every step is an IEEE operation of this file (see [`Stream`]), so that they are the same bits on every
 //! machine; the platform's libm is not asked.
 
 use crate::e4m3::E4m3;
@@ -31,7 +31,7 @@ pub enum Family {
     Large,
     /// One key per head, at a random place, wins with a logit near 12 above the others.
     Peaked,
-    /// Key 0 wins in the same way and carries a value 16 times smaller, as attention sinks do.
+    /// Key 0 takes three quarters of the weight and carries a value 16 times smaller, as attention sinks do.
     Sink,
     /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
     Outliers,

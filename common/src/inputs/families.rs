@@ -11,6 +11,9 @@ const SHIFT: f32 = 0.5;
 const LARGE: f32 = 8.0;
 /// What the winner's logit has on top of the others' noise: weight e^12, against 16,384 others of weight about 1 each.
 const WINNER_LOGIT: f32 = 12.0;
+/// A sink's logit is ln(keys) plus this: against as many others, whose weights average e^1, key 0 takes about 73 % of
+/// the weight at every length, and the others still matter.
+const SINK_LOGIT: f32 = 2.0;
 /// A sink's value vector is small; without it the other keys would not matter to the output.
 const SINK_VALUE: f32 = 1.0 / 16.0;
 /// FlashAttention-3: one value in a thousand gets N(0, 100), standard deviation 10, on top.
@@ -186,13 +189,16 @@ fn shape_head(
         }
         Family::Saturated => values.iter_mut().for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),
         Family::Peaked | Family::Sink => {
-            let winner = match family {
-                Family::Sink => 0,
-                _ => (Stream::new(seed, family, Purpose::Winner, head).uniform() * rows as f64) as usize,
+            let (winner, logit) = match family {
+                Family::Sink => (0, natural_log(rows as f64) as f32 + SINK_LOGIT),
+                _ => {
+                    let place = Stream::new(seed, family, Purpose::Winner, head).uniform();
+                    ((place * rows as f64) as usize, WINNER_LOGIT)
+                }
             };
             // Queries lean towards one direction of signs, shared by all heads so that grouped heads agree on it; the
-            // winning key lies along it: logit = dim * amplitude / sqrt(dim) = WINNER_LOGIT at the default scale.
-            let amplitude = WINNER_LOGIT / (dim as f32).sqrt();
+            // winning key lies along it: logit = dim * amplitude / sqrt(dim) at the default scale.
+            let amplitude = logit / (dim as f32).sqrt();
             let mut direction = Stream::new(seed, family, Purpose::Direction, 0);
             let signs: Vec<f32> = (0..dim).map(|_| if direction.uniform() < 0.5 { -1.0 } else { 1.0 }).collect();
             let lean =

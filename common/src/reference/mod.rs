@@ -3,7 +3,7 @@
 
 use crate::e4m3::E4m3;
 use crate::inputs::{InputError, Inputs, Operand};
-use crate::problem::Problem;
+use crate::problem::{Dtype, Problem};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rand_chacha::ChaCha8Rng;
@@ -28,8 +28,8 @@ pub enum Probability {
 
 /// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest
 /// survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). A plain implementation that normalises first and
-/// rounds then loses every weight below 2^-10: with 1,024 keys or more it returns nearly zero, and twice its error
-/// would admit an output of zeros.
+/// rounds then loses every weight below 2^-10: with some thousands of keys it returns nearly zero, and twice its error
+/// admits an output of zeros.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
@@ -104,31 +104,29 @@ pub struct Reference {
     /// The plain implementation: scores in f32, the whole row's softmax in f32, P normalised and rounded to its type,
     /// P·V accumulated in f32, output in f16.
     pub plain: Vec<f16>,
-    /// FP64 attention on the values before rounding to storage; `None` for real tensors. Equal to `output` would mean
-    /// that storage lost nothing.
+    /// E4M3: FP64 attention on the values before rounding to storage, for gate C4; `None` for real tensors and for
+    /// f16, where the stored values are what a caller has.
     pub unquantised: Option<Vec<f64>>,
     /// P's type in `plain`.
     pub probability: Probability,
 }
 
-/// Computes the reference of `inputs` for a kernel that holds P in `p`. Errors: inputs that don't fit their problem,
-/// NaN or infinity in the inputs or in the result.
+/// Computes the reference of `inputs` for a kernel that holds P in `p`, of every row or, above [`MAX_FULL_SCORES`], of
+/// a sample. Errors: inputs that don't fit their problem, NaN or infinity in the inputs or in the result.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
-    inputs.check()?;
     let problem = &inputs.problem;
     let sampled = problem.scores() > MAX_FULL_SCORES;
     let rows = if sampled { sample_rows(problem) } else { (0..row_count(problem)).collect() };
-    let operands = [&inputs.q, &inputs.k, &inputs.v];
+    reference_of_rows(inputs, p, rows)
+}
 
-    let exact = attend_f64(problem, &rows, operands.map(Operand::dequantised));
+/// The same of the rows given: dense row numbers, ascending, each at most once.
+pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> Result<Reference, ReferenceError> {
+    inputs.check()?;
+    let problem = &inputs.problem;
+    let exact = attend_f64(problem, &rows, [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised));
     let plain = attend_plain(inputs, &rows, p);
-    let unquantised = match operands.map(|operand| operand.unquantised.as_deref()) {
-        [Some(q), Some(k), Some(v)] => {
-            let widen = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect();
-            Some(attend_f64(problem, &rows, [widen(q), widen(k), widen(v)]))
-        }
-        _ => None,
-    };
+    let unquantised = if problem.dtype == Dtype::E4m3 { unquantised_rows(inputs, &rows) } else { None };
 
     let row_at = |element: usize| row_index(problem, rows[element / problem.shape.head_dim]);
     let finite = |which, bad: Option<usize>| match bad {
@@ -138,7 +136,17 @@ pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, Reference
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
     finite("plain", plain.iter().position(|value| !value.is_finite()))?;
     finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
+    let sampled = rows.len() < row_count(problem);
     Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p })
+}
+
+/// FP64 attention on the values before they were rounded to storage, rows as in [`reference_of_rows`]; `None` for real
+/// tensors.
+pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
+    let widen = |operand: &Operand| -> Option<Vec<f64>> {
+        Some(operand.unquantised.as_ref()?.iter().map(|&value| f64::from(value)).collect())
+    };
+    Some(attend_f64(&inputs.problem, rows, [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?]))
 }
 
 /// `[b, h, s]` of dense row `row` of Q or O.

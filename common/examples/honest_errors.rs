@@ -1,0 +1,136 @@
+//! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/honest-errors.md`.
+//!
+//! `cargo run -p common --release --example honest_errors`
+
+use common::faults::Model;
+use common::gate::{C4_ATOL, C4_RTOL, Errors, Evidence};
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::{Probability, Reference, reference_of_rows, unquantised_rows};
+
+const LENGTHS: [usize; 5] = [17, 32, 512, 2048, 16384];
+const HEAD_DIMS: [usize; 2] = [64, 128];
+/// Keys per tile of the modelled kernel.
+const TILES: [usize; 3] = [16, 64, 128];
+const SEEDS: [u64; 2] = [0, 1];
+/// Rows compared per case, evenly spread, the last one included.
+const ROWS: usize = 64;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The worst of a cell.
+#[derive(Default)]
+struct Worst {
+    /// C2: error over bound.
+    c2: f64,
+    /// C2's bound over the largest reference value: near 1 the gate would pass zeros.
+    c2_looseness: f64,
+    /// C3: relative error of a row.
+    c3: f64,
+    /// C4 for f16 on the stored inputs: 1 is the bound.
+    allclose: f64,
+    /// The same against the values before rounding to f16.
+    allclose_unrounded: f64,
+}
+
+fn main() -> Result<(), Failure> {
+    for (dtype, p) in [
+        (Dtype::F16, Probability::F16),
+        (Dtype::F16, Probability::F32),
+        (Dtype::E4m3, Probability::F16),
+        (Dtype::E4m3, Probability::E4m3),
+    ] {
+        println!("\n### {dtype} inputs, P in {}\n", p.name());
+        println!("| family | {} |", LENGTHS.map(|seq| format!("S = {seq}")).join(" | "));
+        println!("|---|{}", "---|".repeat(LENGTHS.len()));
+        for &family in Family::for_dtype(dtype) {
+            let mut cells = Vec::new();
+            for seq in LENGTHS {
+                let worst = worst(dtype, p, family, seq)?;
+                let mut cell = format!("{:.2} · {:.1e} · {:.1e}", worst.c2, worst.c3, worst.c2_looseness);
+                if dtype == Dtype::F16 {
+                    cell += &format!(" · {:.3} · {:.2}", worst.allclose, worst.allclose_unrounded);
+                }
+                cells.push(cell);
+            }
+            println!("| {family} | {} |", cells.join(" | "));
+        }
+    }
+    end_to_end()
+}
+
+fn worst(dtype: Dtype, p: Probability, family: Family, seq: usize) -> Result<Worst, Failure> {
+    let mut worst = Worst::default();
+    for (head_dim, mask, seed) in
+        HEAD_DIMS.iter().flat_map(|&d| Mask::ALL.into_iter().flat_map(move |m| SEEDS.map(|seed| (d, m, seed))))
+    {
+        // The zero-head family empties a different head of Q, K and V: with one head nothing would be left.
+        let heads = if family == Family::ZeroHead { 3 } else { 1 };
+        let problem = Problem::new(Shape::bhsd(1, heads, seq, head_dim), dtype, mask)?;
+        let inputs = Inputs::generate(&problem, family, seed);
+        let count = ROWS.min(seq);
+        let spread = (0..heads).flat_map(|head| (1..=count).map(move |part| head * seq + part * seq / count - 1));
+        let rows: Vec<usize> = spread.collect();
+        let reference = reference_of_rows(&inputs, p, rows.clone())?;
+        let unrounded = unquantised_rows(&inputs, &rows).ok_or("generated inputs")?;
+        for block_n in TILES {
+            let errors = model_errors(&inputs, family, &reference, block_n, p);
+            worst.c2 = worst.c2.max(errors.max_abs / errors.c2_bound());
+            worst.c3 = worst.c3.max(errors.max_row_rel);
+            worst.allclose = worst.allclose.max(errors.allclose);
+            if errors.reference_max_abs > 0.0 {
+                worst.c2_looseness = worst.c2_looseness.max(errors.c2_bound() / errors.reference_max_abs);
+            }
+        }
+        let storage =
+            reference.output.iter().zip(&unrounded).map(|(a, b)| (a - b).abs() / (C4_ATOL + C4_RTOL * b.abs()));
+        worst.allclose_unrounded = worst.allclose_unrounded.max(storage.fold(0.0, f64::max));
+    }
+    Ok(worst)
+}
+
+fn model_errors(
+    inputs: &Inputs,
+    family: Family,
+    reference: &Reference,
+    block_n: usize,
+    probability: Probability,
+) -> Errors {
+    let dim = inputs.problem.shape.head_dim;
+    let rows = Model { block_n, probability }.output_rows(inputs, &reference.rows);
+    // The gates want the whole output; rows outside the sample are not looked at.
+    let mut output = vec![half::f16::ZERO; inputs.q.len()];
+    for (row, values) in reference.rows.iter().zip(rows.chunks(dim)) {
+        output[row * dim..(row + 1) * dim].copy_from_slice(values);
+    }
+    Errors::measure(&Evidence { problem: &inputs.problem, family: Some(family), reference, output: &output })
+}
+
+/// C4 for E4M3 on the named shapes, every row.
+fn end_to_end() -> Result<(), Failure> {
+    println!("\n### E4M3 end to end, normal family, full mask, P in f16\n");
+    println!("| shape | seed | mean | share above 0.06 | max | seeds' 0.06 / 0.02 / 1 % |");
+    println!("|---|---|---|---|---|---|");
+    for (name, shape, seeds) in [
+        ("small", Shape::bhsd(1, 1, 32, 64), 0..5),
+        ("mission", Shape::bhsd(1, 8, 512, 64), 0..5),
+        ("long", Shape::bhsd(1, 8, 2048, 64), 0..2),
+    ] {
+        for seed in seeds {
+            let problem = Problem::new(shape, Dtype::E4m3, Mask::Full)?;
+            let inputs = Inputs::generate(&problem, Family::Normal, seed);
+            let rows = (0..shape.heads_q * shape.seq_q).collect();
+            let reference = reference_of_rows(&inputs, Probability::F16, rows)?;
+            let errors = model_errors(&inputs, Family::Normal, &reference, 64, Probability::F16);
+            let end = errors.end_to_end.ok_or("generated inputs")?;
+            println!(
+                "| {name} | {seed} | {:.5} | {:.3} % | {:.4} | {} |",
+                end.mean_abs,
+                100.0 * end.bad_share,
+                end.max_abs,
+                if end.meets_seeds { "met" } else { "missed" },
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Planted numeric faults: outputs that a broken kernel would give. The gates are tested on them, and a report says how
+//! many were caught; a gate that passes one of these is worth nothing.
+
+use crate::gate::{Evidence, numeric_gates};
+use crate::image::UNWRITTEN;
+use crate::inputs::{Family, Inputs};
+use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::reference::{Probability, ReferenceError, reference};
+use crate::verdict::{GateId, Verdict};
+use half::f16;
+use rayon::prelude::*;
+use std::fmt;
+
+mod model;
+
+pub use model::Model;
+
+/// A way of being wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Every element is 0.
+    Zeros,
+    /// Row i is row i of V.
+    CopyOfValues,
+    /// The middle K/V tile is skipped.
+    DroppedTile,
+    /// P of tile t meets V of tile t − 1.
+    StaleTile,
+    /// The accumulator keeps its scale when the running maximum grows.
+    MissingRescale,
+    /// Keys past the end of a ragged last tile count with score 0.
+    UnmaskedPadding,
+    /// P is rounded to E4M3 by a kernel that declares f16.
+    ProbabilityInE4m3,
+    /// The output is 1 % too large.
+    OnePercentScale,
+    /// One element, the largest of the middle row, is 0.
+    OneWrongElement,
+    /// The last element was never written.
+    NanLeft,
+    /// The last element is infinite.
+    InfinityLeft,
+    /// E4M3 encoded for 127.5 levels a side and decoded for 127: 0.4 % gain and bias (P4).
+    CodecMismatch,
+    /// E4M3 scales of batch 0 used for every batch (P5).
+    ScalesOfFirstBatch,
+    /// A causal row sees one key too many.
+    CausalOffByOne,
+    /// K and V change places (P30).
+    SwappedKeysAndValues,
+    /// Grouped queries read head h mod heads_kv instead of h / group.
+    WrongKeyHead,
+    /// A row that sees no key gives the mean of V: a finite "minus infinity" (P29).
+    EmptyRowAveraged,
+}
+
+impl Fault {
+    /// All, in the order in which they are reported.
+    pub const ALL: [Fault; 17] = [
+        Fault::Zeros,
+        Fault::CopyOfValues,
+        Fault::DroppedTile,
+        Fault::StaleTile,
+        Fault::MissingRescale,
+        Fault::UnmaskedPadding,
+        Fault::ProbabilityInE4m3,
+        Fault::OnePercentScale,
+        Fault::OneWrongElement,
+        Fault::NanLeft,
+        Fault::InfinityLeft,
+        Fault::CodecMismatch,
+        Fault::ScalesOfFirstBatch,
+        Fault::CausalOffByOne,
+        Fault::SwappedKeysAndValues,
+        Fault::WrongKeyHead,
+        Fault::EmptyRowAveraged,
+    ];
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Zeros => "zeros",
+            Fault::CopyOfValues => "copy of V",
+            Fault::DroppedTile => "dropped tile",
+            Fault::StaleTile => "stale tile",
+            Fault::MissingRescale => "missing rescale",
+            Fault::UnmaskedPadding => "unmasked padding",
+            Fault::ProbabilityInE4m3 => "P rounded to FP8",
+            Fault::OnePercentScale => "1 % scale",
+            Fault::OneWrongElement => "one wrong element",
+            Fault::NanLeft => "NaN left",
+            Fault::InfinityLeft => "infinity left",
+            Fault::CodecMismatch => "codec mismatch",
+            Fault::ScalesOfFirstBatch => "scales of batch 0",
+            Fault::CausalOffByOne => "causal off by one",
+            Fault::SwappedKeysAndValues => "K and V swapped",
+            Fault::WrongKeyHead => "wrong key head",
+            Fault::EmptyRowAveraged => "empty row averaged",
+        }
+    }
+
+    /// Whether the fault can change the output of the default [`Model`] on this problem.
+    pub fn applies_to(self, problem: &Problem) -> bool {
+        let shape = problem.shape;
+        let block_n = Model::default().block_n;
+        match self {
+            Fault::StaleTile | Fault::MissingRescale => shape.seq_kv > block_n,
+            Fault::UnmaskedPadding => !shape.seq_kv.is_multiple_of(block_n),
+            Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
+            Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
+            Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
+            Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
+            Fault::EmptyRowAveraged => problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The default [`Model`]'s output, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
+pub fn model_output(inputs: &Inputs) -> Vec<f16> {
+    Model::default().output(inputs)
+}
+
+/// The default [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
+/// correct output.
+pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
+    let run = |fault| Model::default().run(inputs, &model::all_rows(inputs), fault);
+    let dim = inputs.problem.shape.head_dim;
+    match fault {
+        Fault::Zeros => vec![f16::ZERO; inputs.q.len()],
+        Fault::CopyOfValues => copy_of_values(inputs),
+        Fault::OnePercentScale => run(None).into_iter().map(|value| f16::from_f32(value.to_f32() * 1.01)).collect(),
+        Fault::OneWrongElement => {
+            let mut output = run(None);
+            let row = (output.len() / dim / 2) * dim..output.len();
+            // The largest of the middle row, or of the first later row that is not zero.
+            let live = output[row.clone()].chunks(dim).position(|row| row.iter().any(|&x| x != f16::ZERO)).unwrap_or(0);
+            let start = row.start + live * dim;
+            let largest =
+                (start..start + dim).max_by(|&a, &b| output[a].to_f32().abs().total_cmp(&output[b].to_f32().abs()));
+            if let Some(element) = largest {
+                // In an all-zero output, 0 would be right.
+                output[element] = if output[element] == f16::ZERO { f16::MIN_POSITIVE } else { f16::ZERO };
+            }
+            output
+        }
+        Fault::NanLeft | Fault::InfinityLeft => {
+            let mut output = run(None);
+            if let Some(last) = output.last_mut() {
+                *last = if fault == Fault::NanLeft { f16::from_bits(UNWRITTEN) } else { f16::INFINITY };
+            }
+            output
+        }
+        _ => run(Some(fault)),
+    }
+}
+
+/// Row i of O is row min(i, seq_kv − 1) of V, of the right head.
+fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
+    let shape = inputs.problem.shape;
+    let values = inputs.v.dequantised();
+    let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
+    let source = |row: usize| {
+        let (head, s) = (row / shape.seq_q, row % shape.seq_q);
+        let kv_head = head / shape.heads_q * shape.heads_kv + head % shape.heads_q / group;
+        (kv_head * shape.seq_kv + s.min(shape.seq_kv - 1)) * dim
+    };
+    let rows = 0..shape.batch * shape.heads_q * shape.seq_q;
+    rows.flat_map(|row| values[source(row)..][..dim].iter().map(|&value| f16::from_f64(value))).collect()
+}
+
+/// What the gates made of one fault, over all cases of [`selftest`].
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Caught {
+    /// The fault; `None` for the correct model, which nothing may catch.
+    pub fault: Option<Fault>,
+    /// Cases to which it applies.
+    pub cases: usize,
+    /// Cases in which at least one gate failed.
+    pub cases_failed: usize,
+    /// The gates that failed in at least one case, ascending.
+    pub gates_that_failed: Vec<GateId>,
+}
+
+impl Caught {
+    /// Whether the gates did their work: a fault fails at least one gate, the correct model fails none.
+    pub fn as_it_should(&self) -> bool {
+        self.fault.is_some() != self.gates_that_failed.is_empty()
+    }
+}
+
+/// The cases: small, ragged with grouped heads and both batches, more queries than keys, and one of the mission's kind.
+fn selftest_cases() -> Vec<(Problem, Family)> {
+    let ragged = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 29, seq_kv: 75, head_dim: 64 };
+    let tall = Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 61, seq_kv: 35, head_dim: 128 };
+    let mut cases = Vec::new();
+    for dtype in Dtype::ALL {
+        let shapes = [
+            (Shape::bhsd(1, 1, 32, 64), Mask::Full, Family::for_dtype(dtype)),
+            (ragged, Mask::Causal, Family::for_dtype(dtype)),
+            (tall, Mask::Causal, Family::for_dtype(dtype)),
+            (Shape::bhsd(1, 2, 256, 64), Mask::Full, &[Family::Normal, Family::AllNegative, Family::Large]),
+        ];
+        for (shape, mask, families) in shapes {
+            if let Ok(problem) = Problem::new(shape, dtype, mask) {
+                cases.extend(families.iter().map(|&family| (problem, family)));
+            }
+        }
+    }
+    cases
+}
+
+/// Runs the correct model and every fault through gates C1 to C4. The first entry is the correct model's.
+/// Errors: a reference that can't be computed, which would be a fault of this crate.
+pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
+    let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
+    let per_case: Vec<Vec<Option<Vec<GateId>>>> = selftest_cases()
+        .into_par_iter()
+        .map(|(problem, family)| {
+            let inputs = Inputs::generate(&problem, family, 0);
+            let reference = reference(&inputs, Probability::F16)?;
+            Ok(subjects
+                .iter()
+                .map(|subject| {
+                    let output = match subject {
+                        Some(fault) if !fault.applies_to(&problem) => return None,
+                        Some(fault) => faulty_output(*fault, &inputs),
+                        None => model_output(&inputs),
+                    };
+                    let evidence =
+                        Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+                    let (_, gates) = numeric_gates(&evidence);
+                    let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
+                    Some(failed.map(|gate| gate.gate).collect())
+                })
+                .collect())
+        })
+        .collect::<Result<_, ReferenceError>>()?;
+    Ok(subjects
+        .iter()
+        .enumerate()
+        .map(|(i, &fault)| {
+            let results: Vec<&Vec<GateId>> = per_case.iter().filter_map(|case| case[i].as_ref()).collect();
+            let mut gates_that_failed: Vec<GateId> = results.iter().copied().flatten().copied().collect();
+            gates_that_failed.sort_unstable();
+            gates_that_failed.dedup();
+            let cases_failed = results.iter().filter(|gates| !gates.is_empty()).count();
+            Caught { fault, cases: results.len(), cases_failed, gates_that_failed }
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests;

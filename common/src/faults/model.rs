@@ -1,0 +1,186 @@
+//! A model of an honest kernel, in Rust: tiled online softmax with everything accumulated in f32, unnormalised P
+//! rounded to its type where it meets V, one division at the end. What it does not model: the order and truncation
+//! inside a tensor core's accumulator, and ex2.approx (2 ulp).
+
+use super::Fault;
+use crate::e4m3::E4m3;
+use crate::inputs::{Inputs, Operand};
+use crate::problem::Dtype;
+use crate::reference::Probability;
+use crate::reference::panels::{Panels, TILE_ROWS, pack_rows};
+use crate::reference::row_index;
+use half::f16;
+use rayon::prelude::*;
+
+/// What of a kernel changes its rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// Keys per tile.
+    pub block_n: usize,
+    /// P's type.
+    pub probability: Probability,
+}
+
+impl Default for Model {
+    /// Tiles of 16 keys, so that small problems have several, and P in f16.
+    fn default() -> Self {
+        Self { block_n: 16, probability: Probability::F16 }
+    }
+}
+
+/// Panels of 8 columns: two vectors of f32.
+type Packed = Panels<f32, 8>;
+
+/// One query row on its way through the tiles.
+#[derive(Clone)]
+struct RowState {
+    max: f32,
+    sum: f32,
+    /// Unnormalised output.
+    accumulator: Vec<f32>,
+}
+
+impl Model {
+    /// The output's rows `rows` (dense row numbers, ascending), `head_dim` values each.
+    pub fn output_rows(&self, inputs: &Inputs, rows: &[usize]) -> Vec<f16> {
+        self.run(inputs, rows, None)
+    }
+
+    /// The whole output `[batch, heads_q, seq_q, head_dim]`, dense.
+    pub fn output(&self, inputs: &Inputs) -> Vec<f16> {
+        self.run(inputs, &all_rows(inputs), None)
+    }
+
+    /// The same with a fault built in, where it is one of the kernel's inside.
+    pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f16> {
+        let shape = inputs.problem.shape;
+        let (dim, group, kv_len) = (shape.head_dim, shape.heads_q / shape.heads_kv, shape.seq_kv * shape.head_dim);
+        let (keys, values) =
+            if fault == Some(Fault::SwappedKeysAndValues) { (&inputs.v, &inputs.k) } else { (&inputs.k, &inputs.v) };
+        let decoded = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
+        let packed: Vec<(Packed, Packed)> = (0..shape.batch * shape.heads_kv)
+            .into_par_iter()
+            .map(|head| {
+                let range = head * kv_len..(head + 1) * kv_len;
+                (Panels::transposed(&decoded[1][range.clone()], dim), Panels::new(&decoded[2][range], dim))
+            })
+            .collect();
+
+        rows.chunk_by(|a, b| a / shape.seq_q == b / shape.seq_q)
+            .flat_map(|head_rows| head_rows.chunks(TILE_ROWS))
+            .collect::<Vec<_>>()
+            .into_par_iter()
+            .flat_map_iter(|rows| {
+                let [b, h, _] = row_index(&inputs.problem, rows[0]);
+                let kv_head = match fault {
+                    Some(Fault::WrongKeyHead) => h % shape.heads_kv,
+                    _ => h / group,
+                };
+                let scale_batch = if fault == Some(Fault::ScalesOfFirstBatch) { 0 } else { b };
+                let scale = |operand: &Operand, head| operand.scale(scale_batch, head);
+                // The factors of the scores and of the output; exp(x) = 2^(x log2 e), folded into the former.
+                let score_scale = scale(&inputs.q, h)
+                    * scale(keys, kv_head)
+                    * inputs.problem.softmax_scale
+                    * std::f32::consts::LOG2_E;
+                let (packed_keys, packed_values) = &packed[b * shape.heads_kv + kv_head];
+                let q_tile = pack_rows(rows.iter().map(|&row| &decoded[0][row * dim..(row + 1) * dim]), dim);
+                let states = self.tiles(inputs, rows, &q_tile, (packed_keys, packed_values), score_scale, fault);
+                let output_scale = scale(values, kv_head);
+                states.into_iter().flat_map(move |state| {
+                    let inverse = if state.sum == 0.0 { 0.0 } else { output_scale / state.sum };
+                    state.accumulator.into_iter().map(move |value| f16::from_f32(value * inverse))
+                })
+            })
+            .collect()
+    }
+
+    /// The loop over K/V tiles for up to `TILE_ROWS` rows of one head.
+    fn tiles(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        q_tile: &[[f32; TILE_ROWS]],
+        (keys, values): (&Packed, &Packed),
+        score_scale: f32,
+        fault: Option<Fault>,
+    ) -> Vec<RowState> {
+        let shape = inputs.problem.shape;
+        let dim = shape.head_dim;
+        let visible: Vec<usize> = rows
+            .iter()
+            .map(|&row| match (fault, inputs.problem.visible_keys(row % shape.seq_q)) {
+                (Some(Fault::CausalOffByOne), keys) => (keys + 1).min(shape.seq_kv),
+                (Some(Fault::EmptyRowAveraged), 0) => shape.seq_kv,
+                (_, keys) => keys,
+            })
+            .collect();
+        let empty = |row: usize| inputs.problem.visible_keys(rows[row] % shape.seq_q) == 0;
+
+        let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0, accumulator: vec![0.0; dim] }; rows.len()];
+        let mut scratch = Vec::new();
+        let tile_count = shape.seq_kv.div_ceil(self.block_n);
+        for tile in 0..tile_count {
+            if fault == Some(Fault::DroppedTile) && tile == tile_count / 2 {
+                continue;
+            }
+            let start = tile * self.block_n;
+            let end = (start + self.block_n).min(shape.seq_kv);
+            let mut scores = vec![vec![f32::NEG_INFINITY; self.block_n]; rows.len()];
+            keys.multiply(q_tile, 0..dim, start..end, |row, key, sum| {
+                if row < rows.len() && key < visible[row] {
+                    let flat = fault == Some(Fault::EmptyRowAveraged) && empty(row);
+                    scores[row][key - start] = if flat { 0.0 } else { sum * score_scale };
+                }
+            });
+            for (row, scores) in scores.iter_mut().enumerate() {
+                if fault == Some(Fault::UnmaskedPadding) && visible[row] == shape.seq_kv {
+                    scores[end - start..].fill(0.0);
+                }
+                let state = &mut states[row];
+                let max = scores.iter().copied().fold(state.max, f32::max);
+                if max == f32::NEG_INFINITY {
+                    scores.fill(0.0);
+                    continue;
+                }
+                let rescale = (state.max - max).exp2();
+                scores.iter_mut().for_each(|score| *score = (*score - max).exp2());
+                state.max = max;
+                state.sum = state.sum * rescale + scores.iter().sum::<f32>();
+                if fault != Some(Fault::MissingRescale) {
+                    state.accumulator.iter_mut().for_each(|value| *value *= rescale);
+                }
+                let p = if fault == Some(Fault::ProbabilityInE4m3) { Probability::E4m3 } else { self.probability };
+                p.round(scores, &mut scratch);
+            }
+            // Columns of P past the end meet no V: the padding of V is zero.
+            let v_start = if fault == Some(Fault::StaleTile) && tile > 0 { start - self.block_n } else { start };
+            let p_tile = pack_rows(scores.iter().map(|scores| &scores[..end - start]), end - start);
+            values.multiply(&p_tile, v_start..v_start + end - start, 0..dim, |row, column, sum| {
+                if row < rows.len() {
+                    states[row].accumulator[column] += sum;
+                }
+            });
+        }
+        states
+    }
+}
+
+/// Every row of the output.
+pub(super) fn all_rows(inputs: &Inputs) -> Vec<usize> {
+    let [batch, heads, rows, _] = inputs.q.extents;
+    (0..batch * heads * rows).collect()
+}
+
+/// The stored numbers without their scale, or as a decoder with other levels reads them.
+fn decode(operand: &Operand, fault: Option<Fault>) -> Vec<f32> {
+    let mut codes = operand.codes();
+    if fault == Some(Fault::CodecMismatch) && operand.dtype == Dtype::E4m3 {
+        // Encoded as (x + 1) * 127.5, decoded as (u - 128) / 127, x in units of the largest value (P4).
+        for code in &mut codes {
+            let x = *code / E4m3::MAX;
+            *code = ((x + 1.0) * 127.5 - 128.0) / 127.0 * E4m3::MAX;
+        }
+    }
+    codes
+}

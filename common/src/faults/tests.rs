@@ -1,0 +1,80 @@
+use super::*;
+
+#[test]
+fn every_fault_is_caught_and_the_correct_model_is_not() {
+    let caught = selftest().unwrap();
+    assert_eq!(caught.len(), 1 + Fault::ALL.len());
+    for entry in &caught {
+        let name = entry.fault.map_or("correct model", Fault::name);
+        println!("{name:20} {:3} of {:3} cases {:?}", entry.cases_failed, entry.cases, entry.gates_that_failed);
+    }
+    for entry in &caught {
+        assert!(entry.as_it_should(), "{entry:?}");
+        assert!(entry.cases > 0, "{entry:?}");
+    }
+}
+
+#[test]
+fn every_fault_changes_the_output_where_it_applies() {
+    let shape = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 75, seq_kv: 29, head_dim: 64 };
+    for dtype in Dtype::ALL {
+        let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
+        let inputs = Inputs::generate(&problem, Family::Normal, 3);
+        let bits = |output: Vec<f16>| output.into_iter().map(f16::to_bits).collect::<Vec<_>>();
+        let correct = bits(model_output(&inputs));
+        for fault in Fault::ALL {
+            let changed = bits(faulty_output(fault, &inputs)) != correct;
+            assert_eq!(changed, fault.applies_to(&problem), "{fault} on {dtype}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_the_model_are_those_of_its_whole_output() {
+    let problem = Problem::new(Shape::bhsd(1, 2, 40, 64), Dtype::F16, Mask::Causal).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 3);
+    let (whole, rows) = (model_output(&inputs), [0, 1, 7, 38, 39, 40, 77]);
+    let part = Model::default().output_rows(&inputs, &rows);
+    for (values, row) in part.chunks(64).zip(rows) {
+        assert_eq!(values, &whole[row * 64..][..64], "row {row}");
+    }
+}
+
+/// A correct kernel passes on every edge shape, whatever its tile, with both types of P.
+#[test]
+fn the_correct_model_passes_on_every_edge_shape() {
+    let cases: Vec<(Shape, Dtype, Mask)> = crate::problem::edge_shapes()
+        .into_iter()
+        .flat_map(|shape| Dtype::ALL.into_iter().flat_map(move |d| Mask::ALL.into_iter().map(move |m| (shape, d, m))))
+        .collect();
+    cases.into_par_iter().for_each(|(shape, dtype, mask)| {
+        let problem = Problem::new(shape, dtype, mask).unwrap();
+        let inputs = Inputs::generate(&problem, Family::Normal, 1);
+        let reference = reference(&inputs, Probability::F16).unwrap();
+        for (block_n, probability) in [(32, Probability::F16), (64, Probability::F32)] {
+            let output = Model { block_n, probability }.output(&inputs);
+            let evidence =
+                Evidence { problem: &problem, family: Some(Family::Normal), reference: &reference, output: &output };
+            let (_, gates) = numeric_gates(&evidence);
+            assert!(!crate::gate::any_failed(&gates), "{shape} {dtype} {mask} {block_n}: {gates:?}");
+        }
+    });
+}
+
+/// The margins that `common/docs/honest-errors.md` states, on short cases: honest errors stay under half of each bound.
+#[test]
+fn the_correct_model_has_margin_in_every_family() {
+    for dtype in Dtype::ALL {
+        for (&family, mask) in Family::for_dtype(dtype).iter().flat_map(|f| Mask::ALL.map(|mask| (f, mask))) {
+            let problem = Problem::new(Shape::bhsd(1, 3, 130, 64), dtype, mask).unwrap();
+            let inputs = Inputs::generate(&problem, family, 2);
+            let reference = reference(&inputs, Probability::F16).unwrap();
+            let output = Model { block_n: 64, probability: Probability::F16 }.output(&inputs);
+            let evidence = Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+            let (errors, _) = numeric_gates(&evidence);
+            assert!(errors.max_abs <= 0.5 * errors.c2_bound(), "{family} {dtype} {mask}: {errors:?}");
+            assert!(errors.max_row_rel <= 0.5 * errors.c3_bound(), "{family} {dtype} {mask}: {errors:?}");
+            assert!(errors.allclose <= 0.5, "{family} {dtype} {mask}: {errors:?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! C2, as accurate as the precision allows, and C3, every row right.
+
+use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at, f16_ulp};
+use crate::verdict::{GateId, GateResult};
+
+/// C2: the largest error against FP64 on the stored inputs is at most [`C2_PLAIN_FACTOR`] times the plain
+/// implementation's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value.
+pub fn c2(errors: &Errors) -> GateResult {
+    let bound = errors.c2_bound();
+    let reason = format!(
+        "max error {:.3e} at {}, bound {bound:.3e} = {C2_PLAIN_FACTOR} x {:.3e} (plain, P in {}) + {C2_OUTPUT_ULPS} f16 \
+         ulp of {:.3e}",
+        errors.max_abs,
+        at(errors.max_abs_at),
+        errors.plain_max_abs,
+        errors.probability.name(),
+        f16_ulp(errors.reference_max_abs),
+    );
+    GateResult::judge(GateId::C2, errors.max_abs <= bound, reason + &sample_note(errors))
+}
+
+/// C3: every row's relative error in the 2-norm is within the bound of P's type, and a row whose reference is zero
+/// (no visible key, or V all zero) is exactly zero.
+pub fn c3(errors: &Errors) -> GateResult {
+    if let Some(index) = errors.nonzero_in_zero_row {
+        let reason = format!("element {} is not 0 in a row whose reference is exactly 0", at(index));
+        return GateResult::judge(GateId::C3, false, reason);
+    }
+    let ([b, h, s], bound) = (errors.max_row_rel_at, errors.c3_bound());
+    let reason = format!(
+        "worst row [{b}, {h}, {s}] is off by {:.3e} of its norm, bound {bound:.0e} (P in {})",
+        errors.max_row_rel,
+        errors.probability.name(),
+    );
+    GateResult::judge(GateId::C3, errors.max_row_rel <= bound, reason + &sample_note(errors))
+}
+
+fn sample_note(errors: &Errors) -> String {
+    if errors.sampled { format!(" ({} sampled rows)", errors.rows) } else { String::new() }
+}

@@ -1,0 +1,51 @@
+//! C6: stays in its buffers.
+
+use crate::image::{Image, Violation};
+use crate::verdict::{GateId, GateResult};
+
+/// What a kernel may do with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Read only: no byte may change.
+    Input,
+    /// Elements may be written, margins and gaps not.
+    Output,
+}
+
+/// A buffer before and after a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer<'a> {
+    /// "q", "k", "v", "o".
+    pub name: &'a str,
+    /// What was uploaded.
+    pub image: &'a Image,
+    /// What was read back.
+    pub after: &'a [u8],
+    /// What may have changed.
+    pub role: Role,
+}
+
+/// C6: inputs unchanged, margins and gaps of outputs intact. That nothing outside an input was read shows elsewhere:
+/// everything around the elements is NaN, so that C1 to C3 would fail.
+pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
+    if buffers.is_empty() {
+        return GateResult::no_data(GateId::C6, "no buffers");
+    }
+    for Buffer { name, image, after, role } in buffers {
+        if after.len() != image.bytes.len() {
+            let reason = format!("{name}: {} bytes read back of {}", after.len(), image.bytes.len());
+            return GateResult::judge(GateId::C6, false, reason);
+        }
+        let (changed, rule) = match role {
+            Role::Input => (image.first_change(after), "input changed"),
+            Role::Output => (image.first_violation(after), "written outside its elements"),
+        };
+        if let Some(Violation { offset, what }) = changed {
+            let layout = image.layout.name();
+            let reason = format!("{name}: {rule} at {what} (byte {offset} of the {layout} image)");
+            return GateResult::judge(GateId::C6, false, reason);
+        }
+    }
+    let shown: Vec<String> = buffers.iter().map(|b| format!("{} ({})", b.name, b.image.layout.name())).collect();
+    GateResult::judge(GateId::C6, true, format!("margins, gaps and inputs intact: {}", shown.join(", ")))
+}

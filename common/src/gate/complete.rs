@@ -1,0 +1,39 @@
+//! C1: finite and complete.
+
+use super::{Evidence, at, wrong_length};
+use crate::image::UNWRITTEN;
+use crate::inputs::index_of;
+use crate::verdict::{GateId, GateResult};
+use half::f16;
+
+/// C1. The output was poisoned with [`UNWRITTEN`] before the launch: none may be left, no other NaN, no infinity.
+/// Looks at every element, also where the reference is a sample.
+pub fn c1(evidence: &Evidence<'_>) -> GateResult {
+    if let Some(result) = wrong_length(GateId::C1, evidence) {
+        return result;
+    }
+    let extents = evidence.problem.shape.q_extents();
+    let mut complaints = Vec::new();
+    for kind in ["never written", "NaN", "infinite"] {
+        let mut of_kind = evidence.output.iter().enumerate().filter(|(_, x)| complaint(**x) == Some(kind));
+        if let Some((first, _)) = of_kind.next() {
+            complaints.push(format!("{} {kind}, first at {}", 1 + of_kind.count(), at(index_of(extents, first))));
+        }
+    }
+    let elements = evidence.output.len();
+    if complaints.is_empty() {
+        GateResult::judge(GateId::C1, true, format!("all {elements} elements written and finite"))
+    } else {
+        GateResult::judge(GateId::C1, false, format!("of {elements} elements {}", complaints.join("; ")))
+    }
+}
+
+/// What is wrong with an element, if anything.
+fn complaint(element: f16) -> Option<&'static str> {
+    match element {
+        x if x.to_bits() == UNWRITTEN => Some("never written"),
+        x if x.is_nan() => Some("NaN"),
+        x if x.is_infinite() => Some("infinite"),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! C4: the end-to-end gates of the ladder's first documents.
+
+use super::measure::{Worst, null_is_nan};
+use super::{
+    C4_ATOL, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, C4_RTOL, Errors, Evidence, SEEDS_MAX, SEEDS_MEAN, at,
+    wrong_length,
+};
+use crate::inputs::Family;
+use crate::problem::{Dtype, Mask, NAMED_SHAPES};
+use crate::reference::row_index;
+use crate::verdict::{GateId, GateResult};
+use serde::{Deserialize, Serialize};
+
+/// The shapes on which E4M3 is gated end to end: their rows average over enough keys.
+const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
+
+/// Differences from FP64 attention on the values before they were rounded to storage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndToEnd {
+    /// Largest absolute difference.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub max_abs: f64,
+    /// Where, `[b, h, s, d]`.
+    pub max_abs_at: [usize; 4],
+    /// Mean absolute difference.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub mean_abs: f64,
+    /// Share of elements that differ by more than [`C4_E4M3_BAD`].
+    pub bad_share: f64,
+    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %, the figures that the documents set for a linear codec.
+    pub meets_seeds: bool,
+}
+
+impl EndToEnd {
+    /// `None` where there are no values before rounding. `whole`: whether the output has the problem's length.
+    pub(super) fn measure(evidence: &Evidence<'_>, whole: bool) -> Option<Self> {
+        let Evidence { problem, reference, output, .. } = *evidence;
+        let dim = problem.shape.head_dim;
+        let mut max_abs = Worst::new([0; 4]);
+        let (mut sum, mut bad) = (0.0, 0usize);
+        let exact = reference.unquantised.as_ref()?;
+        for (&row, exact) in reference.rows.iter().zip(exact.chunks_exact(dim)) {
+            let [b, h, s] = row_index(problem, row);
+            for (d, &exact) in exact.iter().enumerate() {
+                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
+                let error = (found - exact).abs();
+                max_abs.offer(error, [b, h, s, d]);
+                sum += error;
+                bad += usize::from(!matches!(error.partial_cmp(&C4_E4M3_BAD), Some(order) if order.is_le()));
+            }
+        }
+        let elements = exact.len() as f64;
+        let (mean_abs, bad_share) = (sum / elements, bad as f64 / elements);
+        Some(Self {
+            max_abs: max_abs.value,
+            max_abs_at: max_abs.at,
+            mean_abs,
+            bad_share,
+            meets_seeds: max_abs.value <= SEEDS_MAX && mean_abs <= SEEDS_MEAN && bad_share <= C4_E4M3_BAD_SHARE,
+        })
+    }
+}
+
+/// C4. f16: allclose against FP64 on the f16 inputs, which is what a caller of the ladder's first documents had in hand;
+/// against the values before their rounding to f16 a perfect kernel would fail on the large family. E4M3: mean error and
+/// share of bad elements against FP64 on the values before quantisation, on the normal family, full mask, mission and
+/// long; NO DATA elsewhere, with the numbers in the reason.
+pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
+    if let Some(result) = wrong_length(GateId::C4, evidence) {
+        return result;
+    }
+    match evidence.problem.dtype {
+        Dtype::F16 => {
+            let reason = format!(
+                "worst |o - r| / ({C4_ATOL} + {C4_RTOL} |r|) is {:.3e} at {}, bound 1",
+                errors.allclose,
+                at(errors.allclose_at),
+            );
+            GateResult::judge(GateId::C4, errors.allclose <= 1.0, reason)
+        }
+        Dtype::E4m3 => {
+            let Some(end) = &errors.end_to_end else {
+                return GateResult::no_data(GateId::C4, "real tensors: the values before quantisation are not known");
+            };
+            let seeds = if end.meets_seeds { "met" } else { "missed" };
+            let numbers = format!(
+                "mean error {:.3e}, bound {C4_E4M3_MEAN}; {:.3} % above {C4_E4M3_BAD}, bound {:.0} %; max {:.3e} at {} \
+                 (for information: max {SEEDS_MAX}, mean {SEEDS_MEAN}, 1 % {seeds})",
+                end.mean_abs,
+                100.0 * end.bad_share,
+                100.0 * C4_E4M3_BAD_SHARE,
+                end.max_abs,
+                at(end.max_abs_at),
+            );
+            match not_gated(evidence) {
+                Some(why) => GateResult::no_data(GateId::C4, format!("not gated for {why}: {numbers}")),
+                None => {
+                    let ok = end.mean_abs <= C4_E4M3_MEAN && end.bad_share <= C4_E4M3_BAD_SHARE;
+                    GateResult::judge(GateId::C4, ok, numbers)
+                }
+            }
+        }
+    }
+}
+
+/// Why an E4M3 case is not gated end to end, if it is not.
+fn not_gated(evidence: &Evidence<'_>) -> Option<String> {
+    let shape = evidence.problem.shape;
+    match evidence.family {
+        Some(Family::Normal) => {}
+        Some(family) => return Some(format!("the {family} family")),
+        None => return Some("real tensors".to_string()),
+    }
+    if evidence.problem.mask != Mask::Full {
+        return Some(format!("the {} mask", evidence.problem.mask));
+    }
+    let gated = NAMED_SHAPES.iter().any(|named| E4M3_SHAPES.contains(&named.name) && named.shape == shape);
+    (!gated).then(|| format!("shape {shape}"))
+}

@@ -1,0 +1,142 @@
+//! The errors that C2, C3 and C4 judge.
+
+use super::end_to_end::EndToEnd;
+use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, C4_ATOL, C4_RTOL, Evidence};
+use crate::reference::{Probability, row_index};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// How far an output is from its reference. In records, a number that is not finite is null and reads back as NaN,
+/// which every gate fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Rows compared.
+    pub rows: usize,
+    /// Whether they are a sample of a large problem.
+    pub sampled: bool,
+    /// P's type in the plain implementation, and what the kernel declares.
+    pub probability: Probability,
+    /// Largest absolute difference from FP64.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub max_abs: f64,
+    /// Where, `[b, h, s, d]`.
+    pub max_abs_at: [usize; 4],
+    /// Mean absolute difference from FP64.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub mean_abs: f64,
+    /// Largest `|o - r| / max(|r|, sqrt(head_dim) * 2^-14)` of a row, in the 2-norm.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub max_row_rel: f64,
+    /// Which row, `[b, h, s]`.
+    pub max_row_rel_at: [usize; 3],
+    /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub allclose: f64,
+    /// Where, `[b, h, s, d]`.
+    pub allclose_at: [usize; 4],
+    /// The first element that is not zero in a row whose reference is exactly zero.
+    pub nonzero_in_zero_row: Option<[usize; 4]>,
+    /// The plain implementation's largest difference from FP64.
+    pub plain_max_abs: f64,
+    /// The largest magnitude of the reference.
+    pub reference_max_abs: f64,
+    /// E4M3: against the values before they were rounded to storage; `None` for f16 and for real tensors.
+    pub end_to_end: Option<EndToEnd>,
+}
+
+impl Errors {
+    /// Measures the rows of the reference. An output of the wrong length measures NaN.
+    pub fn measure(evidence: &Evidence<'_>) -> Self {
+        let Evidence { problem, reference, output, .. } = *evidence;
+        let dim = problem.shape.head_dim;
+        let whole = output.len() == problem.shape.q_extents().iter().product::<usize>();
+        let floor = (dim as f64).sqrt() * C3_FLOOR;
+
+        let mut max_abs = Worst::new([0; 4]);
+        let mut allclose = Worst::new([0; 4]);
+        let mut max_row = Worst::new([0; 3]);
+        let mut sum = 0.0;
+        let mut nonzero_in_zero_row = None;
+        for (&row, exact) in reference.rows.iter().zip(reference.output.chunks_exact(dim)) {
+            let [b, h, s] = row_index(problem, row);
+            let (mut error_square, mut norm_square) = (0.0, 0.0);
+            for (d, &exact) in exact.iter().enumerate() {
+                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
+                let error = (found - exact).abs();
+                max_abs.offer(error, [b, h, s, d]);
+                allclose.offer(error / (C4_ATOL + C4_RTOL * exact.abs()), [b, h, s, d]);
+                sum += error;
+                error_square += error * error;
+                norm_square += exact * exact;
+            }
+            max_row.offer(error_square.sqrt() / norm_square.sqrt().max(floor), [b, h, s]);
+            if norm_square == 0.0 && nonzero_in_zero_row.is_none() {
+                // Written so that NaN is not zero; -0 is.
+                let zero = |d: &usize| whole && f64::from(output[row * dim + d]) == 0.0;
+                nonzero_in_zero_row = (0..dim).find(|d| !zero(d)).map(|d| [b, h, s, d]);
+            }
+        }
+        let plain_errors = reference.plain.iter().zip(&reference.output).map(|(a, b)| (f64::from(*a) - b).abs());
+        Self {
+            rows: reference.rows.len(),
+            sampled: reference.sampled,
+            probability: reference.probability,
+            max_abs: max_abs.value,
+            max_abs_at: max_abs.at,
+            mean_abs: sum / (reference.rows.len() * dim) as f64,
+            max_row_rel: max_row.value,
+            max_row_rel_at: max_row.at,
+            allclose: allclose.value,
+            allclose_at: allclose.at,
+            nonzero_in_zero_row,
+            plain_max_abs: plain_errors.fold(0.0, f64::max),
+            reference_max_abs: reference.output.iter().fold(0.0, |most, value| most.max(value.abs())),
+            end_to_end: EndToEnd::measure(evidence, whole),
+        }
+    }
+
+    /// The bound of C2.
+    pub fn c2_bound(&self) -> f64 {
+        C2_PLAIN_FACTOR * self.plain_max_abs + C2_OUTPUT_ULPS * f16_ulp(self.reference_max_abs)
+    }
+
+    /// The bound of C3.
+    pub fn c3_bound(&self) -> f64 {
+        match self.probability {
+            Probability::F32 | Probability::F16 => C3_ROW,
+            Probability::E4m3 => C3_ROW_E4M3_P,
+        }
+    }
+}
+
+/// The spacing of f16 values at magnitude `value`: 2^-24 for subnormals, 2^(e-10) for exponent e.
+pub fn f16_ulp(value: f64) -> f64 {
+    const SUBNORMAL: f64 = 1.0 / (1u64 << 24) as f64;
+    if !value.is_normal() {
+        return SUBNORMAL;
+    }
+    let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    2f64.powi(exponent - 10).max(SUBNORMAL)
+}
+
+/// The largest value seen and where; the first NaN beats everything.
+pub(super) struct Worst<At> {
+    pub value: f64,
+    pub at: At,
+}
+
+impl<At> Worst<At> {
+    pub fn new(at: At) -> Self {
+        Self { value: 0.0, at }
+    }
+
+    pub fn offer(&mut self, value: f64, at: At) {
+        if !self.value.is_nan() && (value > self.value || value.is_nan()) {
+            *self = Self { value, at };
+        }
+    }
+}
+
+/// JSON has no NaN: serde_json writes null, this reads it back.
+pub(super) fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}

@@ -1,0 +1,94 @@
+//! The gates on numbers and buffers, C1 to C6: pure functions from evidence to a verdict with a reason.
+//!
+//! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
+//! with its source; `common/docs/honest-errors.md` holds what correct kernels measure against them.
+
+use crate::inputs::Family;
+use crate::problem::Problem;
+use crate::reference::Reference;
+use crate::verdict::{GateId, GateResult, Verdict};
+use half::f16;
+
+mod accuracy;
+mod buffers;
+mod complete;
+mod end_to_end;
+mod measure;
+mod repeat;
+
+pub use accuracy::{c2, c3};
+pub use buffers::{Buffer, Role, c6};
+pub use complete::c1;
+pub use end_to_end::{EndToEnd, c4};
+pub use measure::{Errors, f16_ulp};
+pub use repeat::{Repeat, c5};
+
+/// C2: how many times the plain implementation's largest error a kernel may have. FlashAttention's tests, 2x since the
+/// first version (`tests/test_flash_attn.py`).
+pub const C2_PLAIN_FACTOR: f64 = 2.0;
+/// C2: f16 units in the last place, at the largest reference value, on top: both sides round their output once, and a
+/// plain implementation may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
+pub const C2_OUTPUT_ULPS: f64 = 2.0;
+/// C3: relative error of a row in the 2-norm, with P in f16 or f32.
+pub const C3_ROW: f64 = 2e-3;
+/// C3: the same for kernels that declare P in E4M3.
+pub const C3_ROW_E4M3_P: f64 = 6e-2;
+/// C3: a row's norm counts as at least `sqrt(head_dim)` times this, the smallest normal f16: below it the output
+/// itself has fewer bits.
+pub const C3_FLOOR: f64 = 1.0 / 16384.0;
+/// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents.
+pub const C4_ATOL: f64 = 1e-2;
+/// C4, f16: see [`C4_ATOL`].
+pub const C4_RTOL: f64 = 1e-2;
+/// C4, E4M3: mean absolute error against unquantised FP64. A codec with mismatched sides measured 0.013 to 0.018, a
+/// matched one at most 0.0035.
+pub const C4_E4M3_MEAN: f64 = 0.005;
+/// C4, E4M3: an element with a larger error than this is bad.
+pub const C4_E4M3_BAD: f64 = 0.06;
+/// C4, E4M3: at most this share of bad elements.
+pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
+/// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.
+pub const SEEDS_MEAN: f64 = 0.02;
+/// The largest error that they allowed; printed beside C4, never judged.
+pub const SEEDS_MAX: f64 = 0.06;
+
+/// What the numeric gates judge: one output of one case.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// The problem.
+    pub problem: &'a Problem,
+    /// How the inputs were drawn; `None` for real tensors.
+    pub family: Option<Family>,
+    /// What the output is compared with.
+    pub reference: &'a Reference,
+    /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not.
+    pub output: &'a [f16],
+}
+
+/// C1 to C4 on one output, with the errors that they judged. An output of the wrong length fails all of them.
+pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
+    let errors = Errors::measure(evidence);
+    let gates = [c1(evidence), c2(&errors), c3(&errors), c4(evidence, &errors)];
+    (errors, gates)
+}
+
+/// Whether any gate says FAIL.
+pub fn any_failed(gates: &[GateResult]) -> bool {
+    gates.iter().any(|gate| gate.verdict == Verdict::Fail)
+}
+
+fn at(index: [usize; 4]) -> String {
+    let [b, h, s, d] = index;
+    format!("[{b}, {h}, {s}, {d}]")
+}
+
+/// The verdict on an output whose length is not the problem's, if it is not.
+fn wrong_length(gate: GateId, evidence: &Evidence<'_>) -> Option<GateResult> {
+    let expected: usize = evidence.problem.shape.q_extents().iter().product();
+    let found = evidence.output.len();
+    (found != expected)
+        .then(|| GateResult::judge(gate, false, format!("{found} output elements, the problem has {expected}")))
+}
+
+#[cfg(test)]
+mod tests;
