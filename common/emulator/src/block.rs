@@ -60,10 +60,6 @@ impl Block {
         Self { index, threads, warps, ready, at_barrier: 0, exited: 0, counts: Counts::default() }
     }
 
-    pub(crate) fn index(&self) -> [u32; 3] {
-        self.index
-    }
-
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
@@ -250,8 +246,8 @@ impl Block {
     }
 }
 
-fn party(thread: u32, collective: &Collective) -> Party {
-    Party { thread, operation: collective.name.text(), place: collective.site.place() }
+fn party(thread: u32, collective: &Collective) -> Box<Party> {
+    Box::new(Party { thread, operation: collective.name.text(), place: collective.site.place() })
 }
 
 #[cfg(test)]

@@ -22,14 +22,18 @@ impl Literal {
         Self(text.as_ptr())
     }
 
-    pub(crate) fn text(self) -> String {
+    fn get(self) -> &'static CStr {
         // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
-        unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(self.0) }
+    }
+
+    pub(crate) fn text(self) -> String {
+        self.get().to_string_lossy().into_owned()
     }
 
     fn same(self, other: Self) -> bool {
         // Translation units may have a copy each.
-        self.0 == other.0 || self.text() == other.text()
+        self.0 == other.0 || self.get() == other.get()
     }
 }
 
@@ -39,6 +43,7 @@ impl Site {
         Self { file: Literal::new(file), line }
     }
 
+    #[inline]
     pub(crate) fn same(self, other: Self) -> bool {
         self.line == other.line && self.file.same(other.file)
     }
@@ -183,9 +188,9 @@ pub enum Fault {
         /// blockIdx.
         block: [u32; 3],
         /// The lane that stood there first, or the only one concerned.
-        first: Party,
+        first: Box<Party>,
         /// The lane that contradicts it.
-        second: Option<Party>,
+        second: Option<Box<Party>>,
         /// The rule that they broke.
         rule: String,
     },
@@ -195,7 +200,7 @@ pub enum Fault {
         /// blockIdx.
         block: [u32; 3],
         /// The lane at fault.
-        party: Party,
+        party: Box<Party>,
         /// What is wrong with it.
         reason: String,
     },

@@ -191,6 +191,18 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_of_blocks_must_lie_in_the_grid() {
+        let (params, schedule) = (std::ptr::null(), Schedule::Reversed);
+        let launch =
+            Launch { entry: nothing, params, grid: [4, 4, 1], block: [64, 1, 1], dynamic_shared_bytes: 0, schedule };
+        // SAFETY: the kernel does nothing.
+        let run = |blocks: &[[u32; 3]]| unsafe { launch_blocks(&launch, blocks) };
+        assert_eq!(run(&[[0, 0, 0], [3, 3, 0]]).unwrap().switches, 128);
+        assert_eq!(run(&[]).unwrap(), Report::default());
+        assert!(matches!(run(&[[0, 0, 1]]), Err(Fault::BadLaunch { .. })));
+    }
+
+    #[test]
     fn block_indices_go_through_x_first() {
         let params = std::ptr::null();
         let (grid, block) = ([2, 3, 4], [1; 3]);

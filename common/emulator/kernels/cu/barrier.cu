@@ -23,15 +23,15 @@ KERNEL(reverse_without_barrier) {
 // Thread n[0] leaves before the barrier.
 KERNEL(barrier_missed_by_one) {
     if (int(threadIdx.x) == params->n[0]) return;
-    __syncthreads();
+    __syncthreads(); // one is missing
 }
 
 // Two barriers where CUDA demands one.
 KERNEL(barrier_at_two_lines) {
     if (threadIdx.x < 32) {
-        __syncthreads();
+        __syncthreads(); // warp 0
     } else {
-        __syncthreads();
+        __syncthreads(); // the others
     }
 }
 

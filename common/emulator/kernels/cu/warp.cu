@@ -76,7 +76,7 @@ KERNEL(shuffle_outside_its_mask) {
 
 KERNEL(shuffle_meets_sync_warp) {
     if (threadIdx.x % 32 == 7) {
-        __syncwarp();
+        __syncwarp(); // lane 7
     } else {
         out<int>(params)[threadIdx.x] = __shfl_sync(0xffffffff, 1, 0);
     }

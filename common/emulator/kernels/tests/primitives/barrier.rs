@@ -1,7 +1,7 @@
 use emulator::{Fault, Schedule};
 use emulator_kernels::entry;
 
-use crate::support::{Run, SCHEDULES};
+use crate::support::{Run, SCHEDULES, at, line};
 
 #[test]
 fn syncthreads_orders_the_whole_block() {
@@ -36,8 +36,11 @@ fn a_barrier_that_one_thread_left_out_is_divergent() {
         assert_eq!((*block, &waits.exited[..]), ([0; 3], &[37][..]));
         assert_eq!(
             fault.to_string(),
-            "divergent __syncthreads in block [0, 0, 0]: warps 0, 2-3 and threads 32-36, 38-63 wait at \
-             cu/barrier.cu:27 (__syncthreads), thread 37 has exited. All threads of a block must reach the same one"
+            format!(
+                "divergent __syncthreads in block [0, 0, 0]: warps 0, 2-3 and threads 32-36, 38-63 wait at {} \
+                 (__syncthreads), thread 37 has exited. All threads of a block must reach the same one",
+                at("barrier.cu", "// one is missing")
+            )
         );
         // And the next launch on the same OS thread works.
         run.number(0, -1).output::<i32>(0).unwrap();
@@ -50,7 +53,11 @@ fn barriers_at_two_lines_are_divergent() {
     let Fault::DivergentBarrier { waits, .. } = &fault else { panic!("{fault}") };
     assert_eq!(
         waits.to_string(),
-        "warp 0 waits at cu/barrier.cu:33 (__syncthreads), warp 1 waits at cu/barrier.cu:35 (__syncthreads)"
+        format!(
+            "warp 0 waits at {} (__syncthreads), warp 1 waits at {} (__syncthreads)",
+            at("barrier.cu", "// warp 0"),
+            at("barrier.cu", "// the others")
+        )
     );
     Run::new(entry::barrier_at_two_lines, 32).output::<i32>(0).unwrap();
 }
@@ -58,8 +65,12 @@ fn barriers_at_two_lines_are_divergent() {
 #[test]
 fn a_lane_that_skips_its_warp_is_a_deadlock() {
     for (kernel, operation, line) in [
-        (entry::warp_waits_for_a_lane_at_the_barrier as emulator::Entry, "__syncwarp", 41),
-        (entry::shuffle_waits_for_a_lane_at_the_barrier, "__shfl_xor_sync", 48),
+        (
+            entry::warp_waits_for_a_lane_at_the_barrier as emulator::Entry,
+            "__syncwarp",
+            line("barrier.cu", "!= 5) __syncwarp"),
+        ),
+        (entry::shuffle_waits_for_a_lane_at_the_barrier, "__shfl_xor_sync", line("barrier.cu", "__shfl_xor_sync")),
     ] {
         for schedule in SCHEDULES {
             let fault = Run::new(kernel, 32).schedule(schedule).output::<i32>(32).unwrap_err();

@@ -1,7 +1,7 @@
 use emulator::{Fault, Place};
 use emulator_kernels::entry;
 
-use crate::support::{Run, SCHEDULES};
+use crate::support::{Run, SCHEDULES, at, line};
 
 #[test]
 fn a_trap_names_its_thread_and_place() {
@@ -11,7 +11,7 @@ fn a_trap_names_its_thread_and_place() {
         let fault = run.output::<i32>(0).unwrap_err();
         let Fault::Trap { block, thread, message, place } = fault else { panic!("{fault}") };
         assert_eq!((block, thread, message.as_str()), ([3, 0, 0], 33, "__trap() was called"));
-        assert_eq!(place, Place { file: "cu/faults.cu".into(), line: 5 });
+        assert_eq!(place, Place { file: "cu/faults.cu".into(), line: line("faults.cu", "__trap()") });
         run.number(0, 50).output::<i32>(0).unwrap();
     }
 }
@@ -19,7 +19,13 @@ fn a_trap_names_its_thread_and_place() {
 #[test]
 fn an_assertion_stops_the_launch_and_not_the_process() {
     let fault = Run::new(entry::failing_assert, 32).output::<i32>(0).unwrap_err();
-    assert_eq!(fault.to_string(), "block [0, 0, 0], thread 2: assertion `threadIdx.x != 2` failed at cu/faults.cu:10");
+    assert_eq!(
+        fault.to_string(),
+        format!(
+            "block [0, 0, 0], thread 2: assertion `threadIdx.x != 2` failed at {}",
+            at("faults.cu", "assert(threadIdx")
+        )
+    );
     Run::new(entry::failing_assert, 2).output::<i32>(0).unwrap();
 }
 

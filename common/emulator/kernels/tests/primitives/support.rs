@@ -1,11 +1,27 @@
 //! Launching a test kernel with buffers of the sizes that it documents.
 
+use std::path::Path;
+
 use emulator::{Fault, Report, Schedule};
 use emulator_kernels::KernelParams;
 
 /// The schedules that every correct kernel must give the same bits under.
 pub const SCHEDULES: [Schedule; 4] =
     [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1), Schedule::Shuffled(2)];
+
+/// The one line of `cu/FILE` that contains `text`.
+pub fn line(file: &str, text: &str) -> u32 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
+    let source = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<usize> = (1..).zip(source.lines()).filter(|(_, line)| line.contains(text)).map(|(n, _)| n).collect();
+    assert_eq!(lines.len(), 1, "{text:?} in {file}");
+    lines[0] as u32
+}
+
+/// `cu/FILE:LINE`, as a fault names it.
+pub fn at(file: &str, text: &str) -> String {
+    format!("cu/{file}:{}", line(file, text))
+}
 
 /// A launch of a test kernel, its buffers owned.
 #[derive(Clone, Debug)]
