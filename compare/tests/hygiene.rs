@@ -298,7 +298,7 @@ fn every_stage_is_registered() {
     for stage in stages() {
         let module = stage.replace('-', "_");
         for (place, is_there) in [
-            ("members of the root Cargo.toml", root_manifest.contains(&format!("    \"{stage}\",\n"))),
+            ("the members of the root Cargo.toml", root_manifest.contains(&format!("    \"{stage}\",\n"))),
             (
                 "[workspace.dependencies] of the root Cargo.toml",
                 root_manifest.contains(&format!("{stage} = {{ path = \"{stage}\" }}")),
@@ -309,7 +309,7 @@ fn every_stage_is_registered() {
             ),
             ("the list of stages in compare/src", compare_sources.contains(&format!("{module}::"))),
         ] {
-            assert!(is_there, "{stage} is missing in the {place}: a stage that compare does not know is never gated");
+            assert!(is_there, "{stage} is missing in {place}: a stage that compare does not know is never gated");
         }
     }
 }

@@ -76,7 +76,8 @@ mod tests {
         Ok(found.map(|nvcc| (nvcc.path.to_string_lossy().into_owned(), nvcc.source)))
     }
 
-    const ALL: [&str; 5] = ["/n/nvcc", "/opt/a/bin/nvcc", "/opt/b/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
+    const ALL: [&str; 5] =
+        ["/n/nvcc", "/opt/a/bin/nvcc", "/opt/b/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
 
     #[test]
     fn each_place_gives_way_to_the_one_before() {
@@ -91,7 +92,9 @@ mod tests {
     #[test]
     fn nvcc_may_be_a_name_on_path_and_must_exist() {
         assert_eq!(find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL), Ok(Some(("/b/nvcc".to_string(), "NVCC"))));
-        assert!(find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc"));
+        assert!(
+            find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc")
+        );
     }
 
     #[test]
