@@ -1,1 +1,203 @@
-//! The criterion benchmark that every stage runs.
+//! The criterion benchmark that every stage runs: `cargo bench -p stage0-scalar`.
+//!
+//! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every variant at the mission
+//! shape, in both dtypes and masks. Without a GPU it reads the emulator's wall time at the small shape, which says
+//! nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
+//! not green ends the run with exit code 1. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
+//!
+//! ```text
+//! fn main() -> std::process::ExitCode {
+//!     attention_bench::main(&stage0_scalar::Scalar)
+//! }
+//! ```
+
+mod measurement;
+
+use common::check::{Outcome, Source, Target, check};
+use common::device::cuda::{Arm, CudaDevice, CudaError};
+use common::device::{Staged, emulated};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem};
+use common::reference::reference;
+use common::stage::{Attention, LoadedStage};
+use common::tier0;
+use common::timing::{Cache, Plan};
+use common::verdict::Verdict;
+use criterion::measurement::Measurement;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
+use measurement::LaunchTime;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Launches that gate C5 compares on a GPU.
+const GATE_LAUNCHES: usize = 3;
+
+/// Benchmarks every variant of `stage`. Call it from `main` of `benches/attention.rs` and return what it returns.
+pub fn main(stage: &'static dyn Attention) -> ExitCode {
+    match run(stage) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
+    let stage = LoadedStage::load(attention)?;
+    let mut criterion = Criterion::default()
+        .with_measurement(LaunchTime)
+        .without_plots()
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    match open_gpu(&stage) {
+        Ok(device) => {
+            eprintln!("{}: device time on {}, warm L2", stage.info().id, device.info().name);
+            let mut group = criterion.benchmark_group(stage.info().id);
+            each_case(&stage, "mission", |variant, problem, id| {
+                group.throughput(Throughput::Elements(problem.flops()));
+                on_gpu(&mut group, &device, &stage, variant, &problem, id);
+            })?;
+            group.finish();
+        }
+        Err(reason) => {
+            eprintln!("{}: emulated, because {reason}", stage.info().id);
+            let mut group = criterion.benchmark_group(format!("{} (emulated, not a latency)", stage.info().id));
+            group.sample_size(10);
+            each_case(&stage, "small", |variant, problem, id| on_emulator(&mut group, &stage, variant, &problem, id))?;
+            group.finish();
+        }
+    }
+    criterion.final_summary();
+    Ok(())
+}
+
+/// The first GPU, if it can run this stage; or why not.
+fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
+    if stage.attention.artifacts().fatbin.is_none() {
+        return Err(CudaError::NotBuilt { stage: stage.info().id.to_string() }.to_string());
+    }
+    CudaDevice::open(0).map_err(|error| error.to_string())
+}
+
+/// Every variant with every dtype and mask at the shape of this name.
+fn each_case(
+    stage: &LoadedStage,
+    shape_name: &str,
+    mut body: impl FnMut(&str, Problem, BenchmarkId),
+) -> Result<(), Box<dyn Error>> {
+    let named = NAMED_SHAPES.iter().find(|named| named.name == shape_name);
+    let shape = named.ok_or_else(|| format!("no shape is named {shape_name}"))?.shape;
+    for dtype in Dtype::ALL {
+        for mask in Mask::ALL {
+            let problem = Problem::new(shape, dtype, mask)?;
+            for variant in stage.variants() {
+                if let Err(unsupported) = stage.prepare(variant, &problem) {
+                    eprintln!("skipped: {unsupported}");
+                    continue;
+                }
+                body(variant, problem, BenchmarkId::new(variant, format!("{shape_name}-{dtype}-{mask}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a variant is benchmarked on once it is green.
+struct Gated {
+    staged: Staged,
+    /// The dense output that the gates judged, as bits.
+    output: Vec<u16>,
+}
+
+/// Judges `variant` by every correctness gate on the inputs that will be timed.
+fn gate(stage: &LoadedStage, variant: &str, problem: &Problem, target: Target<'_>) -> Result<Gated, Box<dyn Error>> {
+    let (family, seed) = (Family::Normal, 0);
+    let inputs = Inputs::generate(problem, family, seed);
+    let reference = reference(&inputs, stage.prepare(variant, problem)?.kernel.probability)?;
+    let checked = check(stage, variant, &inputs, &Source::Seeded { family, seed }, &reference, target);
+    let refuse = |reason: String| {
+        Err(format!("{variant} is not green on {} {} {}: {reason}", problem.shape, problem.dtype, problem.mask))
+    };
+    match checked.outcome {
+        Outcome::Checked { gates, .. } => {
+            if let Some(failed) = gates.iter().find(|result| result.verdict == Verdict::Fail) {
+                return Ok(refuse(format!("{} {}", failed.gate, failed.reason))?);
+            }
+        }
+        Outcome::Unsupported { reason } | Outcome::Failed { reason } => return Ok(refuse(reason)?),
+    }
+    let output = checked.output.unwrap_or_default().into_iter().map(|value| value.to_bits()).collect();
+    Ok(Gated { staged: Staged::new(&inputs, Layout::Packed), output })
+}
+
+/// Ends the process: criterion has no way to stop a benchmark from inside, and after a hang nothing may wait for the
+/// GPU.
+fn stop(error: &dyn std::fmt::Display) -> ! {
+    eprintln!("no benchmark: {error}");
+    std::process::exit(1)
+}
+
+fn on_gpu(
+    group: &mut BenchmarkGroup<'_, LaunchTime>,
+    device: &CudaDevice,
+    stage: &LoadedStage,
+    variant: &str,
+    problem: &Problem,
+    id: BenchmarkId,
+) {
+    let plan = Plan::default();
+    // Criterion calls the closure only if its filter takes the id, and once per sample.
+    let mut green: Option<(Gated, Arm<'_>)> = None;
+    group.bench_function(id, |bencher| {
+        let (_, arm) = green.get_or_insert_with(|| {
+            let target = Target::Cuda { device, launches: GATE_LAUNCHES };
+            let gated = gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error));
+            let arm = arm(device, stage, variant, &gated.staged).unwrap_or_else(|error| stop(&error));
+            (gated, arm)
+        });
+        bencher.iter_custom(|launches| arm.device_time(launches, &plan).unwrap_or_else(|error| stop(&error)));
+    });
+    if let Some((gated, arm)) = green {
+        let outputs = arm.outputs().unwrap_or_else(|error| stop(&error));
+        let as_gated = |bytes: &[u8]| {
+            gated.staged.output.elements(bytes).iter().map(|value| value.to_bits()).eq(gated.output.iter().copied())
+        };
+        if !outputs.iter().all(|output| as_gated(&output.execution.output)) {
+            stop(&format!("{variant}: the timed buffers do not hold the output that the gates judged"));
+        }
+    }
+}
+
+fn arm<'d>(
+    device: &'d CudaDevice,
+    stage: &LoadedStage,
+    variant: &str,
+    staged: &Staged,
+) -> Result<Arm<'d>, Box<dyn Error>> {
+    let pool = device.pool(vec![staged.clone()], Cache::Warm)?;
+    Ok(device.arm(stage, &stage.prepare(variant, &staged.problem)?, &pool)?)
+}
+
+fn on_emulator<M: Measurement>(
+    group: &mut BenchmarkGroup<'_, M>,
+    stage: &LoadedStage,
+    variant: &str,
+    problem: &Problem,
+    id: BenchmarkId,
+) {
+    let mut green: Option<Gated> = None;
+    group.bench_function(id, |bencher| {
+        let gated = green.get_or_insert_with(|| {
+            let target = Target::Emulated { schedules: &tier0::SCHEDULES };
+            gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error))
+        });
+        let prepared = stage.prepare(variant, problem).unwrap_or_else(|error| stop(&error));
+        bencher.iter(|| {
+            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0]).unwrap_or_else(|fault| stop(&fault))
+        });
+    });
+}

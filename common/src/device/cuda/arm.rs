@@ -56,7 +56,7 @@ pub struct RotatedOutput {
     /// How many buffers held exactly these bytes. Sets with the same contents must agree, so more than one entry for
     /// an input means that the kernel is not deterministic.
     pub buffers: usize,
-    /// The bytes, and whether an input was changed.
+    /// The bytes, inputs included.
     pub execution: Execution,
 }
 
@@ -243,19 +243,17 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Downloads every output and compares every input, adding to `collected`.
+    /// Downloads every output with its inputs, adding to `collected` what is not there yet.
     pub(super) fn collect_outputs(&self, collected: &mut Vec<RotatedOutput>) -> Result<(), CudaError> {
         let Some(pool) = &self.pool else { return Ok(()) };
         for (set, output) in self.outputs.iter().enumerate() {
             let input = set % pool.contents.len();
-            let execution = Execution {
-                output: self.device.download(output)?,
-                changed_input: self.device.changed_input(&pool.contents[input], &pool.sets[set])?,
-            };
+            let staged = &pool.contents[input];
+            let execution = self.device.read_back(&self.kernel.name, staged, &pool.sets[set], output)?;
             let same = collected.iter_mut().find(|known| {
                 known.input == input
-                    && known.execution.changed_input == execution.changed_input
                     && known.execution.output == execution.output
+                    && known.execution.inputs == execution.inputs
             });
             match same {
                 Some(known) => known.buffers += 1,
@@ -265,9 +263,21 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled.
+    /// Every output as the launches so far left it; equal ones are merged.
+    pub fn outputs(&self) -> Result<Vec<RotatedOutput>, CudaError> {
+        let mut outputs = Vec::new();
+        self.device.finish(&self.kernel.name, Duration::ZERO)?;
+        self.collect_outputs(&mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled. The
+    /// harness warms up; only `plan`'s time per graph counts here.
     pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
-        self.build_graph(plan)?;
+        if self.graph.is_none() {
+            self.device.prepare_to_time()?;
+            self.build_graph(plan)?;
+        }
         let (device, graph) = (self.device, self.timed_graph()?);
         let replays = launches.div_ceil(graph.launches as u64).max(1);
         let (start, end) = (device.timing_event()?, device.timing_event()?);

@@ -87,6 +87,14 @@ pub enum CudaError {
         /// What the driver said.
         error: DriverError,
     },
+    /// The kernel wrote into the scales of an E4M3 input.
+    #[error("{launch}: the kernel changed the scales of {tensor}, an input")]
+    ScalesChanged {
+        /// The launch.
+        launch: Box<LaunchName>,
+        /// `q`, `k` or `v`.
+        tensor: &'static str,
+    },
     /// The kernel did not end. The context cannot be recovered: the process must exit.
     #[error("{launch}: no end after {:.1} s; a kernel that hangs takes its context with it, so this process must exit", waited.as_secs_f64())]
     Hang {

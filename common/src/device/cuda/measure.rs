@@ -88,6 +88,14 @@ impl CudaDevice {
         Ok(self.measure(&mut self.noop_arm(None)?, plan)?.measurement)
     }
 
+    /// Refuses an environment that falsifies timings, and brings the L2 cache into its usual state.
+    pub(super) fn prepare_to_time(&self) -> Result<(), CudaError> {
+        if let Some((variable, remedy)) = falsifying_variable(|name| std::env::var(name).ok()) {
+            return Err(CudaError::Environment { variable, remedy });
+        }
+        self.reset_persisting_l2()
+    }
+
     /// Frees the part of the L2 cache that an earlier process may have set aside, and sets none aside.
     fn reset_persisting_l2(&self) -> Result<(), CudaError> {
         let bound = self.context.bind_to_thread();
@@ -137,10 +145,7 @@ impl<'a, 'd> Session<'a, 'd> {
         if let Some(arm) = arms.iter().find(|arm| !std::ptr::eq(arm.device, device)) {
             return Err(CudaError::Foreign { arm: arm.label() });
         }
-        if let Some((variable, remedy)) = falsifying_variable(|name| std::env::var(name).ok()) {
-            return Err(CudaError::Environment { variable, remedy });
-        }
-        device.reset_persisting_l2()?;
+        device.prepare_to_time()?;
         for arm in &mut arms {
             arm.poison()?;
             arm.build_graph(plan)?;

@@ -232,8 +232,8 @@ impl CudaDevice {
 
     /// Runs `prepared` on `staged`, `launches` times, each into a freshly poisoned output.
     ///
-    /// These are plain launches, one after the other, each waited for under the watchdog. The inputs are uploaded once
-    /// and compared with the host's copy after each launch; an input that a launch changed is restored before the next.
+    /// These are plain launches, one after the other, each waited for under the watchdog. The inputs are downloaded after
+    /// each launch, for gate C6; one that a launch changed is restored before the next.
     /// Timing has its own path, [`CudaDevice::arm`].
     pub fn execute(
         &self,
@@ -252,9 +252,8 @@ impl CudaDevice {
             let params = self.params(staged, &inputs, &output);
             self.enqueue(&kernel, Argument::Attention(&params))?;
             self.finish(&kernel.name, Duration::ZERO)?;
-            let execution =
-                Execution { output: self.download(&output)?, changed_input: self.changed_input(staged, &inputs)? };
-            if execution.changed_input.is_some() {
+            let execution = self.read_back(&kernel.name, staged, &inputs, &output)?;
+            if !holds(&execution.inputs, staged) {
                 inputs = self.upload_inputs(staged)?;
             }
             executions.push(execution);
@@ -387,20 +386,26 @@ impl CudaDevice {
         })
     }
 
-    /// The name of an input whose bytes or scales on the device differ from the host's.
-    fn changed_input(&self, staged: &Staged, inputs: &DeviceInputs) -> Result<Option<&'static str>, CudaError> {
-        for ((operand, image), scales) in staged.inputs.iter().zip(&inputs.images).zip(&inputs.scales) {
-            if self.download(image)? != operand.image.bytes {
-                return Ok(Some(operand.name));
-            }
-            if let Some(scales) = scales {
-                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-                if bits(&self.download(scales)?) != bits(&operand.scales) {
-                    return Ok(Some(operand.name));
-                }
+    /// Every buffer after a launch that has been waited for.
+    fn read_back(
+        &self,
+        name: &LaunchName,
+        staged: &Staged,
+        inputs: &DeviceInputs,
+        output: &CudaSlice<u8>,
+    ) -> Result<Execution, CudaError> {
+        for (operand, scales) in staged.inputs.iter().zip(&inputs.scales) {
+            let Some(scales) = scales else { continue };
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            if bits(&self.download(scales)?) != bits(&operand.scales) {
+                return Err(CudaError::ScalesChanged { launch: Box::new(name.clone()), tensor: operand.name });
             }
         }
-        Ok(None)
+        let [q, k, v] = &inputs.images;
+        Ok(Execution {
+            inputs: [self.download(q)?, self.download(k)?, self.download(v)?],
+            output: self.download(output)?,
+        })
     }
 
     fn params(&self, staged: &Staged, inputs: &DeviceInputs, output: &CudaSlice<u8>) -> AttentionParams {
@@ -475,6 +480,11 @@ impl CudaDevice {
     fn launch_error(&self, name: &LaunchName, error: DriverError) -> CudaError {
         self.failed(CudaError::Launch { launch: Box::new(name.clone()), error })
     }
+}
+
+/// Whether `inputs` are the bytes that were staged.
+fn holds(inputs: &[Vec<u8>; 3], staged: &Staged) -> bool {
+    inputs.iter().zip(&staged.inputs).all(|(bytes, operand)| *bytes == operand.image.bytes)
 }
 
 /// 13000 is CUDA 13.0.
