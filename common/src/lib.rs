@@ -1,11 +1,20 @@
 //! What every stage shares on the host: problems, inputs, references, gates, timing, records and the two backends.
 
+pub mod check;
+pub mod device;
 pub mod e4m3;
+pub mod faults;
+pub mod gate;
 pub mod image;
 pub mod inputs;
+pub mod params;
 pub mod problem;
 pub mod quantise;
+pub mod record;
 pub mod reference;
+pub mod resources;
+pub mod stage;
 pub mod telemetry;
+pub mod tier0;
 pub mod timing;
 pub mod verdict;
