@@ -140,6 +140,19 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
     Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p })
 }
 
+impl Reference {
+    /// The same reference for a kernel with another type of P: only the plain implementation is computed anew.
+    /// `inputs` are those that the reference was made of.
+    pub fn with_probability(&self, inputs: &Inputs, p: Probability) -> Result<Self, ReferenceError> {
+        let plain = attend_plain(inputs, &self.rows, p);
+        if let Some(element) = plain.iter().position(|value| !value.is_finite()) {
+            let row = row_index(&inputs.problem, self.rows[element / inputs.problem.shape.head_dim]);
+            return Err(ReferenceError::NotFinite { which: "plain", row });
+        }
+        Ok(Self { plain, probability: p, ..self.clone() })
+    }
+}
+
 /// FP64 attention on the values before they were rounded to storage, rows as in [`reference_of_rows`]; `None` for real
 /// tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
