@@ -202,7 +202,7 @@ pub struct Measurement {
     pub label: String,
     /// The buffers.
     pub rotation: Rotation,
-    /// Launches that one device-time sample is the mean of.
+    /// Launches that one device-time sample is the mean of; in a pair the same number for both arms.
     pub launches_per_sample: usize,
     /// Samples asked for; the budget may have allowed fewer.
     pub requested_samples: usize,

@@ -73,9 +73,16 @@ pub(super) struct TimedGraph {
     graph: CudaGraph,
     /// Launches of the arm's kernel in it.
     pub(super) launches: usize,
-    /// Device time of one replay over `launches`, in microseconds, as first seen.
+    /// Microseconds per launch as first seen, without the arm's delay.
+    work_us: f64,
+    /// The same with the delay.
     pub(super) launch_us: f64,
+    /// What it was sized for.
+    sample_time: Duration,
 }
+
+/// How long an arm runs before its graph is sized: an idle GPU takes this long to raise its clocks.
+const SETTLING: Duration = Duration::from_millis(100);
 
 /// A kernel that can be launched over rotating sets: built with [`CudaDevice::arm`], measured with
 /// [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
@@ -305,24 +312,28 @@ impl Arm<'_> {
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
-    /// Builds the graph, unless there is one: first launches every set once on its own, so that a kernel that fails is
-    /// found by a plain launch, then sizes the graph by a trial.
+    /// Builds the graph, unless there is one for this plan: first launches every set once on its own, so that a kernel
+    /// that fails is found by a plain launch, then lets the clocks rise, then sizes the graph by a trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
-        if self.graph.is_some() {
+        if self.graph.as_ref().is_some_and(|graph| graph.sample_time == plan.sample_time) {
             return Ok(());
         }
         let device = self.device;
         for set in 0..self.sets() {
             self.enqueue_on(set)?;
+            device.finish(&self.kernel.name, Duration::ZERO)?;
         }
-        device.finish(&self.kernel.name, Duration::ZERO)?;
         let (start, end) = (device.timing_event()?, device.timing_event()?);
-        device.record(&start)?;
-        self.enqueue_on(0)?;
-        device.record(&end)?;
-        device.wait(&end, &self.kernel.name, Duration::ZERO)?;
+        let settling = Instant::now();
+        let mut launch_us = f64::INFINITY;
+        while settling.elapsed() < SETTLING || !launch_us.is_finite() {
+            device.record(&start)?;
+            self.enqueue_next()?;
+            device.record(&end)?;
+            device.wait(&end, &self.kernel.name, Duration::ZERO)?;
+            launch_us = launch_us.min(device.elapsed_us(&start, &end)?);
+        }
         // One launch between events reads several microseconds too long, so the first graph may come out too short.
-        let mut launch_us = device.elapsed_us(&start, &end)?;
         let mut launches = plan.launches_per_sample(launch_us, self.sets());
         loop {
             let graph = self.capture(launches, None)?;
@@ -338,21 +349,23 @@ impl Arm<'_> {
             launch_us = fastest / launches as f64;
             let needed = plan.launches_per_sample(launch_us, self.sets());
             if needed as f64 <= 1.25 * launches as f64 {
-                self.graph = Some(self.delayed(TimedGraph { graph, launches, launch_us })?);
-                return Ok(());
+                let graph =
+                    TimedGraph { graph, launches, work_us: launch_us, launch_us, sample_time: plan.sample_time };
+                self.graph = Some(graph);
+                return if self.delay > 0.0 { self.resize_graph(launches) } else { Ok(()) };
             }
             launches = needed;
         }
     }
 
-    /// The same graph with this arm's delay, in proportion to what its launches really take.
-    fn delayed(&self, plain: TimedGraph) -> Result<TimedGraph, CudaError> {
-        if self.delay == 0.0 {
-            return Ok(plain);
-        }
-        let TimedGraph { launches, launch_us, .. } = plain;
-        let graph = self.capture(launches, Some(self.delay * launch_us * launches as f64))?;
-        Ok(TimedGraph { graph, launches, launch_us: launch_us * (1.0 + self.delay) })
+    /// Builds the graph again with `launches` launches, and this arm's delay in proportion to what they take.
+    pub(super) fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
+        let TimedGraph { work_us, sample_time, .. } = *self.timed_graph()?;
+        let delay_us = (self.delay > 0.0).then_some(self.delay * work_us * launches as f64);
+        let graph = self.capture(launches, delay_us)?;
+        let launch_us = work_us * (1.0 + self.delay);
+        self.graph = Some(TimedGraph { graph, launches, work_us, launch_us, sample_time });
+        Ok(())
     }
 
     /// A graph of `launches` launches, set after set, and a delay of so many microseconds if there is one.
