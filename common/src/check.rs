@@ -55,6 +55,7 @@ pub enum Source {
 /// What came of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
 pub enum Outcome {
     /// It ran; the gates judged it.
     Checked {
@@ -195,7 +196,7 @@ fn launch_all(
     inputs: &Inputs,
     target: Target<'_>,
 ) -> Result<Vec<Run>, (String, bool)> {
-    let layout_of = |index: usize| if index % 2 == 0 { Layout::Strided } else { Layout::Packed };
+    let layout_of = |index: usize| if index.is_multiple_of(2) { Layout::Strided } else { Layout::Packed };
     let staged: [Staged; 2] = [0, 1].map(|index| Staged::new(inputs, layout_of(index)));
     let run = |index: usize, name: String, execution: Execution| Run {
         label: format!("{name}, {}", layout_of(index).name()),

@@ -163,7 +163,9 @@ pub trait Attention: Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// More variants than the emulated table holds.
-    #[error("{stage}: kernel.cu declares {count} instances, the emulated table holds {capacity}; raise AttentionTable::CAPACITY")]
+    #[error(
+        "{stage}: kernel.cu declares {count} instances, the emulated table holds {capacity}; raise AttentionTable::CAPACITY"
+    )]
     TableOverflow {
         /// The stage.
         stage: &'static str,
@@ -224,7 +226,8 @@ impl LoadedStage {
     /// Reads the table and the build report of `attention`.
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
         let (stage, artifacts) = (attention.info().id, attention.artifacts());
-        let report = serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
+        let report =
+            serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
         let mut count = 0;
         // SAFETY: the function is the one that the stage's build script generated; it only writes `count` and returns
         // the address of a static table that constructors filled before `main`.
@@ -321,7 +324,9 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
         probability,
         // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
         // AttentionParams, and C++ code compiled with exceptions may unwind through it.
-        emulated: unsafe { std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry) },
+        emulated: unsafe {
+            std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry)
+        },
         symbol,
     })
 }

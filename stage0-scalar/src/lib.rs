@@ -13,11 +13,7 @@ const INFO: StageInfo = StageInfo {
     idea: "tiled online softmax, scalar P·V",
     predecessor: None,
     default_variant: "wmma-qk-32x64",
-    claims: &[Claim {
-        family: "wmma-qk",
-        base: Base { stage: "stage0-scalar", family: "scalar" },
-        at_least: 1.5,
-    }],
+    claims: &[Claim { family: "wmma-qk", base: Base { stage: "stage0-scalar", family: "scalar" }, at_least: 1.5 }],
 };
 
 impl Attention for Scalar {
