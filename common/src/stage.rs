@@ -4,7 +4,8 @@
 use crate::params::{self, AttentionKernel};
 use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
-use kernel_build::report::BuildReport;
+use crate::resources::{KernelFacts, PtxasEntry};
+use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
 use serde::Serialize;
 use std::ffi::CStr;
 use std::fmt;
@@ -85,6 +86,25 @@ pub struct Kernel {
     pub probability: Probability,
     /// One CUDA thread of the emulated build.
     pub emulated: emulator::Entry,
+}
+
+impl Kernel {
+    /// What gate R1 needs to know of this instance.
+    pub fn facts(&self) -> KernelFacts {
+        KernelFacts {
+            symbol: self.symbol.clone(),
+            dtype: self.dtype,
+            head_dim: self.head_dim,
+            block_m: self.block_m,
+            block_n: self.block_n,
+            threads: self.threads,
+            min_blocks: self.min_blocks,
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+            register_cap: self.register_cap,
+            shared_cap_bytes: self.shared_cap_bytes,
+            probability: self.probability,
+        }
+    }
 }
 
 /// A launch that a stage will not make.
@@ -259,6 +279,17 @@ impl LoadedStage {
             }
         }
         names
+    }
+
+    /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
+    pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
+        let GpuBuild::Built(code) = &self.report.gpu else { return Vec::new() };
+        let of_arch = |arch: &ArchitectureBuild| {
+            let entry = arch.entries.iter().find(|entry| entry.symbol == kernel.symbol)?;
+            let (sass_sha256, resources) = (entry.sass_sha256.clone(), entry.resources);
+            Some(PtxasEntry { arch: arch.name.clone(), sass_sha256, resources })
+        };
+        code.architectures.iter().filter_map(of_arch).collect()
     }
 
     /// The instance of `variant` for the dtype and head size of `problem`, with its grid; or why there is none.
