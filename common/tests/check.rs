@@ -1,0 +1,204 @@
+//! The whole path of a case, with stages that are wrong in known ways: each must be caught by the gate that is there for
+//! it. The kernels are Rust functions in the place of emulated entries.
+
+use common::check::{Outcome, Source, Target, check};
+use common::inputs::{Family, Inputs};
+use common::params::{AttentionKernel, AttentionParams};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::{Probability, reference};
+use common::stage::{Artifacts, Attention, LoadError, LoadedStage, StageInfo, Unsupported};
+use common::tier0::SCHEDULES;
+use common::verdict::{GateId, Verdict};
+use half::f16;
+use std::ffi::c_char;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const INFO: StageInfo =
+    StageInfo { id: "stage-fake", idea: "wrong on purpose", predecessor: None, default_variant: "honest", claims: &[] };
+
+struct Fake;
+
+impl Attention for Fake {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+    fn artifacts(&self) -> &'static Artifacts {
+        static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
+        ARTIFACTS.get_or_init(|| Artifacts { kernels: table, fatbin: None, report_json: REPORT })
+    }
+    fn accepts(&self, kernel: &common::stage::Kernel, _: &Problem) -> Result<(), Unsupported> {
+        match kernel.variant.as_str() {
+            "refuses" => Err(Unsupported::Problem { variant: "refuses".into(), reason: "on principle".into() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identity_files":[],
+    "emulated":{"compiler":{"family":"none","major":null,"description":"none"},"flags":[]},
+    "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#;
+
+type Body = unsafe extern "C" fn(*const AttentionParams);
+
+const VARIANTS: [(&std::ffi::CStr, Body); 7] = [
+    (c"honest", honest),
+    (c"writes_nothing", nothing),
+    (c"writes_zeros", zeros),
+    (c"writes_behind_the_row", behind_the_row),
+    (c"changes_an_input", changes_an_input),
+    (c"differs_by_call", differs_by_call),
+    (c"refuses", nothing),
+];
+
+unsafe extern "C" fn table(count: *mut i32) -> *const AttentionKernel {
+    struct Records(Vec<AttentionKernel>);
+    // SAFETY: the records hold pointers to string literals and functions, and are never written again.
+    unsafe impl Send for Records {}
+    // SAFETY: as above.
+    unsafe impl Sync for Records {}
+    static RECORDS: OnceLock<Records> = OnceLock::new();
+    let records = RECORDS.get_or_init(|| {
+        let record = |&(name, body): &(&'static std::ffi::CStr, Body)| AttentionKernel {
+            family: name.as_ptr() as *const c_char,
+            variant: name.as_ptr() as *const c_char,
+            symbol: name.as_ptr() as *const c_char,
+            dtype: 0,
+            head_dim: 64,
+            block_m: 1024,
+            block_n: 32,
+            threads: 32,
+            min_blocks: 1,
+            dynamic_shared_bytes: 128,
+            register_cap: 128,
+            shared_cap_bytes: 1024,
+            probability_dtype: 32,
+            emulated: Some(body),
+        };
+        Records(VARIANTS.iter().map(record).collect())
+    });
+    // SAFETY: the caller passes a valid pointer.
+    unsafe { *count = records.0.len() as i32 };
+    records.0.as_ptr()
+}
+
+/// Address of output element [0, 0, row, d] (one batch and head in these tests).
+fn o(p: &AttentionParams, row: i64, d: i64) -> *mut f16 {
+    p.o.data.cast::<f16>().wrapping_offset((row * p.o.row_stride + d) as isize)
+}
+
+/// Every thread writes the whole output: slow, and right. Keys are visible to all rows (full mask).
+unsafe extern "C" fn honest(params: *const AttentionParams) {
+    // SAFETY: the launch passes live parameters, whose tensors hold every index below.
+    unsafe {
+        let p = &*params;
+        let at = |t: &common::params::AttentionTensor, row: i64, d: i64| {
+            f64::from((*t.data.cast::<f16>().offset((row * t.row_stride + d) as isize)).to_f32())
+        };
+        for row in 0..i64::from(p.seq_q) {
+            let score =
+                |key| (0..64).map(|d| at(&p.q, row, d) * at(&p.k, key, d)).sum::<f64>() * f64::from(p.softmax_scale);
+            let scores: Vec<f64> = (0..i64::from(p.seq_kv)).map(score).collect();
+            let max = scores.iter().cloned().fold(f64::MIN, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for d in 0..64 {
+                let value: f64 = weights.iter().enumerate().map(|(key, w)| w * at(&p.v, key as i64, d)).sum();
+                o(p, row, d).write(f16::from_f64(value / sum));
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn nothing(_: *const AttentionParams) {}
+
+unsafe extern "C" fn zeros(params: *const AttentionParams) {
+    // SAFETY: the launch passes live parameters, whose output holds these elements.
+    unsafe {
+        let p = &*params;
+        for row in 0..i64::from(p.seq_q) {
+            (0..64).for_each(|d| o(p, row, d).write(f16::ZERO));
+        }
+    }
+}
+
+unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
+    // SAFETY: as `honest`; one element past the last row is margin, which the image holds.
+    unsafe {
+        honest(params);
+        let p = &*params;
+        o(p, i64::from(p.seq_q), 0).write(f16::ONE);
+    }
+}
+
+unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
+    // SAFETY: as `honest`; the buffers of the inputs are writable on the emulator, and end in a margin.
+    unsafe {
+        honest(params);
+        let k = &(*params).k;
+        k.data.cast::<f16>().offset((i64::from((*params).seq_kv) * k.row_stride) as isize).write(f16::ONE);
+    }
+}
+
+unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: as `honest`; the last bit of one element changes from launch to launch.
+    unsafe {
+        honest(params);
+        let bits = o(&*params, 0, 0).cast::<u16>();
+        *bits ^= (CALLS.fetch_add(1, Ordering::Relaxed) / 32 % 2) as u16;
+    }
+}
+
+fn outcome(variant: &str) -> Outcome {
+    let stage = LoadedStage::load(&Fake).unwrap();
+    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 0);
+    let reference = reference(&inputs, Probability::F32).unwrap();
+    let source = Source::Seeded { family: Family::Normal, seed: 0 };
+    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES }).outcome
+}
+
+fn failed(variant: &str) -> Vec<GateId> {
+    match outcome(variant) {
+        Outcome::Checked { gates, .. } => {
+            gates.iter().filter(|result| result.verdict == Verdict::Fail).map(|result| result.gate).collect()
+        }
+        other => panic!("{variant}: {other:?}"),
+    }
+}
+
+#[test]
+fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
+    assert_eq!(failed("honest"), []);
+    assert_eq!(failed("writes-nothing"), [GateId::C1, GateId::C2, GateId::C3, GateId::C4]);
+    assert_eq!(failed("writes-zeros"), [GateId::C2, GateId::C3, GateId::C4]);
+    assert_eq!(failed("writes-behind-the-row"), [GateId::C6]);
+    assert_eq!(failed("changes-an-input"), [GateId::C6]);
+    assert_eq!(failed("differs-by-call"), [GateId::C5]);
+}
+
+#[test]
+fn refused_launches_are_not_failures_and_say_why() {
+    let reason = |variant| match outcome(variant) {
+        Outcome::Unsupported { reason } => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(reason("refuses").contains("on principle"));
+    assert!(reason("no-such").contains("honest, writes-nothing"));
+}
+
+#[test]
+fn a_missing_default_variant_is_an_error_of_the_stage() {
+    struct NoDefault;
+    const WRONG: StageInfo = StageInfo { default_variant: "absent", ..INFO };
+    impl Attention for NoDefault {
+        fn info(&self) -> &'static StageInfo {
+            &WRONG
+        }
+        fn artifacts(&self) -> &'static Artifacts {
+            Fake.artifacts()
+        }
+    }
+    assert!(matches!(LoadedStage::load(&NoDefault), Err(LoadError::NoDefault { variant: "absent", .. })));
+}
