@@ -2,14 +2,9 @@
 // this header. PTX ISA, "Data Movement and Conversion Instructions: cp.async".
 #pragma once
 
-#include <stdint.h>
+#include <attn/ptx/shared_address.cuh>
 
 namespace attn {
-
-// The 32-bit shared-state-space address that PTX operands take.
-static __device__ __forceinline__ uint32_t shared_address(const void *smem) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(smem));
-}
 
 // Starts copying BYTES from global to shared memory; both addresses are multiples of BYTES. 16-byte copies bypass L1
 // (.cg), smaller ones have only .ca.
