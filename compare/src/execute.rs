@@ -1,0 +1,377 @@
+//! Runs a plan on the real stages: cases first, then timings of what is green, then claims.
+
+use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
+use crate::input::FileInput;
+use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming, SCHEDULES};
+use common::check::{self, CaseResult, Outcome, Source, Target};
+use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
+use common::device::Staged;
+use common::gate::{self, Buffer, Evidence, Repeat, Role};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem};
+use common::record::{ClaimResult, ClaimTerms, Performance, Record, SCHEMA, SamePreset, Samples, StageBuild, Timing};
+use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::stage::LoadedStage;
+use common::tier0;
+use common::timing::{Cache, Floor, PairMeasurement, Plan as TimingPlan, claim};
+use common::verdict::{GateId, GateResult};
+use half::f16;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Launches that gate C5 compares on a GPU.
+const GPU_LAUNCHES: usize = 3;
+
+/// How the figures are taken, in words, for the record.
+pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
+divided by N; single launch: one launch between two events; claims: both arms alternated A B B A on graphs built \
+beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// There is nothing to compare with.
+    #[error("{case}: no reference")]
+    Reference {
+        /// The case.
+        case: String,
+        /// Why.
+        #[source]
+        source: ReferenceError,
+    },
+    /// The GPU is lost: nothing can run on it in this process.
+    #[error("{case}: {reason}; the GPU is lost to this process, what was finished is in the record")]
+    Lost {
+        /// The case.
+        case: String,
+        /// What happened.
+        reason: String,
+    },
+    /// Timing failed as a whole.
+    #[error("timing failed")]
+    Timing(#[from] CudaError),
+    /// The sink of results failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// Whoever takes the results could not: the record or an output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SinkError {
+    /// What could not be written.
+    pub what: String,
+    /// Why.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Takes what happens, as it happens.
+pub trait Sink {
+    /// `label` starts; `done` of `total` steps of this kind are finished.
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    /// A case ended with this output, where it has one.
+    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
+    /// The record has grown.
+    fn grown(&mut self, record: &Record) -> Result<(), SinkError>;
+}
+
+/// What a plan runs on.
+pub struct Executor<'a> {
+    /// The ladder.
+    pub stages: &'a [LoadedStage],
+    /// What the record says of it.
+    pub builds: &'a [StageBuild],
+    /// The GPU, for a plan on one.
+    pub device: Option<&'a CudaDevice>,
+    /// The tensors of `--input`.
+    pub file: Option<&'a FileInput>,
+    /// Samples per arm.
+    pub samples: usize,
+}
+
+impl Executor<'_> {
+    /// Runs `plan` into `record`.
+    pub fn run(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        self.cases(plan, record, sink)?;
+        if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
+            self.time(device, plan, record, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The stage of a planned case. Plans are made from the same ladder.
+    fn stage(&self, id: &str) -> &LoadedStage {
+        self.stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+    }
+
+    /// Cases, problem by problem: inputs and references are made once for all variants.
+    fn cases(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let mut done = 0;
+        for group in by_problem(&plan.cases) {
+            let first = group[0];
+            let of_case = |source| ExecuteError::Reference { case: describe(&first.key), source };
+            let inputs = match (&first.key.source, self.file) {
+                (Source::Seeded { family, seed }, _) => Inputs::generate(&first.problem, *family, *seed),
+                (Source::File { .. }, Some(file)) => {
+                    file.inputs(&first.problem).map_err(|error| of_case(ReferenceError::Input(error)))?
+                }
+                (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
+            };
+            let mut references: HashMap<Probability, Reference> = HashMap::new();
+            for case in group {
+                let label = format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key));
+                sink.starts("case", &label, done, plan.cases.len());
+                let stage = self.stage(&case.key.stage);
+                let probability = stage
+                    .prepare(&case.key.variant, &case.problem)
+                    .map_or(Probability::F32, |prepared| prepared.kernel.probability);
+                if !references.contains_key(&probability) {
+                    references.insert(probability, reference(&inputs, probability).map_err(of_case)?);
+                }
+                let target = self.target(case.mode);
+                let checked = check::check(
+                    stage,
+                    &case.key.variant,
+                    &inputs,
+                    &case.key.source,
+                    &references[&probability],
+                    target,
+                );
+                let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
+                if let Some(output) = &checked.output {
+                    sink.output(&result, output)?;
+                }
+                let reason = match &result.outcome {
+                    Outcome::Failed { reason } => reason.clone(),
+                    _ => String::new(),
+                };
+                record.correctness.cases.push(result);
+                record.correctness.variants = summarise(self.builds, &record.correctness.cases);
+                sink.grown(record)?;
+                if checked.fatal {
+                    return Err(ExecuteError::Lost { case: label, reason });
+                }
+                done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn target(&self, mode: Mode) -> Target<'_> {
+        match (mode, self.device) {
+            (Mode::Device, Some(device)) => Target::Cuda { device, launches: GPU_LAUNCHES },
+            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES[..SCHEDULES] },
+            _ => Target::Emulated { schedules: &tier0::SCHEDULES[..1] },
+        }
+    }
+
+    fn time(
+        &self,
+        device: &CudaDevice,
+        plan: &Plan,
+        record: &mut Record,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let timing_plan = TimingPlan { samples: self.samples, ..TimingPlan::default() };
+        let zero_us = device.zero_line(&timing_plan)?.device.p50;
+        let performance = || Performance { schema: SCHEMA, method: METHOD.into(), timings: vec![], claims: vec![] };
+        record.performance.get_or_insert_with(performance);
+        let mut bench: Option<TimedProblem> = None;
+        let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
+        // Problem by problem, so that all variants read the same buffers.
+        timings.sort_by_key(|timing| first_index(&plan.timings, timing));
+        for (done, timing) in timings.iter().enumerate() {
+            let label = format!("{}/{} {}", timing.stage, timing.variant, timing.shape_name);
+            sink.starts("timing", &label, done, timings.len());
+            let green = summary_of(record, &timing.stage, &timing.variant).is_some_and(is_green);
+            let stage = self.stage(&timing.stage);
+            let Ok(prepared) = stage.prepare(&timing.variant, &timing.problem) else { continue };
+            if !green {
+                continue; // no number without a green gate
+            }
+            if bench.as_ref().is_none_or(|bench| bench.problem != timing.problem) {
+                bench = Some(TimedProblem::new(device, &timing.problem)?);
+            }
+            let Some(bench) = &bench else { continue };
+            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &timing_plan)?;
+            let mut after = bench.gates(&timed.outputs, prepared.kernel.probability);
+            let floor = bench.floor(device, zero_us);
+            if let Some(bound) = floor.broken_by(timed.measurement.device.min) {
+                let reason = format!("impossible: below {:.3} us ({})", bound.us, bound.why);
+                after.push(GateResult::judge(GateId::L1, false, reason));
+            }
+            let entry = Timing {
+                stage: timing.stage.clone(),
+                variant: timing.variant.clone(),
+                identity: stage.report.identity.clone(),
+                dtype: timing.problem.dtype,
+                mask: timing.problem.mask,
+                shape_name: timing.shape_name.clone(),
+                shape: timing.problem.shape,
+                measurement: timed.measurement,
+                samples: Samples::Raw,
+                after,
+            };
+            if let Some(performance) = &mut record.performance {
+                performance.timings.push(entry);
+            }
+            sink.grown(record)?;
+        }
+        self.claims(device, &timing_plan, zero_us, record, sink)
+    }
+
+    /// Judges every claim whose two sides were timed on mission in this run.
+    fn claims(
+        &self,
+        device: &CudaDevice,
+        timing_plan: &TimingPlan,
+        zero_us: f64,
+        record: &mut Record,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let claims: Vec<(&StageBuild, &ClaimTerms)> =
+            self.builds.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim))).collect();
+        for (done, (stage, terms)) in claims.iter().enumerate() {
+            let base_stage = self.builds.iter().find(|build| build.id == terms.base_stage);
+            let new = fastest(record, stage, &terms.family);
+            let base = base_stage.and_then(|base| fastest(record, base, &terms.base_family));
+            let (Some(new), Some(base)) = (new, base) else { continue };
+            let label = format!("{}/{new} against {}/{base}", stage.id, terms.base_stage);
+            sink.starts("claim", &label, done, claims.len());
+            let problem = Problem::new(mission_shape(), Dtype::F16, Mask::Full).expect("mission is a valid problem");
+            let bench = TimedProblem::new(device, &problem)?;
+            let pair = |base: &str, new: &str| -> Result<Option<PairMeasurement>, CudaError> {
+                let (base_stage, new_stage) = (self.stage(&terms.base_stage), self.stage(&stage.id));
+                let prepared = (base_stage.prepare(base, &problem), new_stage.prepare(new, &problem));
+                let (Ok(base), Ok(new)) = prepared else { return Ok(None) };
+                let mut base = device.arm(base_stage, &base, &bench.pool)?;
+                let mut new = device.arm(new_stage, &new, &bench.pool)?;
+                Ok(Some(device.measure_pair(&mut base, &mut new, timing_plan)?.pair))
+            };
+            let Some(best) = pair(&base, &new)? else { continue };
+            let preset = new.strip_prefix(&terms.family).unwrap_or_default().trim_start_matches('-').to_string();
+            let twin = format!("{}-{preset}", terms.base_family);
+            let same_preset = if twin == base {
+                Some(best.comparison.clone())
+            } else if base_stage.is_some_and(|stage| stage.variant(&twin).is_some()) {
+                pair(&twin, &new)?.map(|pair| pair.comparison)
+            } else {
+                None
+            };
+            let result = claim::judge(&best.comparison, terms.at_least, &bench.floor(device, zero_us));
+            let claim = ClaimResult {
+                stage: stage.id.clone(),
+                terms: (*terms).clone(),
+                variant: new,
+                base_variant: base,
+                identity: stage.identity.clone(),
+                comparison: best.comparison,
+                same_preset: same_preset.map(|comparison| SamePreset { preset, comparison }),
+                result,
+            };
+            if let Some(performance) = &mut record.performance {
+                performance.claims.push(claim);
+            }
+            sink.grown(record)?;
+        }
+        Ok(())
+    }
+}
+
+fn mission_shape() -> common::problem::Shape {
+    let mission = common::problem::NAMED_SHAPES.iter().find(|named| named.name == "mission");
+    mission.expect("mission is a named shape").shape
+}
+
+/// The fastest variant of a family on mission, among those whose time may be shown.
+fn fastest(record: &Record, stage: &StageBuild, family: &str) -> Option<String> {
+    let of_family = |timing: &&Timing| {
+        timing.stage == stage.id
+            && is_mission(timing)
+            && stage.variant(&timing.variant).is_some_and(|variant| variant.family == family)
+            && !gate::any_failed(&timing.after)
+    };
+    let timings = record.performance.iter().flat_map(|performance| &performance.timings).filter(of_family);
+    let best = timings.min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50));
+    best.map(|timing| timing.variant.clone())
+}
+
+/// Cases of the same problem and inputs together, in the order of their first.
+fn by_problem(cases: &[PlannedCase]) -> Vec<Vec<&PlannedCase>> {
+    let mut groups: Vec<Vec<&PlannedCase>> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for case in cases {
+        let key = format!("{:?} {:?}", case.problem, case.key.source);
+        let group = *index.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(case);
+    }
+    groups
+}
+
+fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
+    timings.iter().position(|other| other.problem == timing.problem).unwrap_or(timings.len())
+}
+
+/// Two input sets of one problem on the device, and what their outputs are judged by.
+struct TimedProblem {
+    problem: Problem,
+    pool: Rc<InputPool>,
+    inputs: Vec<Inputs>,
+}
+
+impl TimedProblem {
+    fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
+        let inputs: Vec<Inputs> = (0..2).map(|seed| Inputs::generate(problem, Family::Normal, seed)).collect();
+        let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
+        Ok(Self { problem: *problem, pool: device.pool(staged, Cache::Warm)?, inputs })
+    }
+
+    fn floor(&self, device: &CudaDevice, zero_us: f64) -> Floor {
+        Floor::roofline(&self.problem, &device.info().name, self.pool.rotation()).with_zero_line(zero_us)
+    }
+
+    /// C1 to C3, C5 and C6 on the buffers that were timed: the first failure of each, or one pass for all.
+    fn gates(&self, outputs: &[RotatedOutput], probability: Probability) -> Vec<GateResult> {
+        let mut results: Vec<GateResult> = Vec::new();
+        for (index, inputs) in self.inputs.iter().enumerate() {
+            let Ok(reference) = reference(inputs, probability) else { continue };
+            let staged = &self.pool.contents()[index];
+            let of_input: Vec<&RotatedOutput> = outputs.iter().filter(|output| output.input == index).collect();
+            let dense: Vec<Vec<f16>> =
+                of_input.iter().map(|output| staged.output.elements(&output.execution.output)).collect();
+            for (output, dense) in of_input.iter().zip(&dense) {
+                let family = Some(Family::Normal);
+                let evidence = Evidence { problem: &self.problem, family, reference: &reference, output: dense };
+                let (_, numeric) = gate::numeric_gates(&evidence);
+                results.extend(numeric.into_iter().filter(|result| result.gate != GateId::C4));
+                let inputs = staged.inputs.iter().zip(&output.execution.inputs).map(|(operand, after)| Buffer {
+                    name: operand.name,
+                    image: &operand.image,
+                    after,
+                    role: Role::Input,
+                });
+                let o = Buffer {
+                    name: "o",
+                    image: &staged.output,
+                    after: &output.execution.output,
+                    role: Role::Output,
+                };
+                results.push(gate::c6(&inputs.chain([o]).collect::<Vec<_>>()));
+            }
+            // Equal outputs were merged: more than one means that launches differ.
+            if dense.len() > 1 {
+                let repeats: Vec<Repeat<'_>> =
+                    dense.iter().map(|output| Repeat { label: "timed buffers", output }).collect();
+                results.push(gate::c5(&self.problem, &repeats));
+            }
+        }
+        results.sort_by_key(|result| (result.gate, result.verdict != common::verdict::Verdict::Fail));
+        results.dedup_by_key(|result| result.gate);
+        results
+    }
+}

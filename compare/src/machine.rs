@@ -1,0 +1,122 @@
+//! What a run can say of the machine, the source and the time.
+
+use common::device::cuda::DeviceInfo;
+use common::record::{Git, Gpu, Machine};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Environment variables that change what is built.
+const TOGGLES: [&str; 6] = ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "CXX"];
+
+/// The source that this binary was built from.
+pub fn git() -> Git {
+    match (option_env!("COMPARE_GIT_SHA"), option_env!("COMPARE_GIT_DIRTY")) {
+        (Some(sha), Some(dirty)) => Git::Commit { sha: sha.to_string(), dirty: dirty == "true" },
+        _ => Git::Unknown { reason: "it was built outside a git checkout".to_string() },
+    }
+}
+
+/// The workspace that this binary was built in, if it is still there: where COMPARE.md and results/ are.
+pub fn workspace() -> Option<PathBuf> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent()?.to_path_buf();
+    root.join("compare/src/registry.rs").exists().then_some(root)
+}
+
+/// The machine, with the GPU or the reason why there is none.
+pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
+    let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+    let gpu = match gpu {
+        Ok(info) => Gpu::Present {
+            name: info.name.clone(),
+            arch: format!("sm_{}{}", info.compute_capability.0, info.compute_capability.1),
+            driver: info.driver_version.clone().unwrap_or_else(|| {
+                format!("for CUDA {}.{}, version not readable", info.cuda_version.0, info.cuda_version.1)
+            }),
+            multiprocessors: info.multiprocessors,
+            shared_opt_in_bytes: info.shared_optin_bytes,
+        },
+        Err(reason) => Gpu::Absent { reason },
+    };
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    Machine { name: folder_name(gpu.name().unwrap_or(&platform)), platform, processors, gpu }
+}
+
+/// Lower case, and hyphens for all that is not a letter or a digit: `NVIDIA H200` becomes `nvidia-h200`.
+fn folder_name(text: &str) -> String {
+    let hyphenated: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    hyphenated.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// Variables that change the build, as they are set now. Paths are reduced to their last part.
+pub fn toggles() -> BTreeMap<String, String> {
+    let read = |name: &str| std::env::var(name).ok().map(|value| (name.to_string(), last_part(&value)));
+    TOGGLES.iter().filter_map(|name| read(name)).collect()
+}
+
+/// The command line with every path reduced to its last part: a record says nothing of the machine's folders.
+pub fn command_line() -> Vec<String> {
+    std::env::args().map(|argument| last_part(&argument)).collect()
+}
+
+fn last_part(text: &str) -> String {
+    text.rsplit('/').find(|part| !part.is_empty()).unwrap_or(text).to_string()
+}
+
+/// A moment in UTC: `2026-11-20T18:30:00Z`, and as a folder's name, `20261120T183000Z`.
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// Now.
+    pub fn now() -> Self {
+        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    }
+
+    /// Year, month, day; hour, minute, second. Days to civil date after Howard Hinnant, "chrono-compatible low-level
+    /// date algorithms", days_from_civil and its inverse.
+    fn parts(&self) -> [u64; 6] {
+        let (days, seconds) = (self.0 / 86_400, self.0 % 86_400);
+        let shifted = days + 719_468; // days since 0000-03-01
+        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        [year, month, day, seconds / 3600, seconds / 60 % 60, seconds % 60]
+    }
+
+    /// `2026-11-20T18:30:00Z`.
+    pub fn iso(&self) -> String {
+        let [y, mo, d, h, mi, s] = self.parts();
+        format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}Z")
+    }
+
+    /// `20261120T183000Z`.
+    pub fn compact(&self) -> String {
+        self.iso().replace(['-', ':'], "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_utc() {
+        assert_eq!(Timestamp(0).iso(), "1970-01-01T00:00:00Z");
+        assert_eq!(Timestamp(951_827_696).iso(), "2000-02-29T12:34:56Z");
+        assert_eq!(Timestamp(1_767_225_599).iso(), "2025-12-31T23:59:59Z");
+        assert_eq!(Timestamp(1_767_225_600).compact(), "20260101T000000Z");
+    }
+
+    #[test]
+    fn names_hold_no_path_and_no_space() {
+        assert_eq!(folder_name("NVIDIA H100 80GB HBM3"), "nvidia-h100-80gb-hbm3");
+        assert_eq!(last_part("/a/b/input.safetensors"), "input.safetensors");
+        assert_eq!(last_part("target/release/"), "release");
+        assert_eq!(last_part("-"), "-");
+    }
+}
