@@ -7,11 +7,12 @@ pub mod store;
 
 use crate::check::CaseResult;
 use crate::device::BackendKind;
+use crate::faults::Caught;
 use crate::problem::{Dtype, Mask, Shape};
 use crate::resources::{KernelFacts, Occupancy, PtxasEntry};
 use crate::timing::{Comparison, Measurement};
 use crate::verdict::{GateId, GateResult};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -356,8 +357,10 @@ pub struct GateSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorstError {
     /// Largest absolute error against the FP64 reference on the inputs that the kernel sees.
+    #[serde(deserialize_with = "null_is_nan")]
     pub max_abs: f64,
     /// Largest error of a row relative to that row's size.
+    #[serde(deserialize_with = "null_is_nan")]
     pub max_row: f64,
     /// The case: `mission f16 full normal:0`.
     pub at: String,
@@ -369,23 +372,14 @@ pub struct WorstError {
 pub enum Planted {
     /// They were tried.
     Tried {
-        /// Each fault, and what caught it.
-        faults: Vec<PlantedFault>,
+        /// The correct model first, then each fault.
+        subjects: Vec<Caught>,
     },
     /// They were not.
     NotTried {
         /// Why.
         reason: String,
     },
-}
-
-/// A planted fault.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlantedFault {
-    /// What was planted.
-    pub fault: String,
-    /// The gates that failed on it; empty for a fault that escaped.
-    pub caught_by: Vec<GateId>,
 }
 
 /// All that was timed.
@@ -522,4 +516,9 @@ pub struct RefutedClaim {
     pub identity: String,
     /// What was measured.
     pub evidence: String,
+}
+
+/// JSON has no NaN: serde_json writes null, this reads it back.
+fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

@@ -1,0 +1,445 @@
+//! The comparison core: records in, [`Report`] out. Pure functions; nothing here reads a clock, a file or a device.
+//!
+//! Words: a *run* is the record of this invocation. A *committed* record is one in `results/`. A number is *STALE* when
+//! the kernel that it was measured on has another identity than the one built now, or another machine measured this
+//! time; it is shown with its origin and never enters a ratio with a number of another record.
+
+mod changes;
+mod claims;
+mod latency;
+mod summary;
+mod verdict;
+
+pub use changes::{Change, Direction, ERROR_GROWTH, LATENCY_CHANGE};
+pub use claims::{ClaimRow, ClaimState, failed_claims};
+pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission};
+pub use summary::{describe, is_green, summarise};
+pub use verdict::{Exit, Overall, caught, subject_name};
+
+use common::check::Outcome;
+use common::device::BackendKind;
+use common::problem::Dtype;
+use common::record::{
+    BuildMeta, DeviceCompiler, Evidence, GateSummary, KernelBuild, Measurable, Planted, Record, Scope, StageBuild,
+    VariantBuild, VariantSummary, WorstError,
+};
+use common::resources::Occupancy;
+use common::verdict::{GateId, GateResult, Verdict};
+use std::collections::BTreeSet;
+
+/// A committed record: the name of its folder, and what is in it.
+pub type Committed = (String, Record);
+
+/// All that a report says, ready to be laid out.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What to think and to do.
+    pub overall: Overall,
+    /// What the report is of.
+    pub subject: Option<Subject>,
+    /// What differs from the committed records, regressions first.
+    pub changes: Vec<Change>,
+    /// Data that there should be, or that this machine cannot have.
+    pub missing: Vec<Missing>,
+    /// Gates that failed, each with its reason.
+    pub failures: Vec<Failure>,
+    /// One row per variant, in the order of the ladder.
+    pub rows: Vec<Row>,
+    /// One row per claim.
+    pub claims: Vec<ClaimRow>,
+    /// Evidence for the stated reasons.
+    pub evidence: Option<Evidence>,
+    /// Device time by shape, where there is any.
+    pub by_shape: Vec<ByShape>,
+    /// The gates on the gates.
+    pub planted: Planted,
+    /// The ladder as it is built now.
+    pub stages: Vec<StageBuild>,
+}
+
+/// The record that a report is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// Whether it is this run's, or the committed one that stands in for a run.
+    pub is_run: bool,
+    /// The folder's name.
+    pub name: String,
+    /// What was built, where and for what.
+    pub meta: BuildMeta,
+    /// Cases that ran.
+    pub cases: usize,
+}
+
+/// One variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The stage.
+    pub stage: String,
+    /// The variant.
+    pub variant: String,
+    /// Whether quick runs use it.
+    pub is_default: bool,
+    /// What the gates say; absent where no case of the variant was run.
+    pub gates: Vec<GateSummary>,
+    /// The verdict over C, H and R gates.
+    pub state: RowState,
+    /// Cases that ran.
+    pub checked: usize,
+    /// Its largest error.
+    pub worst: Option<WorstError>,
+    /// What it takes.
+    pub resources: Resources,
+    /// How long it takes.
+    pub latency: Latency,
+}
+
+/// The verdict on a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RowState {
+    /// No gate fails, and all that can be measured is.
+    Green,
+    /// These gates fail.
+    Failed(Vec<GateId>),
+    /// The evidence does not decide.
+    Ambiguous(Vec<GateId>),
+    /// Data is missing for these gates that this run should have.
+    NoData(Vec<GateId>),
+    /// The run did not include it.
+    NotRun {
+        /// Why: the tier or the flags.
+        reason: String,
+    },
+    /// Measured on another version of the kernel.
+    Stale {
+        /// What has changed.
+        reason: String,
+    },
+}
+
+/// What the instance for f16 and head_dim 64 takes; the first one where there is no such instance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resources {
+    /// Query rows and keys per tile.
+    pub tile: [usize; 2],
+    /// Threads per block.
+    pub threads: u32,
+    /// Dynamic shared memory.
+    pub shared_bytes: usize,
+    /// Per architecture built: name, registers, occupancy. Empty without nvcc.
+    pub built: Vec<(String, u32, Option<Occupancy>)>,
+}
+
+/// Data that there is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Missing {
+    /// What.
+    pub what: String,
+    /// Why, and what it would take.
+    pub why: String,
+    /// Whether this run should have it: then the exit code is 3.
+    pub required: bool,
+}
+
+/// A gate that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// `stage0-scalar/wmma-qk-32x64`.
+    pub place: String,
+    /// The gate, and why.
+    pub result: GateResult,
+}
+
+/// Compares the ladder as built now with this run, if there is one, and with the committed records, oldest first.
+pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[Committed]) -> Report {
+    // Without a run, the newest committed record that timed something stands in, else the newest.
+    let stand_in = || {
+        let timed = committed.iter().rev().find(|(_, record)| record.performance.is_some());
+        timed.or(committed.last()).map(|(name, record)| (name.as_str(), record))
+    };
+    let subject = run.or_else(stand_in);
+    let stages = &as_recorded(stages, subject.map(|(_, record)| record))[..];
+    let rows: Vec<Row> = stages
+        .iter()
+        .flat_map(|stage| stage.variants.iter().map(move |variant| row(stage, variant, subject, run.is_some(), committed)))
+        .collect();
+    let claims = claims::rows(stages, subject, run.is_some(), committed);
+    let failures = failures(subject);
+    let missing = missing(stages, &rows, &claims, subject);
+    let changes = subject.map(|subject| changes::against(subject, committed)).unwrap_or_default();
+    let planted = match subject {
+        Some((_, record)) => record.correctness.planted.clone(),
+        None => Planted::NotTried { reason: "no run and no committed record".into() },
+    };
+    let overall = verdict::overall(&verdict::Facts {
+        subject: subject.map(|(_, record)| record),
+        is_run: run.is_some(),
+        rows: &rows,
+        claims: &claims,
+        failures: &failures,
+        missing: &missing,
+        changes: &changes,
+        planted: &planted,
+        committed,
+    });
+    Report {
+        overall,
+        subject: subject.map(|(name, record)| Subject {
+            is_run: run.is_some(),
+            name: name.to_string(),
+            meta: record.meta.clone(),
+            cases: record.correctness.cases.len() + record.correctness.omitted_cases,
+        }),
+        changes,
+        missing,
+        failures,
+        rows,
+        claims,
+        evidence: subject.map(|(_, record)| record.evidence.clone()),
+        by_shape: latency::by_shape(stages, subject, run.is_some(), committed),
+        planted,
+        stages: stages.to_vec(),
+    }
+}
+
+/// The ladder as it stands now, with what the subject's compilers said of it. A run's record holds the stages of this
+/// very build; a report from committed records must not depend on the compilers of the machine that renders it.
+fn as_recorded(stages: &[StageBuild], record: Option<&Record>) -> Vec<StageBuild> {
+    let recorded = |stage: &StageBuild| {
+        let stages = record.into_iter().flat_map(|record| &record.meta.stages);
+        stages.clone().find(|other| (&other.id, &other.identity) == (&stage.id, &stage.identity)).cloned()
+    };
+    let unbuilt = |stage: &StageBuild| {
+        let mut stage = stage.clone();
+        stage.device_compiler = DeviceCompiler::Absent { reason: "no record of this version of the kernel".into() };
+        stage.distinct = GateResult::no_data(GateId::R1, "no record of this version of the kernel");
+        stage.host_compiler = "unknown".into();
+        stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels).for_each(|kernel| kernel.built.clear());
+        stage
+    };
+    stages
+        .iter()
+        .map(|stage| {
+            let known = recorded(stage).unwrap_or_else(|| unbuilt(stage));
+            // Words and promises are not part of the identity.
+            let StageBuild { idea, predecessor, default_variant, claims, .. } = stage.clone();
+            StageBuild { idea, predecessor, default_variant, claims, ..known }
+        })
+        .collect()
+}
+
+fn row(
+    stage: &StageBuild,
+    variant: &VariantBuild,
+    subject: Option<(&str, &Record)>,
+    is_run: bool,
+    committed: &[Committed],
+) -> Row {
+    let summary = subject.and_then(|(_, record)| summary_of(record, &stage.id, &variant.name));
+    let resource_gate = resource_gate(stage, variant);
+    let mut gates = summary.map(|summary| summary.gates.clone()).unwrap_or_default();
+    if summary.is_some() {
+        gates.extend(resource_gate);
+    }
+    Row {
+        stage: stage.id.clone(),
+        variant: variant.name.clone(),
+        is_default: variant.name == stage.default_variant,
+        state: state(stage, summary, &gates, subject.map(|(_, record)| &record.meta)),
+        checked: summary.map_or(0, |summary| summary.checked),
+        worst: summary.and_then(|summary| summary.worst.clone()),
+        resources: resources(variant),
+        latency: latency::of_variant(stage, &variant.name, subject, is_run, committed),
+        gates,
+    }
+}
+
+/// What a record says of a variant.
+pub fn summary_of<'a>(record: &'a Record, stage: &str, variant: &str) -> Option<&'a VariantSummary> {
+    record.correctness.variants.iter().find(|summary| (summary.stage.as_str(), summary.variant.as_str()) == (stage, variant))
+}
+
+/// Gate R1 over the instances of a variant; `None` where nothing was compiled for a GPU.
+fn resource_gate(stage: &StageBuild, variant: &VariantBuild) -> Option<GateSummary> {
+    let results: Vec<&GateResult> =
+        variant.kernels.iter().flat_map(|kernel| &kernel.built).map(|built| &built.result).collect();
+    let failed: Vec<String> = results.iter().filter(|r| r.verdict == Verdict::Fail).map(|r| r.reason.clone()).collect();
+    let shares_code = stage.distinct.verdict == Verdict::Fail && stage.distinct.reason.contains(&variant.name);
+    let passed = results.len() - failed.len();
+    let mut reasons = failed;
+    reasons.extend(shares_code.then(|| stage.distinct.reason.clone()));
+    let result = GateResult::judge(
+        GateId::R1,
+        reasons.is_empty(),
+        if reasons.is_empty() { "within the caps".to_string() } else { reasons.join("; ") },
+    );
+    (!results.is_empty()).then_some(GateSummary { result, passed, of: results.len() })
+}
+
+fn resources(variant: &VariantBuild) -> Resources {
+    let claimed = |kernel: &&KernelBuild| (kernel.facts.dtype, kernel.facts.head_dim) == (Dtype::F16, 64);
+    let kernel = variant.kernels.iter().find(claimed).or(variant.kernels.first());
+    let Some(KernelBuild { facts, built }) = kernel else {
+        return Resources { tile: [0; 2], threads: 0, shared_bytes: 0, built: vec![] };
+    };
+    Resources {
+        tile: [facts.block_m, facts.block_n],
+        threads: facts.threads,
+        shared_bytes: facts.dynamic_shared_bytes,
+        built: built.iter().map(|b| (b.ptxas.arch.clone(), b.ptxas.resources.registers, b.occupancy)).collect(),
+    }
+}
+
+/// Gates that a variant's row is judged by: correctness, hazards, resources.
+pub fn judges_rows(gate: GateId) -> bool {
+    gate <= GateId::R1
+}
+
+/// Whether a run could measure `gate`.
+fn measurable(meta: &BuildMeta, gate: GateId) -> bool {
+    meta.gates.iter().any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
+}
+
+fn state(
+    stage: &StageBuild,
+    summary: Option<&VariantSummary>,
+    gates: &[GateSummary],
+    meta: Option<&BuildMeta>,
+) -> RowState {
+    let (Some(summary), Some(meta)) = (summary, meta) else {
+        let reason = match meta {
+            None => "nothing was run".to_string(),
+            Some(BuildMeta { scope: Scope::Selected { .. }, .. }) => "not selected".to_string(),
+            Some(meta) => format!("not in tier {}", meta.tier),
+        };
+        return RowState::NotRun { reason };
+    };
+    if summary.identity != stage.identity {
+        return RowState::Stale { reason: "the kernel has changed since".to_string() };
+    }
+    let with = |verdict: Verdict| -> Vec<GateId> {
+        gates.iter().filter(|gate| gate.result.verdict == verdict).map(|gate| gate.result.gate).collect()
+    };
+    let failed = with(Verdict::Fail);
+    if !failed.is_empty() {
+        return RowState::Failed(failed);
+    }
+    let ambiguous = with(Verdict::Ambiguous);
+    if !ambiguous.is_empty() {
+        return RowState::Ambiguous(ambiguous);
+    }
+    // A selection may leave a gate without a case; a whole tier may not.
+    let has_data = |gate: GateId| gates.iter().any(|g| g.result.gate == gate && g.result.verdict == Verdict::Pass);
+    let lacking: Vec<GateId> = meta
+        .gates
+        .iter()
+        .map(|scope| scope.gate)
+        .filter(|&gate| judges_rows(gate) && gate != GateId::C7 && measurable(meta, gate) && !has_data(gate))
+        .collect();
+    if summary.checked == 0 || meta.scope == Scope::Whole && !lacking.is_empty() {
+        return RowState::NoData(lacking);
+    }
+    RowState::Green
+}
+
+fn failures(subject: Option<(&str, &Record)>) -> Vec<Failure> {
+    let Some((_, record)) = subject else { return Vec::new() };
+    let mut failures = Vec::new();
+    for summary in &record.correctness.variants {
+        let place = format!("{}/{}", summary.stage, summary.variant);
+        let failed = summary.gates.iter().filter(|gate| gate.result.verdict == Verdict::Fail);
+        failures.extend(failed.map(|gate| Failure { place: place.clone(), result: gate.result.clone() }));
+    }
+    for stage in &record.meta.stages {
+        for variant in &stage.variants {
+            let place = format!("{}/{}", stage.id, variant.name);
+            let failed = resource_gate(stage, variant).filter(|gate| gate.result.verdict == Verdict::Fail);
+            failures.extend(failed.map(|gate| Failure { place, result: gate.result }));
+        }
+    }
+    let rows = record.evidence.rows.iter().filter(|row| row.result.gate == GateId::C7);
+    let failed = rows.filter(|row| row.result.verdict == Verdict::Fail);
+    failures.extend(failed.map(|row| Failure {
+        place: format!("{}/{}", row.stage, row.variant),
+        result: row.result.clone(),
+    }));
+    failures
+}
+
+fn missing(
+    stages: &[StageBuild],
+    rows: &[Row],
+    claims: &[ClaimRow],
+    subject: Option<(&str, &Record)>,
+) -> Vec<Missing> {
+    let Some((_, record)) = subject else {
+        let what = "every row".to_string();
+        return vec![Missing { what, why: "there is no run and no committed record".into(), required: true }];
+    };
+    let meta = &record.meta;
+    let mut missing = Vec::new();
+    for row in rows {
+        if let RowState::NoData(gates) = &row.state {
+            let names: Vec<String> = gates.iter().map(GateId::to_string).collect();
+            let what = format!("{}/{}: {}", row.stage, row.variant, if names.is_empty() { "every gate".into() } else { names.join(", ") });
+            let why = if row.checked == 0 { "no case of it ran" } else { "no case of it had this evidence" };
+            missing.push(Missing { what, why: why.into(), required: true });
+        }
+    }
+    if let common::record::Progress::Partial { finished, planned } = meta.progress {
+        let what = format!("{} of {planned} cases", planned - finished.min(planned));
+        missing.push(Missing { what, why: "the run was interrupted".into(), required: true });
+    }
+    missing.extend(uncovered(stages, record));
+    let claims_measurable = measurable(meta, GateId::L1) && meta.scope == Scope::Whole;
+    for claim in claims.iter().filter(|claim| claims_measurable && matches!(claim.state, ClaimState::NoData { .. })) {
+        missing.push(Missing { what: claim.title(), why: "it was not timed".into(), required: true });
+    }
+    for scope in &meta.gates {
+        if let Measurable::No { reason } = &scope.measurable {
+            missing.push(Missing { what: format!("gate {}", scope.gate), why: reason.clone(), required: false });
+        }
+    }
+    let absent: BTreeSet<&str> = stages
+        .iter()
+        .filter_map(|stage| match &stage.device_compiler {
+            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
+            DeviceCompiler::Built { .. } => None,
+        })
+        .collect();
+    let what = "registers, spills, occupancy and GPU code".to_string();
+    missing.extend(absent.into_iter().map(|why| Missing { what: what.clone(), why: why.into(), required: false }));
+    if meta.backend == BackendKind::Emulated {
+        let what = "latency".to_string();
+        missing.push(Missing { what, why: "the emulator is functional and never a timer; run on a GPU".into(), required: false });
+    }
+    missing
+}
+
+/// Problems that no variant of a stage takes: every stage must take every problem.
+fn uncovered(stages: &[StageBuild], record: &Record) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    // Where passing cases were left out of a committed record, absence says nothing. Nor does it where flags chose variants.
+    let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
+    if record.correctness.omitted_cases > 0 || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags)) {
+        return missing;
+    }
+    for stage in stages {
+        let mut refused: BTreeSet<String> = BTreeSet::new();
+        let mut taken: BTreeSet<String> = BTreeSet::new();
+        for case in record.correctness.cases.iter().filter(|case| case.key.stage == stage.id) {
+            let problem = format!("{} {} {}", case.key.shape_name, case.key.dtype, case.key.mask);
+            match case.outcome {
+                Outcome::Unsupported { .. } => refused.insert(problem),
+                _ => taken.insert(problem),
+            };
+        }
+        for problem in refused.difference(&taken) {
+            let what = format!("{}: {problem}", stage.id);
+            missing.push(Missing { what, why: "no variant takes it; every stage must".into(), required: true });
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! From cases to one summary per variant.
+
+use common::check::{CaseKey, CaseResult, Outcome, Source};
+use common::record::{GateSummary, StageBuild, VariantSummary, WorstError};
+use common::verdict::{GateId, GateResult, Verdict};
+
+/// A case in words: `mission f16 full normal:0`.
+pub fn describe(key: &CaseKey) -> String {
+    let source = match &key.source {
+        Source::Seeded { family, seed } => format!("{family}:{seed}"),
+        Source::File { name } => name.clone(),
+    };
+    format!("{} {} {} {source}", key.shape_name, key.dtype, key.mask)
+}
+
+/// One summary per variant that has a case, in the order of the ladder.
+pub fn summarise(stages: &[StageBuild], cases: &[CaseResult]) -> Vec<VariantSummary> {
+    let mut summaries = Vec::new();
+    for stage in stages {
+        for variant in &stage.variants {
+            let of_variant: Vec<&CaseResult> = cases
+                .iter()
+                .filter(|case| (&case.key.stage, &case.key.variant) == (&stage.id, &variant.name))
+                .collect();
+            if !of_variant.is_empty() {
+                summaries.push(summary(stage, &variant.name, &of_variant));
+            }
+        }
+    }
+    summaries
+}
+
+fn summary(stage: &StageBuild, variant: &str, cases: &[&CaseResult]) -> VariantSummary {
+    let mut summary = VariantSummary {
+        stage: stage.id.clone(),
+        variant: variant.to_string(),
+        identity: stage.identity.clone(),
+        checked: 0,
+        unsupported: 0,
+        failed: 0,
+        gates: Vec::new(),
+        worst: None,
+    };
+    let mut results: Vec<(GateResult, String)> = Vec::new();
+    for case in cases {
+        let at = describe(&case.key);
+        match &case.outcome {
+            Outcome::Checked { errors, gates } => {
+                summary.checked += 1;
+                results.extend(gates.iter().map(|gate| (gate.clone(), at.clone())));
+                // Written so that NaN is worse than any number.
+                let worse = summary.worst.as_ref().is_none_or(|worst| !(errors.max_abs <= worst.max_abs || worst.max_abs.is_nan()));
+                if worse {
+                    summary.worst = Some(WorstError { max_abs: errors.max_abs, max_row: errors.max_row_rel, at });
+                }
+            }
+            Outcome::Unsupported { .. } => summary.unsupported += 1,
+            Outcome::Failed { reason } => {
+                summary.failed += 1;
+                results.push((GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}")), at));
+            }
+        }
+    }
+    let mut ids: Vec<GateId> = results.iter().map(|(result, _)| result.gate).collect();
+    ids.sort();
+    ids.dedup();
+    summary.gates = ids.into_iter().map(|gate| fold(gate, &results)).collect();
+    summary
+}
+
+/// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided.
+fn fold(gate: GateId, results: &[(GateResult, String)]) -> GateSummary {
+    let of_gate: Vec<&(GateResult, String)> = results.iter().filter(|(result, _)| result.gate == gate).collect();
+    let count = |verdict: Verdict| of_gate.iter().filter(|(result, _)| result.verdict == verdict).count();
+    let judged = of_gate.len() - count(Verdict::NoData);
+    let passed = count(Verdict::Pass);
+    let decisive = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData]
+        .into_iter()
+        .find(|&verdict| count(verdict) > 0)
+        .expect("the gate has results");
+    let reason = if decisive == Verdict::Pass {
+        format!("{passed} of {judged} cases")
+    } else {
+        let (result, at) = of_gate.iter().find(|(result, _)| result.verdict == decisive).expect("counted above");
+        format!("{at}: {}", result.reason)
+    };
+    GateSummary { result: GateResult { gate, verdict: decisive, reason }, passed, of: judged }
+}
+
+/// Whether a variant's numbers may be believed, so that its time may be shown: no correctness gate fails or wavers,
+/// and all but C4, which has nothing to say about some problems, have evidence.
+pub fn is_green(summary: &VariantSummary) -> bool {
+    let verdict = |gate: GateId| summary.gates.iter().find(|g| g.result.gate == gate).map(|g| g.result.verdict);
+    let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
+    summary.failed == 0
+        && needed.into_iter().all(|gate| verdict(gate) == Some(Verdict::Pass))
+        && matches!(verdict(GateId::C4), None | Some(Verdict::Pass | Verdict::NoData))
+}

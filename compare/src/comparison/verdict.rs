@@ -1,0 +1,209 @@
+//! The verdict line, what to do about it, and the exit code.
+
+use super::claims::negative_for;
+use super::{Change, ClaimRow, ClaimState, Committed, Direction, Failure, Missing, Row, RowState, failed_claims};
+use common::faults::{Caught, Fault};
+use common::record::{Planted, Record, Scope};
+use common::verdict::{GateId, Verdict};
+use std::fmt;
+
+/// What the process exits with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Every gate passes; refuted claims have a negative record.
+    Pass,
+    /// A correctness, hazard or resource gate failed, or a claim did without a negative record.
+    Fail,
+    /// Wrong usage, unreadable input, or an environment that cannot do what was asked.
+    Usage,
+    /// AMBIGUOUS, or NO DATA where data was required.
+    Undecided,
+}
+
+impl Exit {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Pass => 0,
+            Exit::Fail => 1,
+            Exit::Usage => 2,
+            Exit::Undecided => 3,
+        }
+    }
+}
+
+/// What to think and to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overall {
+    /// The exit code's meaning.
+    pub exit: Exit,
+    /// One word: PASS, FAIL, AMBIGUOUS, INCOMPLETE or STALE.
+    pub word: &'static str,
+    /// One line.
+    pub line: String,
+    /// What to do, most urgent first.
+    pub actions: Vec<String>,
+}
+
+impl fmt::Display for Overall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.word, self.line)
+    }
+}
+
+/// What the verdict is drawn from.
+pub struct Facts<'a> {
+    /// The record.
+    pub subject: Option<&'a Record>,
+    /// Whether it is this run's.
+    pub is_run: bool,
+    /// The variants.
+    pub rows: &'a [Row],
+    /// The claims.
+    pub claims: &'a [ClaimRow],
+    /// Failed gates.
+    pub failures: &'a [Failure],
+    /// Missing data.
+    pub missing: &'a [Missing],
+    /// Differences from committed records.
+    pub changes: &'a [Change],
+    /// Planted faults.
+    pub planted: &'a Planted,
+    /// The committed records.
+    pub committed: &'a [Committed],
+}
+
+/// `1 gate`, `2 gates`.
+fn count(n: usize, singular: &str, plural: &str) -> String {
+    format!("{n} {}", if n == 1 { singular } else { plural })
+}
+
+/// Draws the verdict.
+pub fn overall(facts: &Facts<'_>) -> Overall {
+    let mut actions = Vec::new();
+    let broken = broken(facts, &mut actions);
+    let undecided = undecided(facts, &mut actions);
+    let worse = facts.changes.iter().filter(|change| change.direction == Direction::Worse).count();
+    if worse > 0 {
+        actions.push(format!("Look at {} against the committed records.", count(worse, "regression", "regressions")));
+    }
+    for claim in facts.claims {
+        if let ClaimState::UnexpectedPass { record, .. } = &claim.state {
+            actions.push(format!("{} passes now although {record} refutes it: accept this run and promote.", claim.title()));
+        }
+    }
+    let stale = facts.rows.iter().filter(|row| matches!(row.state, RowState::Stale { .. })).count();
+    if stale > 0 {
+        actions.push("Kernels have changed since the committed record: run `compare` again.".to_string());
+    }
+    let (exit, word, line) = if !broken.is_empty() {
+        (Exit::Fail, "FAIL", broken.join("; "))
+    } else if let Some((word, line)) = undecided {
+        (Exit::Undecided, word, line)
+    } else if stale > 0 {
+        (Exit::Pass, "STALE", format!("{} measured on other versions of the kernels", count(stale, "row was", "rows were")))
+    } else {
+        (Exit::Pass, "PASS", passed(facts))
+    };
+    if actions.is_empty() {
+        actions.push("No action needed.".to_string());
+    }
+    Overall { exit, word, line, actions }
+}
+
+/// A planted fault, or the correct model that stands beside them.
+pub fn subject_name(subject: &Caught) -> &'static str {
+    subject.fault.map_or("correct model", Fault::name)
+}
+
+/// Faults caught, and faults planted.
+pub fn caught(subjects: &[Caught]) -> (usize, usize) {
+    let faults = subjects.iter().filter(|subject| subject.fault.is_some());
+    let caught = faults.clone().filter(|subject| subject.as_it_should()).count();
+    (caught, faults.count())
+}
+
+fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
+    let mut broken = Vec::new();
+    if let Some(first) = facts.failures.first() {
+        let n = count(facts.failures.len(), "gate fails", "gates fail");
+        broken.push(format!("{n}, first {} of {}", first.result.gate, first.place));
+        actions.push("Fix the failed gates below; do not merge.".to_string());
+    }
+    if let Planted::Tried { subjects } = facts.planted {
+        let wrong: Vec<&str> = subjects.iter().filter(|subject| !subject.as_it_should()).map(subject_name).collect();
+        if !wrong.is_empty() {
+            broken.push(format!("the gates misjudge: {}", wrong.join(", ")));
+            actions.push("Trust no PASS until the gates catch every planted fault.".to_string());
+        }
+    }
+    let unmet: Vec<String> = facts
+        .claims
+        .iter()
+        .filter(|claim| matches!(&claim.state, ClaimState::Judged(result) | ClaimState::Committed { result, .. } if result.result.verdict == Verdict::Fail))
+        .map(ClaimRow::title)
+        .collect();
+    let unexplained = unexplained_evidence(facts);
+    if !unmet.is_empty() || unexplained > 0 {
+        let n = count(unmet.len() + unexplained, "claim fails", "claims fail");
+        let first = unmet.first().map(|title| format!(", first {title}")).unwrap_or_default();
+        broken.push(format!("{n} without a negative record{first}"));
+        actions.push("Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string());
+    }
+    broken
+}
+
+/// Evidence claims that fail and that no negative record covers.
+fn unexplained_evidence(facts: &Facts<'_>) -> usize {
+    let Some(record) = facts.subject else { return 0 };
+    failed_claims(record)
+        .iter()
+        .filter(|claim| claim.gate == GateId::E1)
+        .filter(|claim| negative_for(claim, &record.meta.machine.gpu, facts.committed).is_none())
+        .count()
+}
+
+fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static str, String)> {
+    let mut ambiguous: Vec<String> = Vec::new();
+    for row in facts.rows {
+        if let RowState::Ambiguous(gates) = &row.state {
+            ambiguous.extend(gates.iter().map(|gate| format!("{gate} of {}/{}", row.stage, row.variant)));
+        }
+    }
+    let judged = facts.claims.iter().filter(|claim| {
+        matches!(&claim.state, ClaimState::Judged(result) if result.result.verdict == Verdict::Ambiguous)
+    });
+    ambiguous.extend(judged.map(ClaimRow::title));
+    let missing: Vec<&Missing> = facts.missing.iter().filter(|missing| missing.required).collect();
+    if !ambiguous.is_empty() {
+        actions.push("Run again on a quiet machine, or with more samples (`--iters`).".to_string());
+    }
+    if !missing.is_empty() {
+        actions.push("Find out why the data below is missing.".to_string());
+    }
+    match (ambiguous.first(), missing.first()) {
+        (Some(first), _) => Some(("AMBIGUOUS", format!("{} undecided, first {first}", count(ambiguous.len(), "is", "are")))),
+        (None, Some(first)) => {
+            let n = count(missing.len(), "row is", "rows are");
+            Some(("INCOMPLETE", format!("{n} missing that this run should have, first {}", first.what)))
+        }
+        (None, None) => None,
+    }
+}
+
+fn passed(facts: &Facts<'_>) -> String {
+    let green = facts.rows.iter().filter(|row| row.state == RowState::Green).count();
+    let negative = facts.claims.iter().filter(|claim| matches!(claim.state, ClaimState::Negative { .. })).count();
+    let scope = match facts.subject.map(|record| &record.meta.scope) {
+        Some(Scope::Selected { .. }) => " of what was selected",
+        _ => "",
+    };
+    let mut line = format!("{} green{scope}", count(green, "variant is", "variants are"));
+    if negative > 0 {
+        line.push_str(&format!(", {} refuted and recorded as such", count(negative, "claim is", "claims are")));
+    }
+    if !facts.is_run {
+        line.push_str(" in the committed record");
+    }
+    line
+}

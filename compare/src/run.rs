@@ -1,0 +1,279 @@
+//! `compare run`: plan, execute, record, report.
+
+use crate::builds::builds;
+use crate::cli::{Backend, RunArgs};
+use crate::comparison::Report;
+use crate::execute::{ExecuteError, Executor, Sink, SinkError};
+use crate::input::{FileError, FileInput};
+use crate::machine::{self, Timestamp};
+use crate::plan::{self, Plan};
+use crate::progress::Progress as Bars;
+use crate::select::SelectError;
+use crate::{comparison, registry};
+use common::check::CaseResult;
+use common::device::BackendKind;
+use common::device::cuda::CudaDevice;
+use common::faults;
+use common::gate;
+use common::problem::Problem;
+use common::record::store::{StoreError, read_all, write_atomically};
+use common::record::{
+    BuildMeta, Correctness, DeviceCompiler, Evidence, EvidenceRow, GateScope, Measurable, Planted, Progress, Record,
+    SCHEMA, StageBuild,
+};
+use common::reference::{Probability, reference};
+use common::stage::{LoadError, LoadedStage};
+use common::verdict::{GateId, GateResult};
+use half::f16;
+use safetensors::tensor::{Dtype as StoredDtype, TensorView};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Timed samples per arm, unless `--iters` says otherwise.
+const SAMPLES: usize = 500;
+
+/// A record is written at most this often while cases run; an interrupt loses no more than this.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The input file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A GPU was asked for.
+    #[error("--backend cuda: {reason}")]
+    NoGpu {
+        /// Why there is none.
+        reason: String,
+    },
+    /// A file cannot be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A place for output cannot be written.
+    #[error("cannot write to {}", path.display())]
+    Unwritable {
+        /// The path as given.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The run itself failed.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+}
+
+/// What a run leaves for the report.
+pub struct Finished {
+    /// The folder of the record.
+    pub folder: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// The record.
+    pub record: Record,
+    /// Every committed record.
+    pub committed: Vec<comparison::Committed>,
+    /// What they say together.
+    pub report: Report,
+}
+
+/// Runs what `args` ask for and writes the record. Nothing else is written.
+pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
+    let start = Instant::now();
+    let started = Timestamp::now();
+    let stages = registry::load()?;
+    let gpu = open_gpu(args.backend, &stages)?;
+    let device = gpu.as_ref().ok();
+    let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
+    let builds = builds(&stages, device.map(|device| device.info().shared_optin_bytes));
+    let file = args.input.as_deref().map(FileInput::read).transpose()?;
+    let plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
+    let results = machine::workspace().unwrap_or_default().join("results");
+    let committed = read_all(&results)?;
+    let machine = machine::machine(match &gpu {
+        Ok(device) => Ok(device.info()),
+        Err(reason) => Err(reason.clone()),
+    });
+    let name = format!("{}-{}", started.compact(), machine.name);
+    let out = args.out.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("target/compare"));
+    let folder = out.join(&name);
+    for path in [Some(&folder), args.save_outputs.as_ref()].into_iter().flatten() {
+        std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
+    }
+    let planted = match faults::selftest() {
+        Ok(subjects) => Planted::Tried { subjects },
+        Err(error) => Planted::NotTried { reason: error.to_string() },
+    };
+    let mut record = Record {
+        meta: BuildMeta {
+            schema: SCHEMA,
+            started: started.iso(),
+            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
+            tool_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: machine::command_line(),
+            git: machine::git(),
+            machine,
+            tier: plan.tier,
+            backend,
+            scope: plan.scope.clone(),
+            toggles: machine::toggles(),
+            gates: gate_scopes(&builds, &plan),
+            stages: builds.clone(),
+        },
+        correctness: Correctness { schema: SCHEMA, variants: vec![], cases: vec![], omitted_cases: 0, planted },
+        performance: None,
+        evidence: Evidence { schema: SCHEMA, rows: vec![], absent: absent_evidence() },
+        negative: None,
+    };
+    if let Some(file) = &file {
+        record.evidence.rows.extend(judge_given_output(file, &plan));
+    }
+    record.write(&folder)?;
+    let mut recorder = Recorder {
+        folder: &folder,
+        outputs: args.save_outputs.as_deref(),
+        planned: plan.cases.len(),
+        written: Instant::now(),
+        bars: Bars::new(args.quiet),
+    };
+    let executor = Executor {
+        stages: &stages,
+        builds: &builds,
+        device,
+        file: file.as_ref(),
+        samples: args.iters.filter(|&iters| iters > 0).unwrap_or(SAMPLES),
+    };
+    let outcome = executor.run(&plan, &mut record, &mut recorder);
+    recorder.bars.finish();
+    let cases = record.correctness.cases.len();
+    record.meta.progress = match &outcome {
+        Ok(()) => Progress::Complete { cases, seconds: start.elapsed().as_secs() },
+        Err(_) => Progress::Partial { finished: cases, planned: plan.cases.len() },
+    };
+    record.write(&folder)?;
+    outcome?;
+    let report = comparison::report(&builds, Some((&name, &record)), &committed);
+    Ok(Finished { folder, name, record, committed, report })
+}
+
+/// The GPU, or why there is none; an error only if one was asked for.
+fn open_gpu(backend: Backend, stages: &[LoadedStage]) -> Result<Result<CudaDevice, String>, RunError> {
+    if backend == Backend::Emulated {
+        return Ok(Err("not asked for: --backend emulated".to_string()));
+    }
+    let built = stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none());
+    let opened = match built {
+        Some(stage) => Err(format!("{} was built without GPU code; run scripts/cuda-toolkit and build again", stage.info().id)),
+        None => CudaDevice::open(0).map_err(|error| error.to_string()),
+    };
+    match (opened, backend) {
+        (Err(reason), Backend::Cuda) => Err(RunError::NoGpu { reason }),
+        (opened, _) => Ok(opened),
+    }
+}
+
+/// What this machine, backend and tier can measure.
+fn gate_scopes(builds: &[StageBuild], plan: &Plan) -> Vec<GateScope> {
+    let no = |reason: &str| Measurable::No { reason: reason.to_string() };
+    let compiled = builds.iter().find_map(|build| match &build.device_compiler {
+        DeviceCompiler::Absent { reason } => Some(reason.clone()),
+        DeviceCompiler::Built { .. } => None,
+    });
+    let scope = |gate: GateId| match gate {
+        GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => Measurable::Yes,
+        GateId::C7 => no("compute-sanitizer is run by hand on a GPU, see ARCHITECTURE.md; its findings are not in this record"),
+        GateId::H1 => no("the emulator does not judge hazards yet: it shows them by schedules and poison only"),
+        GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
+        GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
+        GateId::L1 => Measurable::Yes,
+        GateId::E1 => no("no stage states evidence claims yet"),
+    };
+    use GateId::{C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
+    [C1, C2, C3, C4, C5, C6, C7, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
+}
+
+fn absent_evidence() -> Vec<GateResult> {
+    vec![
+        GateResult::no_data(GateId::C7, "compute-sanitizer was not run by this command"),
+        GateResult::no_data(GateId::E1, "no stage states evidence claims yet"),
+    ]
+}
+
+/// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned mask and gate.
+fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<EvidenceRow> {
+    let Some(out) = &file.out else { return Vec::new() };
+    let mut problems: Vec<Problem> = Vec::new();
+    for case in &plan.cases {
+        if !problems.contains(&case.problem) {
+            problems.push(case.problem);
+        }
+    }
+    let mut rows = Vec::new();
+    for problem in problems {
+        let Ok(inputs) = file.inputs(&problem) else { continue };
+        let Ok(reference) = reference(&inputs, Probability::F16) else { continue };
+        let evidence = gate::Evidence { problem: &problem, family: None, reference: &reference, output: out };
+        let (errors, gates) = gate::numeric_gates(&evidence);
+        rows.extend(gates.into_iter().map(|result| EvidenceRow {
+            stage: file.problem.name.clone(),
+            variant: format!("out, {} mask", problem.mask),
+            source: "the file".to_string(),
+            what: format!("gate {}", result.gate),
+            value: format!("max error {:.2e}", errors.max_abs),
+            result,
+        }));
+    }
+    rows
+}
+
+/// Writes the record as it grows, saves outputs, and shows progress.
+struct Recorder<'a> {
+    folder: &'a Path,
+    outputs: Option<&'a Path>,
+    planned: usize,
+    written: Instant,
+    bars: Bars,
+}
+
+impl Sink for Recorder<'_> {
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+        self.bars.step(kind, label, done, total);
+    }
+
+    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
+        let Some(folder) = self.outputs else { return Ok(()) };
+        let key = &result.key;
+        let words = format!("{}/{} {}", key.stage, key.variant, comparison::describe(key));
+        let name: String = words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+        let path = folder.join(format!("{name}.safetensors"));
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError {
+            what: format!("the output {} cannot be written", path.display()),
+            source,
+        };
+        let bytes: Vec<u8> = output.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let view = TensorView::new(StoredDtype::F16, key.shape.q_extents().to_vec(), &bytes)
+            .map_err(|error| failed(error.to_string().into()))?;
+        let file = safetensors::serialize([("out", view)], None).map_err(|error| failed(error.to_string().into()))?;
+        write_atomically(&path, &file).map_err(|error| failed(error.into()))
+    }
+
+    fn grown(&mut self, record: &Record) -> Result<(), SinkError> {
+        if self.written.elapsed() < WRITE_INTERVAL {
+            return Ok(());
+        }
+        let mut partial = record.clone();
+        partial.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
+        self.written = Instant::now();
+        partial.write(self.folder).map_err(|error| SinkError {
+            what: format!("the record {} cannot be written", self.folder.display()),
+            source: error.into(),
+        })
+    }
+}
