@@ -2,18 +2,165 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod builds;
 mod cli;
 mod comparison;
 mod execute;
 mod input;
+mod list;
 mod machine;
 mod plan;
 mod progress;
 mod registry;
+mod render;
 mod run;
 mod select;
+mod selftest;
 #[cfg(test)]
 mod testing;
 
-fn main() {}
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use cli::{Cli, Command, RenderArgs, RunArgs};
+use comparison::Exit;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command.unwrap_or(Command::Run(cli.run)) {
+        Command::Run(args) => run(&args),
+        Command::List(args) => print(list::list(args.json)),
+        Command::Selftest(args) => selftest(args.json),
+        Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
+        Command::Render(args) => render(&args),
+    };
+    match outcome {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let code = match error.downcast_ref::<run::RunError>() {
+                // The gates were asked, and a launch ended them: that is a failure of a stage.
+                Some(run::RunError::Execute(_)) => Exit::Fail,
+                _ => Exit::Usage,
+            };
+            ExitCode::from(code.code())
+        }
+    }
+}
+
+fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) -> Result<Exit> {
+    println!("{}", text?.trim_end());
+    Ok(Exit::Pass)
+}
+
+fn selftest(json: bool) -> Result<Exit> {
+    let selftest = selftest::selftest(json)?;
+    println!("{}", selftest.text.trim_end());
+    Ok(if selftest.escaped == 0 { Exit::Pass } else { Exit::Fail })
+}
+
+fn run(args: &RunArgs) -> Result<Exit> {
+    let report_path = report_path(args.report.as_deref())?;
+    for path in [Some(&report_path), args.json.as_ref().filter(|path| path.as_os_str() != "-")].into_iter().flatten() {
+        check_writable(path)?;
+    }
+    let finished = run::run(args)?;
+    let mut files = render::files(&finished.report, &report_path);
+    if args.report.is_none() {
+        files.extend(ladder_in_readme(&finished.report)?);
+    }
+    render::write(&files)?;
+    if let Some(json) = &args.json {
+        let document = render::json::document(&finished.report, &finished.name, &finished.record);
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        if json.as_os_str() == "-" {
+            print!("{text}");
+        } else {
+            common::record::store::write_atomically(json, text.as_bytes())?;
+        }
+    }
+    if !args.quiet {
+        eprintln!("{}", terminal(&finished.report));
+        eprintln!("record: {}", finished.folder.display());
+        eprintln!("report: {}", report_path.display());
+    }
+    Ok(finished.report.overall.exit)
+}
+
+/// The verdict, what to do, and one line per variant.
+fn terminal(report: &comparison::Report) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_header(["stage", "variant", "verdict", "cases", "max error", "p50 µs"]);
+    for row in &report.rows {
+        let time = match &row.latency {
+            comparison::Latency::Measured { figures, origin: comparison::Origin::Run } => format!("{:.2}", figures.p50),
+            _ => "–".to_string(),
+        };
+        let error = row.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
+        let cases = row.checked.to_string();
+        table.add_row([row.stage.clone(), row.variant.clone(), render::markdown::state(&row.state), cases, error, time]);
+    }
+    let mut lines = vec![table.to_string(), String::new(), report.overall.to_string()];
+    lines.extend(report.failures.iter().map(|f| format!("  {} {}: {}", f.place, f.result.gate, f.result.reason)));
+    lines.extend(report.overall.actions.iter().map(|action| format!("  {action}")));
+    lines.join("\n")
+}
+
+/// Where the report goes: as asked, else COMPARE.md of the workspace, else of the current folder.
+fn report_path(asked: Option<&Path>) -> Result<PathBuf> {
+    match asked {
+        Some(path) if path.is_dir() => bail!("--report {}: is a folder; give a file, such as COMPARE.md", path.display()),
+        Some(path) => Ok(path.to_path_buf()),
+        None => Ok(machine::workspace().unwrap_or_default().join("COMPARE.md")),
+    }
+}
+
+/// Refuses a place that cannot be written before minutes of work go by. Overwrites nothing.
+fn check_writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let probe = folder.join(format!(".compare-{}.tmp", std::process::id()));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&probe, b""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .with_context(|| format!("cannot write {}; choose another place with --report or --json", path.display()))
+}
+
+/// The README of the workspace with the ladder table of this report, where there is one with markers.
+fn ladder_in_readme(report: &comparison::Report) -> Result<Option<render::Rendered>> {
+    let Some(path) = machine::workspace().map(|root| root.join("README.md")).filter(|path| path.exists()) else {
+        return Ok(None);
+    };
+    let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(render::readme(&old, report).map(|text| render::Rendered { path, text }))
+}
+
+/// COMPARE.md and the README's ladder from the committed records alone.
+fn render(args: &RenderArgs) -> Result<Exit> {
+    let root = machine::workspace().unwrap_or_default();
+    let results = args.results.clone().unwrap_or_else(|| root.join("results"));
+    let committed = common::record::store::read_all(&results)?;
+    let builds = builds::builds(&registry::load()?, None);
+    let report = comparison::report(&builds, None, &committed);
+    let mut files = render::files(&report, &report_path(args.report.as_deref())?);
+    if args.report.is_none() {
+        files.extend(ladder_in_readme(&report)?);
+    }
+    if !args.check {
+        render::write(&files)?;
+        return Ok(Exit::Pass);
+    }
+    let stale: Vec<String> = files
+        .iter()
+        .filter(|file| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text))
+        .map(|file| file.path.display().to_string())
+        .collect();
+    if stale.is_empty() {
+        println!("up to date with {} committed records", committed.len());
+        return Ok(Exit::Pass);
+    }
+    println!("not what the committed records say: {}; run `compare render`", stale.join(", "));
+    Ok(Exit::Fail)
+}

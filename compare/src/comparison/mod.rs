@@ -12,7 +12,7 @@ mod verdict;
 
 pub use changes::{Change, Direction, ERROR_GROWTH, LATENCY_CHANGE};
 pub use claims::{ClaimRow, ClaimState, failed_claims};
-pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission};
+pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission, withheld};
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
