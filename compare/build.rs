@@ -8,7 +8,8 @@ fn main() {
     // A commit writes the log of HEAD. A path that does not exist would make cargo rerun this script on every build.
     let log = root.join(".git/logs/HEAD");
     let sources = std::fs::read_dir(&root).into_iter().flatten().flatten().map(|entry| entry.path());
-    for path in sources.filter(|path| path.join("Cargo.toml").exists()).chain([log].into_iter().filter(|p| p.exists())) {
+    for path in sources.filter(|path| path.join("Cargo.toml").exists()).chain([log].into_iter().filter(|p| p.exists()))
+    {
         println!("cargo:rerun-if-changed={}", path.display());
     }
     if let (Some(sha), Some(status)) = (git(&root, &["rev-parse", "HEAD"]), git(&root, &["status", "--porcelain"])) {

@@ -78,9 +78,7 @@ pub struct Finished {
     pub name: String,
     /// The record.
     pub record: Record,
-    /// Every committed record.
-    pub committed: Vec<comparison::Committed>,
-    /// What they say together.
+    /// What it says, beside the committed records.
     pub report: Report,
 }
 
@@ -160,7 +158,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     record.write(&folder)?;
     outcome?;
     let report = comparison::report(&builds, Some((&name, &record)), &committed);
-    Ok(Finished { folder, name, record, committed, report })
+    Ok(Finished { folder, name, record, report })
 }
 
 /// The GPU, or why there is none; an error only if one was asked for.

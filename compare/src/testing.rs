@@ -1,9 +1,23 @@
-//! Literal stages, records and a fake runner for the tests of this crate.
+//! Literal stages and records for the tests of this crate.
 
-use common::problem::Dtype;
-use common::record::{ClaimTerms, DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
+use crate::comparison::summarise;
+use common::check::{CaseKey, CaseResult, Outcome, Source};
+use common::device::BackendKind;
+use common::faults::{Caught, Fault};
+use common::gate::Errors;
+use common::inputs::Family;
+use common::problem::{Dtype, Mask, Shape};
+use common::record::{
+    BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, GateScope, Git, Gpu, KernelBuild, Machine,
+    Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope, StageBuild, Tier, Timing, VariantBuild,
+};
 use common::reference::Probability;
 use common::resources::{self, KernelFacts};
+use common::telemetry::{Conditions, Reading};
+use common::timing::stats::Summary;
+use common::timing::{Comparison, Floor, HostCheck, Measurement, Rotation, WarmUp, claim};
+use common::verdict::{GateId, GateResult, Verdict};
+use std::collections::BTreeMap;
 
 /// A ladder of two stages: two variants and a claim in the first, one of each in the second. Built without nvcc.
 pub fn ladder() -> Vec<StageBuild> {
@@ -36,7 +50,7 @@ fn stage(
     claim: (&str, &str, &str, f64),
 ) -> StageBuild {
     let (family, base_stage, base_family, at_least) = claim;
-    let reason = "nvcc was not found; run scripts/get-cuda.sh or set CUDA_HOME".to_string();
+    let reason = "nvcc was not found; run scripts/cuda-toolkit, or set NVCC or CUDA_HOME".to_string();
     StageBuild {
         id: id.into(),
         idea: idea.into(),
@@ -74,4 +88,195 @@ fn variant(family: &str, name: &str) -> VariantBuild {
         built: vec![],
     };
     VariantBuild { name: name.into(), family: family.into(), kernels: Dtype::ALL.map(kernel).into() }
+}
+
+/// A whole emulated run of [`ladder`]: every variant green on one case.
+pub fn emulated() -> Record {
+    let stages = ladder();
+    let no = |reason: &str| Measurable::No { reason: reason.into() };
+    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6];
+    let mut scopes: Vec<GateScope> =
+        gates.iter().map(|&gate| GateScope { gate, measurable: Measurable::Yes }).collect();
+    scopes.push(GateScope { gate: GateId::R1, measurable: no("no nvcc; run scripts/cuda-toolkit") });
+    scopes.push(GateScope { gate: GateId::L1, measurable: no("latency is measured on a GPU") });
+    let mut record = Record {
+        meta: BuildMeta {
+            schema: SCHEMA,
+            started: "2026-11-20T18:30:00Z".into(),
+            progress: Progress::Complete { cases: 3, seconds: 4 },
+            tool_version: "0.1.0".into(),
+            command: vec!["compare".into()],
+            git: Git::Commit { sha: "0123456789abcdef".into(), dirty: false },
+            machine: Machine {
+                name: "linux-x86-64".into(),
+                platform: "linux x86_64".into(),
+                processors: 2,
+                gpu: Gpu::Absent { reason: "no NVIDIA driver".into() },
+            },
+            tier: Tier::T1,
+            backend: BackendKind::Emulated,
+            scope: Scope::Whole,
+            toggles: BTreeMap::new(),
+            gates: scopes,
+            stages: stages.clone(),
+        },
+        correctness: Correctness {
+            schema: SCHEMA,
+            variants: vec![],
+            cases: vec![],
+            omitted_cases: 0,
+            planted: Planted::Tried {
+                subjects: vec![
+                    Caught { fault: None, cases: 4, cases_failed: 0, gates_that_failed: vec![] },
+                    Caught {
+                        fault: Some(Fault::ALL[0]),
+                        cases: 4,
+                        cases_failed: 4,
+                        gates_that_failed: vec![GateId::C2, GateId::C3],
+                    },
+                ],
+            },
+        },
+        performance: None,
+        evidence: Evidence {
+            schema: SCHEMA,
+            rows: vec![],
+            absent: vec![GateResult::no_data(GateId::C7, "compute-sanitizer was not run")],
+        },
+        negative: None,
+    };
+    for stage in &stages {
+        for variant in &stage.variants {
+            record.correctness.cases.push(case(&stage.id, &variant.name, BackendKind::Emulated, None));
+        }
+    }
+    resummarise(&mut record);
+    record
+}
+
+/// The same ladder on a GPU, with a latency for every variant and both claims judged. `us` are the medians of
+/// scalar-32x64, wmma-qk-32x64 and cpasync-32x64.
+pub fn timed(us: [f64; 3]) -> Record {
+    let mut record = emulated();
+    record.meta.backend = BackendKind::Cuda;
+    record.meta.tier = Tier::T2;
+    record.meta.machine.name = "nvidia-h200".into();
+    record.meta.machine.gpu = Gpu::Present {
+        name: "NVIDIA H200".into(),
+        arch: "sm_90".into(),
+        driver: "580.159.04".into(),
+        multiprocessors: 132,
+        shared_opt_in_bytes: 232_448,
+    };
+    for scope in &mut record.meta.gates {
+        if scope.gate == GateId::L1 {
+            scope.measurable = Measurable::Yes;
+        }
+    }
+    for case in &mut record.correctness.cases {
+        case.key.backend = BackendKind::Cuda;
+    }
+    let stages = ladder();
+    let arms = [(0, "scalar-32x64"), (0, "wmma-qk-32x64"), (1, "cpasync-32x64")];
+    let timings = arms.iter().zip(us).map(|(&(stage, variant), us)| timing(&stages[stage], variant, us)).collect();
+    let claims = vec![
+        claim(&stages[0], "wmma-qk-32x64", "scalar-32x64", us[0], us[1]),
+        claim(&stages[1], "cpasync-32x64", "wmma-qk-32x64", us[1], us[2]),
+    ];
+    record.performance = Some(Performance { schema: SCHEMA, method: "graphs".into(), timings, claims });
+    record
+}
+
+/// Brings the summaries up to date with the cases.
+pub fn resummarise(record: &mut Record) {
+    record.correctness.variants = summarise(&record.meta.stages, &record.correctness.cases);
+}
+
+/// One case on `mission`; `broken` fails.
+pub fn case(stage: &str, variant: &str, backend: BackendKind, broken: Option<GateId>) -> CaseResult {
+    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6];
+    let judge = |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
+    let errors = Errors {
+        rows: 4096,
+        sampled: false,
+        probability: Probability::F32,
+        max_abs: 1.2e-4,
+        max_abs_at: [0, 1, 2, 3],
+        mean_abs: 1e-5,
+        max_row_rel: 3e-4,
+        max_row_rel_at: [0, 1, 2],
+        allclose: 0.01,
+        allclose_at: [0, 1, 2, 3],
+        nonzero_in_zero_row: None,
+        plain_max_abs: 1e-4,
+        reference_max_abs: 0.4,
+        end_to_end: None,
+    };
+    CaseResult {
+        key: CaseKey {
+            stage: stage.into(),
+            variant: variant.into(),
+            backend,
+            shape_name: "mission".into(),
+            shape: Shape::bhsd(1, 8, 512, 64),
+            dtype: Dtype::F16,
+            mask: Mask::Full,
+            source: Source::Seeded { family: Family::Normal, seed: 0 },
+        },
+        outcome: Outcome::Checked { errors, gates: gates.map(judge).to_vec() },
+    }
+}
+
+/// Samples around `us`, 0.1 % apart, the same every time.
+fn samples(us: f64) -> Vec<f64> {
+    (0..40).map(|i| us * (1.0 + 0.001 * f64::from(i % 3))).collect()
+}
+
+fn timing(stage: &StageBuild, variant: &str, us: f64) -> Timing {
+    let reading = || {
+        let reading = Reading { sm_mhz: Some(1980), ..Reading::default() };
+        Conditions::Read(reading)
+    };
+    let (device_us, single_us) = (samples(us), samples(us + 4.0));
+    Timing {
+        stage: stage.id.clone(),
+        variant: variant.into(),
+        identity: stage.identity.clone(),
+        dtype: Dtype::F16,
+        mask: Mask::Full,
+        shape_name: "mission".into(),
+        shape: Shape::bhsd(1, 8, 512, 64),
+        measurement: Measurement {
+            label: variant.into(),
+            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
+            launches_per_sample: 20,
+            requested_samples: 40,
+            warm_up: WarmUp { launches: 100, ms: 500.0 },
+            device: Summary::of(&device_us).unwrap(),
+            device_us,
+            single: Summary::of(&single_us).unwrap(),
+            single_us,
+            host_check: HostCheck { event_ms: 20.0, wall_ms: 20.1, launch_us: us },
+            conditions: [reading(), reading()],
+        },
+        samples: Samples::Raw,
+        after: vec![GateResult::judge(GateId::C1, true, "complete")],
+    }
+}
+
+fn claim(stage: &StageBuild, variant: &str, base_variant: &str, base_us: f64, new_us: f64) -> ClaimResult {
+    let terms = stage.claims[0].clone();
+    let comparison = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
+    let result = claim::judge(&comparison, terms.at_least, &Floor::none("literal samples"));
+    assert_ne!(result.verdict, Verdict::NoData);
+    ClaimResult {
+        stage: stage.id.clone(),
+        terms,
+        variant: variant.into(),
+        base_variant: base_variant.into(),
+        identity: stage.identity.clone(),
+        comparison,
+        same_preset: None,
+        result,
+    }
 }

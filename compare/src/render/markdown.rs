@@ -56,8 +56,8 @@ pub fn ladder(report: &Report) -> String {
     out.push_str("\nDevice time of one launch (CUDA graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch \
                   between two events. Ratios are base/new of medians in one record. Registers and occupancy of the f16, head_dim \
                   64 instance.\n");
-    for note in notes {
-        let _ = writeln!(out, "- {}", escape(&note));
+    for (index, note) in notes.iter().enumerate() {
+        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, escape(note));
     }
     out
 }

@@ -1,0 +1,186 @@
+use super::*;
+use crate::testing::{case, emulated, ladder, resummarise, timed};
+use common::record::{Gpu, Negative, Progress, SCHEMA};
+
+/// Both claims of the literal ladder hold.
+const GOOD: [f64; 3] = [32.0, 20.0, 15.0];
+
+fn exit(report: &Report) -> (Exit, &'static str) {
+    (report.overall.exit, report.overall.word)
+}
+
+fn of_run(record: &Record, committed: &[Committed]) -> Report {
+    report(&ladder(), Some(("run", record)), committed)
+}
+
+fn committed(name: &str, record: Record) -> Committed {
+    (name.to_string(), record)
+}
+
+#[test]
+fn a_green_run_passes_with_nothing_to_do() {
+    let report = of_run(&emulated(), &[]);
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+    assert!(report.rows.iter().all(|row| row.state == RowState::Green));
+    assert_eq!(report.overall.actions, ["No action needed."]);
+    assert_eq!(exit(&of_run(&timed(GOOD), &[])), (Exit::Pass, "PASS"));
+}
+
+#[test]
+fn a_failed_gate_fails_the_run_and_hides_the_latency() {
+    let mut record = timed(GOOD);
+    record.correctness.cases.push(case("stage0-scalar", "wmma-qk-32x64", BackendKind::Cuda, Some(GateId::C3)));
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+    assert_eq!(report.rows[1].state, RowState::Failed(vec![GateId::C3]));
+    assert!(matches!(report.rows[1].latency, Latency::Withheld { .. }), "no number without a green gate");
+    assert_eq!(report.failures[0].place, "stage0-scalar/wmma-qk-32x64");
+}
+
+#[test]
+fn a_launch_that_failed_is_a_failed_gate() {
+    let mut record = emulated();
+    record.correctness.cases[0].outcome = Outcome::Failed { reason: "deadlock at kernel.cu:88".into() };
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+    assert!(report.failures[0].result.reason.contains("deadlock at kernel.cu:88"));
+}
+
+#[test]
+fn a_gate_that_misses_a_planted_fault_fails_the_run() {
+    let mut record = emulated();
+    let Planted::Tried { subjects } = &mut record.correctness.planted else { panic!("literal") };
+    subjects[1].cases_failed = 0;
+    subjects[1].gates_that_failed.clear();
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Fail, "FAIL"));
+}
+
+#[test]
+fn a_claim_that_fails_needs_a_negative_record() {
+    let slow = timed([24.0, 20.0, 15.0]);
+    let report = of_run(&slow, &[]);
+    assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+    assert!(report.overall.line.contains("wmma-qk >= 1.50x"), "{}", report.overall.line);
+
+    let mut negative = slow.clone();
+    negative.negative = Some(Negative {
+        schema: SCHEMA,
+        reason: "P·V dominates".into(),
+        gpu: Some("NVIDIA H200".into()),
+        claims: failed_claims(&slow),
+    });
+    let report = of_run(&slow, &[committed("a", negative.clone())]);
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+    assert!(matches!(report.claims[0].state, ClaimState::Negative { .. }));
+
+    // The record speaks of one version of the kernel on one GPU.
+    let mut changed = negative.clone();
+    changed.negative.as_mut().unwrap().claims[0].identity = "another".into();
+    assert_eq!(exit(&of_run(&slow, &[committed("a", changed)])).0, Exit::Fail);
+    let mut elsewhere = negative.clone();
+    elsewhere.negative.as_mut().unwrap().gpu = Some("NVIDIA L4".into());
+    assert_eq!(exit(&of_run(&slow, &[committed("a", elsewhere)])).0, Exit::Fail);
+
+    // An unexpected pass is announced.
+    let report = of_run(&timed(GOOD), &[committed("a", negative)]);
+    assert!(matches!(report.claims[0].state, ClaimState::UnexpectedPass { .. }));
+    assert!(report.overall.actions.iter().any(|action| action.contains("passes now")));
+}
+
+#[test]
+fn an_undecided_claim_is_ambiguous() {
+    // 1.5003 on average: the interval holds the claim.
+    let mut record = timed([30.0, 20.0, 15.0]);
+    let claims = &mut record.performance.as_mut().unwrap().claims;
+    claims[0].result.verdict = Verdict::Ambiguous;
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Undecided, "AMBIGUOUS"));
+}
+
+#[test]
+fn data_that_a_whole_tier_should_have_is_required() {
+    let mut record = emulated();
+    record.correctness.cases.pop();
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert!(matches!(report.rows[2].state, RowState::NotRun { .. }));
+
+    let mut record = emulated();
+    for case in &mut record.correctness.cases {
+        let Outcome::Checked { gates, .. } = &mut case.outcome else { panic!("literal") };
+        gates.retain(|gate| gate.gate != GateId::C5);
+    }
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(report.rows[0].state, RowState::NoData(vec![GateId::C5]));
+
+    let mut record = emulated();
+    record.meta.progress = Progress::Partial { finished: 3, planned: 9 };
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Undecided, "INCOMPLETE"));
+}
+
+#[test]
+fn a_problem_that_no_variant_of_a_stage_takes_is_missing() {
+    let mut record = emulated();
+    record.correctness.cases[2].outcome = Outcome::Unsupported { reason: "too long".into() };
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert!(report.missing.iter().any(|missing| missing.required && missing.why.contains("every stage must")));
+}
+
+#[test]
+fn committed_latencies_stand_in_and_go_stale_with_the_kernel() {
+    let committed_record = [committed("20261120-h200", timed(GOOD))];
+    let report = of_run(&emulated(), &committed_record);
+    let Latency::Measured { origin, .. } = &report.rows[0].latency else { panic!("{:?}", report.rows[0].latency) };
+    assert!(matches!(origin, Origin::Committed { .. }));
+    assert!(matches!(report.claims[0].state, ClaimState::Committed { .. }));
+
+    let mut changed = ladder();
+    changed[0].identity = "changed".into();
+    let mut run = emulated();
+    run.meta.stages = changed.clone();
+    resummarise(&mut run);
+    let report = super::report(&changed, Some(("run", &run)), &committed_record);
+    let Latency::Measured { origin, .. } = &report.rows[0].latency else { panic!("{:?}", report.rows[0].latency) };
+    assert!(matches!(origin, Origin::Stale { .. }));
+    assert!(matches!(report.claims[0].state, ClaimState::Stale { .. }));
+}
+
+#[test]
+fn numbers_of_another_gpu_never_meet_in_a_ratio() {
+    let mut here = timed(GOOD);
+    here.meta.machine.gpu = match here.meta.machine.gpu {
+        Gpu::Present { arch, driver, multiprocessors, shared_opt_in_bytes, .. } => {
+            Gpu::Present { name: "NVIDIA L4".into(), arch, driver, multiprocessors, shared_opt_in_bytes }
+        }
+        absent => absent,
+    };
+    let slower_elsewhere = committed("old", timed([64.0, 40.0, 30.0]));
+    let report = of_run(&here, &[slower_elsewhere]);
+    assert!(report.changes.iter().all(|change| !change.what.contains("p50")), "{:?}", report.changes);
+}
+
+#[test]
+fn a_slower_run_is_a_regression_and_a_faster_one_is_not() {
+    let old = [committed("old", timed(GOOD))];
+    let slower = of_run(&timed([32.0, 21.0, 15.0]), &old);
+    let worse: Vec<&Change> = slower.changes.iter().filter(|change| change.direction == Direction::Worse).collect();
+    assert_eq!(worse.len(), 1, "{:?}", slower.changes);
+    assert_eq!(worse[0].place, "stage0-scalar/wmma-qk-32x64");
+    assert!(of_run(&timed([32.0, 20.1, 15.0]), &old).changes.is_empty(), "half a percent is no change");
+    let faster = of_run(&timed([32.0, 19.0, 14.0]), &old);
+    assert!(faster.changes.iter().all(|change| change.direction == Direction::Better));
+}
+
+#[test]
+fn without_a_run_the_newest_committed_record_is_the_subject() {
+    let records = [committed("a", timed(GOOD)), committed("b", emulated())];
+    let report = super::report(&ladder(), None, &records);
+    assert_eq!(report.subject.as_ref().unwrap().name, "a", "one that timed something is preferred");
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+    let nothing = super::report(&ladder(), None, &[]);
+    assert_eq!(nothing.overall.exit, Exit::Undecided);
+}

@@ -1,0 +1,65 @@
+use super::*;
+use crate::comparison::{Committed, failed_claims, report};
+use crate::testing::{case, emulated, ladder, resummarise, timed};
+use common::device::BackendKind;
+use common::record::{Negative, Record, SCHEMA};
+use common::verdict::GateId;
+
+fn markdown(run: &Record, committed: &[Committed]) -> String {
+    markdown::report(&report(&ladder(), Some(("20261120T183000Z-test", run)), committed), &[])
+}
+
+#[test]
+fn a_run_without_a_gpu() {
+    insta::assert_snapshot!(markdown(&emulated(), &[]));
+}
+
+#[test]
+fn a_run_without_a_gpu_beside_a_committed_one() {
+    insta::assert_snapshot!(markdown(&emulated(), &[("20261119T120000Z-nvidia-h200".into(), timed([32.0, 20.0, 15.0]))]));
+}
+
+#[test]
+fn a_run_on_a_gpu_with_a_failed_gate_a_regression_and_a_refuted_claim() {
+    let mut old = timed([24.0, 20.0, 15.0]);
+    let claims = failed_claims(&old);
+    assert_eq!(claims.len(), 1);
+    let gpu = Some("NVIDIA H200".to_string());
+    old.negative = Some(Negative { schema: SCHEMA, reason: "P·V dominates at this grid".into(), gpu, claims });
+    let mut run = timed([24.0, 20.0, 16.0]);
+    run.correctness.cases.push(case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, Some(GateId::C2)));
+    resummarise(&mut run);
+    insta::assert_snapshot!(markdown(&run, &[("20261119T120000Z-nvidia-h200".into(), old)]));
+}
+
+#[test]
+fn cells_cannot_break_a_table() {
+    let mut run = emulated();
+    run.correctness.cases[0].outcome = common::check::Outcome::Failed { reason: "a | b\nc".into() };
+    resummarise(&mut run);
+    let text = markdown(&run, &[]);
+    assert!(text.contains("a \\| b c"), "{text}");
+}
+
+#[test]
+fn the_readme_keeps_all_but_its_table() {
+    let report = report(&ladder(), Some(("run", &emulated())), &[]);
+    let text = readme("# Title\n\n<!-- ladder:begin -->\nold\n<!-- ladder:end -->\n\ntail\n", &report).unwrap();
+    assert!(text.starts_with("# Title\n\n<!-- ladder:begin -->\n| stage |"), "{text}");
+    assert!(text.ends_with("<!-- ladder:end -->\n\ntail\n") && !text.contains("old"));
+    assert_eq!(readme(&text, &report).unwrap(), text, "rendering twice changes nothing");
+    assert!(readme("no markers", &report).is_none());
+}
+
+#[test]
+fn json_has_a_row_per_case_with_resources_and_latency() {
+    let run = timed([32.0, 20.0, 15.0]);
+    let document = json::document(&report(&ladder(), Some(("run", &run)), &[]), "run", &run);
+    assert_eq!(document["rows"].as_array().unwrap().len(), run.correctness.cases.len());
+    let row = &document["rows"][1];
+    assert_eq!((row["variant"].as_str(), row["dtype"].as_str()), (Some("wmma-qk-32x64"), Some("f16")));
+    assert_eq!(row["gates"].as_array().unwrap().len(), 6);
+    assert!(row["latency"]["device_us"]["p50"].as_f64().unwrap() > 19.0);
+    assert_eq!(row["resources"]["register_cap"].as_u64(), Some(128));
+    assert_eq!(document["verdict"]["exit_code"].as_u64(), Some(0));
+}
