@@ -1,0 +1,190 @@
+//! `compare selftest`: the gates tried on planted faults, and on a GPU the timer tried on itself.
+
+use crate::comparison::{caught, subject_name};
+use crate::{list, registry};
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use common::device::Staged;
+use common::device::cuda::{CudaDevice, CudaError, TimerCheck, timer_checks};
+use common::faults::{self, Caught};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, ProblemError};
+use common::reference::ReferenceError;
+use common::stage::{LoadError, LoadedStage, Unsupported};
+use common::timing::{Cache, Plan};
+use serde_json::json;
+
+/// What the selftest found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selftest {
+    /// All of it, as text or JSON.
+    pub text: String,
+    /// Faults that no gate caught, the correct model if a gate failed it, and checks of the timer that do not agree.
+    pub escaped: usize,
+}
+
+/// Why the selftest could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum SelftestError {
+    /// A stage is broken.
+    #[error("the ladder cannot be loaded; build again with `cargo build`")]
+    Load(#[from] LoadError),
+    /// There is nothing to compare with.
+    #[error("the gates have no reference: a fault of this program, not of a stage")]
+    Reference(#[from] ReferenceError),
+    /// The timer's problem does not exist.
+    #[error("the timer cannot be tried: the problem of the claims is not one")]
+    Problem(#[from] ProblemError),
+    /// The first stage does not take the timer's problem.
+    #[error("the timer cannot be tried on {stage}; its default variant must take the problem of the claims")]
+    Unsupported {
+        /// The stage.
+        stage: &'static str,
+        /// Why.
+        #[source]
+        source: Unsupported,
+    },
+    /// The GPU failed.
+    #[error("the timer cannot be tried; check the GPU with nvidia-smi and run again")]
+    Timer(#[from] CudaError),
+}
+
+/// Plants every fault; tries the timer where there is a GPU.
+pub fn selftest(json: bool) -> Result<Selftest, SelftestError> {
+    let stages = registry::load()?;
+    eprintln!("planting faults (some seconds)");
+    let subjects = faults::selftest()?;
+    let timer = match list::gpu(&stages) {
+        Ok(device) => {
+            eprintln!("trying the timer on {} (half a minute)", device.info().name);
+            Ok(try_timer(&device, &stages)?)
+        }
+        Err(reason) => Err(reason),
+    };
+    let wrong = subjects.iter().filter(|subject| !subject.as_it_should()).count();
+    let escaped = wrong + timer.iter().flatten().filter(|check| !check.ok).count();
+    let text = if json { document(&subjects, &timer, escaped) } else { text(&subjects, &timer) };
+    Ok(Selftest { text, escaped })
+}
+
+/// The checks of the timer on the first stage's default variant and the problem of the claims.
+fn try_timer(device: &CudaDevice, stages: &[LoadedStage]) -> Result<Vec<TimerCheck>, SelftestError> {
+    let (Some(stage), Some(mission)) = (stages.first(), NAMED_SHAPES.iter().find(|named| named.name == "mission"))
+    else {
+        return Ok(Vec::new());
+    };
+    let problem = Problem::new(mission.shape, Dtype::F16, Mask::Full)?;
+    let prepared = stage
+        .prepare(stage.info().default_variant, &problem)
+        .map_err(|source| SelftestError::Unsupported { stage: stage.info().id, source })?;
+    let inputs = (0..2).map(|seed| Inputs::generate(&problem, Family::Normal, seed));
+    let contents = inputs.map(|inputs| Staged::new(&inputs, Layout::Packed)).collect();
+    let pool = device.pool(contents, Cache::Warm)?;
+    Ok(timer_checks(device, stage, &prepared, &pool, &Plan::default())?)
+}
+
+fn gates(subject: &Caught) -> Vec<String> {
+    subject.gates_that_failed.iter().map(ToString::to_string).collect()
+}
+
+fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN).set_header(header).add_rows(rows);
+    table.to_string()
+}
+
+fn text(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>) -> String {
+    let rows = subjects.iter().map(|subject| {
+        let found = match (subject.fault.is_some(), subject.as_it_should()) {
+            (true, true) => "caught",
+            (true, false) => "ESCAPED",
+            (false, true) => "passes",
+            (false, false) => "REFUSED",
+        };
+        [
+            subject_name(subject).to_string(),
+            subject.cases.to_string(),
+            subject.cases_failed.to_string(),
+            gates(subject).join(", "),
+            found.to_string(),
+        ]
+    });
+    let (found, planted) = caught(subjects);
+    let faults = table(["fault", "cases", "cases that failed", "gates that failed", "result"], rows);
+    let timer = match timer {
+        Err(reason) => format!("timer: NO DATA ({reason})"),
+        Ok(checks) => {
+            let ok = checks.iter().filter(|check| check.ok).count();
+            let word = |ok: bool| if ok { "ok" } else { "WRONG" }.to_string();
+            let rows = checks
+                .iter()
+                .map(|check| [check.name.clone(), check.expected.clone(), check.found.clone(), word(check.ok)]);
+            let checked = table(["timer", "expected", "found", "result"], rows);
+            format!("{checked}\n\ntimer checks that agree: {ok} of {}", checks.len())
+        }
+    };
+    format!("{faults}\n\nplanted faults caught: {found} of {planted}\n\n{timer}\n")
+}
+
+fn document(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>, escaped: usize) -> String {
+    let subject = |subject: &Caught| {
+        json!({
+            "subject": subject_name(subject),
+            "planted": subject.fault.is_some(),
+            "cases": subject.cases,
+            "cases_failed": subject.cases_failed,
+            "gates_that_failed": gates(subject),
+            "as_it_should": subject.as_it_should(),
+        })
+    };
+    let (found, planted) = caught(subjects);
+    let timer = match timer {
+        Ok(checks) => json!({ "status": "tried", "checks": checks }),
+        Err(reason) => json!({ "status": "no_data", "reason": reason }),
+    };
+    let document = json!({
+        "caught": found,
+        "planted": planted,
+        "escaped": escaped,
+        "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
+        "timer": timer,
+    });
+    format!("{document:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use common::faults::Fault;
+    use common::verdict::GateId;
+    use serde_json::Value;
+
+    fn subjects() -> Vec<Caught> {
+        let subject =
+            |fault, cases_failed, gates_that_failed| Caught { fault, cases: 8, cases_failed, gates_that_failed };
+        vec![
+            subject(None, 0, vec![]),
+            subject(Some(Fault::Zeros), 8, vec![GateId::C2, GateId::C3]),
+            subject(Some(Fault::StaleTile), 0, vec![]),
+        ]
+    }
+
+    #[test]
+    fn an_escaped_fault_is_seen() {
+        let text = text(&subjects(), &Err("no driver".into()));
+        assert!(text.contains("planted faults caught: 1 of 2"), "{text}");
+        assert!(text.contains("C2, C3") && text.contains("ESCAPED"), "{text}");
+        assert!(text.ends_with("timer: NO DATA (no driver)\n"), "{text}");
+    }
+
+    #[test]
+    fn checks_of_the_timer_are_rows() {
+        let check =
+            |name: &str, ok| TimerCheck { name: name.into(), expected: "slower".into(), found: "same".into(), ok };
+        let timer = Ok(vec![check("the same arm twice", true), check("injected delay of 5 %", false)]);
+        let text = text(&subjects(), &timer);
+        assert!(text.contains("WRONG") && text.contains("timer checks that agree: 1 of 2"), "{text}");
+        let document: Value = serde_json::from_str(&document(&subjects(), &timer, 2)).unwrap();
+        assert_eq!((&document["escaped"], &document["timer"]["checks"][1]["ok"]), (&json!(2), &json!(false)));
+    }
+}
