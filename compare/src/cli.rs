@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   compare                                       check everything that this machine can, write COMPARE.md
-  compare --quick                               each stage's default variant on three small problems
+  compare --quick                               each stage's default variant on four small problems
   compare --stages stage0-scalar --shapes mission --dtypes f16
                                                 one stage on one shape, both masks
   compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
@@ -36,6 +36,7 @@ pub struct Cli {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
     /// Check the stages, time them where there is a GPU, write a record and COMPARE.md (the default)
     #[command(after_help = EXAMPLES)]
@@ -78,7 +79,7 @@ pub struct RunArgs {
     /// Element types: f16, e4m3 [default: both]
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
     pub dtypes: Vec<String>,
-    /// Masks: full, causal [default: both]
+    /// Masks: full, causal [default: both; full with --input]
     #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
     pub masks: Vec<String>,
     /// Seeds of the inputs; see --shapes
@@ -93,7 +94,7 @@ pub struct RunArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
-    /// Tier T0: each stage's default variant on three small problems
+    /// Tier T0: each stage's default variant on four small problems
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Tier T2: every shape, mask, family and seed (the default on a GPU)

@@ -2,10 +2,10 @@
 
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
-use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming, SCHEDULES};
+use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use common::check::{self, CaseResult, Outcome, Source, Target};
-use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
 use common::device::Staged;
+use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
 use common::gate::{self, Buffer, Evidence, Repeat, Role};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -18,6 +18,7 @@ use common::timing::{Cache, Floor, PairMeasurement, Plan as TimingPlan, claim};
 use common::verdict::{GateId, GateResult};
 use half::f16;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 /// Launches that gate C5 compares on a GPU.
@@ -127,18 +128,12 @@ impl Executor<'_> {
                 let probability = stage
                     .prepare(&case.key.variant, &case.problem)
                     .map_or(Probability::F32, |prepared| prepared.kernel.probability);
-                if !references.contains_key(&probability) {
-                    references.insert(probability, reference(&inputs, probability).map_err(of_case)?);
-                }
+                let reference = match references.entry(probability) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => place.insert(reference(&inputs, probability).map_err(of_case)?),
+                };
                 let target = self.target(case.mode);
-                let checked = check::check(
-                    stage,
-                    &case.key.variant,
-                    &inputs,
-                    &case.key.source,
-                    &references[&probability],
-                    target,
-                );
+                let checked = check::check(stage, &case.key.variant, &inputs, &case.key.source, reference, target);
                 let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
                 if let Some(output) = &checked.output {
                     sink.output(&result, output)?;
@@ -162,7 +157,7 @@ impl Executor<'_> {
     fn target(&self, mode: Mode) -> Target<'_> {
         match (mode, self.device) {
             (Mode::Device, Some(device)) => Target::Cuda { device, launches: GPU_LAUNCHES },
-            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES[..SCHEDULES] },
+            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES },
             _ => Target::Emulated { schedules: &tier0::SCHEDULES[..1] },
         }
     }
@@ -254,7 +249,7 @@ impl Executor<'_> {
             let preset = new.strip_prefix(&terms.family).unwrap_or_default().trim_start_matches('-').to_string();
             let twin = format!("{}-{preset}", terms.base_family);
             let same_preset = if twin == base {
-                Some(best.comparison.clone())
+                Some(best.comparison)
             } else if base_stage.is_some_and(|stage| stage.variant(&twin).is_some()) {
                 pair(&twin, &new)?.map(|pair| pair.comparison)
             } else {
@@ -355,12 +350,8 @@ impl TimedProblem {
                     after,
                     role: Role::Input,
                 });
-                let o = Buffer {
-                    name: "o",
-                    image: &staged.output,
-                    after: &output.execution.output,
-                    role: Role::Output,
-                };
+                let o =
+                    Buffer { name: "o", image: &staged.output, after: &output.execution.output, role: Role::Output };
                 results.push(gate::c6(&inputs.chain([o]).collect::<Vec<_>>()));
             }
             // Equal outputs were merged: more than one means that launches differ.

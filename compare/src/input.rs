@@ -29,7 +29,9 @@ pub enum FileError {
         source: SafeTensorError,
     },
     /// A tensor is not there.
-    #[error("{file}: no tensor '{name}'; expected q, k and v, and for F8_E4M3 also {name_of_scales}; the file has {found}")]
+    #[error(
+        "{file}: no tensor '{name}'; expected q, k and v, and for F8_E4M3 also {name_of_scales}; the file has {found}"
+    )]
     Missing {
         /// The file's name.
         file: String,
@@ -114,12 +116,18 @@ impl FileInput {
             .map_err(|source| FileError::Format { path: path.to_path_buf(), source })?;
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let reader = Reader { file, tensors };
-        let (q, k, v) = (reader.operand("q", "q_scale")?, reader.operand("k", "k_scale")?, reader.operand("v", "v_scale")?);
+        let (q, k, v) =
+            (reader.operand("q", "q_scale")?, reader.operand("k", "k_scale")?, reader.operand("v", "v_scale")?);
         reader.same_dtype("k", &k, &q)?;
         reader.same_dtype("v", &v, &q)?;
         let [batch, heads_q, seq_q, head_dim] = q.extents;
         let [_, heads_kv, seq_kv, _] = k.extents;
-        reader.same_extents("k", &k, [batch, heads_kv, seq_kv, head_dim], "[batch of q, heads, keys, head_dim of q]")?;
+        reader.same_extents(
+            "k",
+            &k,
+            [batch, heads_kv, seq_kv, head_dim],
+            "[batch of q, heads, keys, head_dim of q]",
+        )?;
         reader.same_extents("v", &v, k.extents, "that of k")?;
         let shape = Shape { batch, heads_q, heads_kv, seq_q, seq_kv, head_dim };
         let out = reader.output(shape.q_extents())?;
@@ -187,7 +195,11 @@ impl Reader<'_> {
             return Err(self.dtype_error(name, "F32", tensor.dtype()));
         }
         if tensor.shape() != [batch, heads] {
-            return Err(self.shape_error(name, format!("[{batch}, {heads}], one scale per batch and head"), tensor.shape()));
+            return Err(self.shape_error(
+                name,
+                format!("[{batch}, {heads}], one scale per batch and head"),
+                tensor.shape(),
+            ));
         }
         Ok(floats(tensor.data()))
     }
@@ -262,9 +274,9 @@ mod tests {
     }
 
     fn file(tensors: &BTreeMap<&'static str, Tensor>) -> Vec<u8> {
-        let views = tensors.iter().map(|(name, tensor)| {
-            (*name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap())
-        });
+        let views = tensors
+            .iter()
+            .map(|(name, tensor)| (*name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap()));
         serialize(views, None).unwrap()
     }
 

@@ -101,7 +101,14 @@ fn terminal(report: &comparison::Report) -> String {
         };
         let error = row.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
         let cases = row.checked.to_string();
-        table.add_row([row.stage.clone(), row.variant.clone(), render::markdown::state(&row.state), cases, error, time]);
+        table.add_row([
+            row.stage.clone(),
+            row.variant.clone(),
+            render::markdown::state(&row.state),
+            cases,
+            error,
+            time,
+        ]);
     }
     let mut lines = vec![table.to_string(), String::new(), report.overall.to_string()];
     lines.extend(report.failures.iter().map(|f| format!("  {} {}: {}", f.place, f.result.gate, f.result.reason)));
@@ -112,7 +119,9 @@ fn terminal(report: &comparison::Report) -> String {
 /// Where the report goes: as asked, else COMPARE.md of the workspace, else of the current folder.
 fn report_path(asked: Option<&Path>) -> Result<PathBuf> {
     match asked {
-        Some(path) if path.is_dir() => bail!("--report {}: is a folder; give a file, such as COMPARE.md", path.display()),
+        Some(path) if path.is_dir() => {
+            bail!("--report {}: is a folder; give a file, such as COMPARE.md", path.display())
+        }
         Some(path) => Ok(path.to_path_buf()),
         None => Ok(machine::workspace().unwrap_or_default().join("COMPARE.md")),
     }

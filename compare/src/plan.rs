@@ -13,14 +13,11 @@ use common::record::{Scope, StageBuild, Tier};
 pub enum Mode {
     /// On the emulator's plain build: results only.
     Plain,
-    /// On the emulator's traced build, under [`SCHEDULES`] schedules: results, hazards and counters.
+    /// On the emulator's traced build, under each of [`common::tier0::SCHEDULES`]: results, hazards and counters.
     Traced,
     /// On the GPU.
     Device,
 }
-
-/// Schedules of a traced case: in order, reversed, shuffled.
-pub const SCHEDULES: usize = 3;
 
 /// One case to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,19 +88,14 @@ fn named(name: &str) -> Shape {
     NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
 }
 
-/// T0: a whole tile, a ragged one, and a ragged rectangle under the causal mask.
+/// T0: the cases that every stage's own tests run.
 fn tier0(mode: Mode) -> Vec<Item> {
-    let ragged = Shape::bhsd(1, 2, 17, 64);
-    let rectangle = Shape { seq_q: 113, seq_kv: 203, ..Shape::bhsd(1, 2, 1, 64) };
-    let problems = [
-        ("small".to_string(), named("small"), Mask::Full),
-        (ragged.to_string(), ragged, Mask::Full),
-        (rectangle.to_string(), rectangle, Mask::Causal),
-    ];
-    let cases = problems.iter().flat_map(|(name, shape, mask)| {
-        Dtype::ALL.map(|dtype| item(name, *shape, dtype, *mask, Family::Normal, 0, mode))
-    });
-    cases.collect()
+    let name = |shape: Shape| {
+        let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
+        named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
+    };
+    let case = |p: Problem| item(&name(p.shape), p.shape, p.dtype, p.mask, Family::Normal, 0, mode);
+    common::tier0::problems().into_iter().map(case).collect()
 }
 
 /// T1: T0, all families on `small`, and three seeds on `mission`: with `small`, the checks that the first ladders had.
@@ -215,7 +207,9 @@ pub fn plan(
     let stages = select::stages(&args.stages, all)?;
     select::variants(&args.variants, &stages)?;
     let dtypes = or_all(select::dtypes(&args.dtypes)?, &Dtype::ALL);
-    let masks = or_all(select::masks(&args.masks)?, &Mask::ALL);
+    // A file does not say under which mask its `out` was computed; the full one is the usual case.
+    let all_masks: &[Mask] = if file.is_some() { &[Mask::Full] } else { &Mask::ALL };
+    let masks = or_all(select::masks(&args.masks)?, all_masks);
     let tier = tier(args, backend);
     let (traced, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain),

@@ -102,7 +102,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let name = format!("{}-{}", started.compact(), machine.name);
     let out = args.out.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("target/compare"));
     let folder = out.join(&name);
-    for path in [Some(&folder), args.save_outputs.as_ref()].into_iter().flatten() {
+    for path in [args.save_outputs.as_ref(), Some(&folder)].into_iter().flatten() {
         std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
     }
     let planted = match faults::selftest() {
@@ -168,7 +168,9 @@ fn open_gpu(backend: Backend, stages: &[LoadedStage]) -> Result<Result<CudaDevic
     }
     let built = stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none());
     let opened = match built {
-        Some(stage) => Err(format!("{} was built without GPU code; run scripts/cuda-toolkit and build again", stage.info().id)),
+        Some(stage) => {
+            Err(format!("{} was built without GPU code; run scripts/cuda-toolkit and build again", stage.info().id))
+        }
         None => CudaDevice::open(0).map_err(|error| error.to_string()),
     };
     match (opened, backend) {
@@ -186,7 +188,9 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan) -> Vec<GateScope> {
     });
     let scope = |gate: GateId| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => Measurable::Yes,
-        GateId::C7 => no("compute-sanitizer is run by hand on a GPU, see ARCHITECTURE.md; its findings are not in this record"),
+        GateId::C7 => {
+            no("compute-sanitizer is run by hand on a GPU, see ARCHITECTURE.md; its findings are not in this record")
+        }
         GateId::H1 => no("the emulator does not judge hazards yet: it shows them by schedules and poison only"),
         GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
         GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
@@ -249,7 +253,8 @@ impl Sink for Recorder<'_> {
         let Some(folder) = self.outputs else { return Ok(()) };
         let key = &result.key;
         let words = format!("{}/{} {}", key.stage, key.variant, comparison::describe(key));
-        let name: String = words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+        let name: String =
+            words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
         let path = folder.join(format!("{name}.safetensors"));
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError {
             what: format!("the output {} cannot be written", path.display()),

@@ -8,8 +8,9 @@ use common::gate::Errors;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Shape};
 use common::record::{
-    BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, GateScope, Git, Gpu, KernelBuild, Machine,
-    Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope, StageBuild, Tier, Timing, VariantBuild,
+    BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, GateScope, Git, Gpu, KernelBuild,
+    Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope, StageBuild, Tier, Timing,
+    VariantBuild,
 };
 use common::reference::Probability;
 use common::resources::{self, KernelFacts};
@@ -195,7 +196,8 @@ pub fn resummarise(record: &mut Record) {
 /// One case on `mission`; `broken` fails.
 pub fn case(stage: &str, variant: &str, backend: BackendKind, broken: Option<GateId>) -> CaseResult {
     let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6];
-    let judge = |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
+    let judge =
+        |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
     let errors = Errors {
         rows: 4096,
         sampled: false,

@@ -11,6 +11,8 @@
 //! }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod measurement;
 
 use common::check::{Outcome, Source, Target, check};

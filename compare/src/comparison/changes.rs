@@ -5,7 +5,6 @@ use super::{Committed, summary_of};
 use common::record::{BuiltKernel, KernelBuild, Record, StageBuild, Timing};
 use common::resources::KernelFacts;
 use common::verdict::Verdict;
-use kernel_build::report::Resources;
 use std::fmt;
 
 /// A median that moved by less than this, or whose interval overlaps the old one, has not changed.
@@ -54,13 +53,18 @@ pub fn against(subject: (&str, &Record), committed: &[Committed]) -> Vec<Change>
     let (name, record) = subject;
     // A committed record that stands in for a run is compared with those before it.
     let earlier: Vec<&Committed> = committed.iter().take_while(|(other, _)| other.as_str() != name).collect();
-    let newest = |comparable: &dyn Fn(&Record) -> bool| earlier.iter().rev().find(|(_, other)| comparable(other)).copied();
+    let newest =
+        |comparable: &dyn Fn(&Record) -> bool| earlier.iter().rev().find(|(_, other)| comparable(other)).copied();
     let mut changes = Vec::new();
-    if let Some(old) = newest(&|other| other.meta.backend == record.meta.backend && !other.correctness.variants.is_empty()) {
+    if let Some(old) =
+        newest(&|other| other.meta.backend == record.meta.backend && !other.correctness.variants.is_empty())
+    {
         gates_and_errors(record, old, &mut changes);
     }
     let gpu = record.meta.machine.gpu.name();
-    if let Some(old) = newest(&|other| gpu.is_some() && other.meta.machine.gpu.name() == gpu && other.performance.is_some()) {
+    if let Some(old) =
+        newest(&|other| gpu.is_some() && other.meta.machine.gpu.name() == gpu && other.performance.is_some())
+    {
         latencies(record, old, &mut changes);
     }
     if let Some(old) = newest(&|other| other.meta.stages.iter().any(has_gpu_code)) {
@@ -92,11 +96,12 @@ fn gates_and_errors(record: &Record, (name, old): &Committed, changes: &mut Vec<
             push(direction, what, gate.result.verdict.to_string(), now.result.verdict.to_string());
         }
         // Different tiers run different cases, and a larger set has a larger worst case.
-        if let (true, Some(was), Some(is)) = (old.meta.tier == record.meta.tier && old.meta.scope == record.meta.scope, &before.worst, &after.worst) {
+        if let (true, Some(was), Some(is)) =
+            (old.meta.tier == record.meta.tier && old.meta.scope == record.meta.scope, &before.worst, &after.worst)
+        {
             let what = "largest error".to_string();
             let (from, to) = (format!("{:.2e}", was.max_abs), format!("{:.2e} at {}", is.max_abs, is.at));
-            // Written so that NaN is worse.
-            if !(is.max_abs <= was.max_abs * ERROR_GROWTH) {
+            if is.max_abs.is_nan() || is.max_abs > was.max_abs * ERROR_GROWTH {
                 push(Direction::Worse, what, from, to);
             } else if is.max_abs * ERROR_GROWTH < was.max_abs {
                 push(Direction::Better, what, from, to);
@@ -137,16 +142,19 @@ fn latencies(record: &Record, (name, old): &Committed, changes: &mut Vec<Change>
 
 fn compiled(record: &Record, (name, old): &Committed, changes: &mut Vec<Change>) {
     for (place, facts_before, before) in kernels(old) {
-        let found = kernels(record).into_iter().find(|(other, _, built)| *other == place && built.ptxas.arch == before.ptxas.arch);
+        let found = kernels(record)
+            .into_iter()
+            .find(|(other, _, built)| *other == place && built.ptxas.arch == before.ptxas.arch);
         let Some((_, facts_after, after)) = found else { continue };
         let (was, is) = (&before.ptxas.resources, &after.ptxas.resources);
-        let spilled = |r: &Resources| (r.spill_store_bytes + r.spill_load_bytes) as usize;
-        let shared = |facts: &KernelFacts, r: &Resources| facts.dynamic_shared_bytes + r.static_shared_bytes as usize;
+        let spilled = |built: &BuiltKernel| {
+            (built.ptxas.resources.spill_store_bytes + built.ptxas.resources.spill_load_bytes) as usize
+        };
         let figures = [
             ("registers", was.registers as usize, is.registers as usize),
-            ("spilled bytes", spilled(was), spilled(is)),
+            ("spilled bytes", spilled(before), spilled(after)),
             ("stack bytes", was.stack_frame_bytes as usize, is.stack_frame_bytes as usize),
-            ("shared bytes", shared(facts_before, was), shared(facts_after, is)),
+            ("dynamic shared bytes", facts_before.dynamic_shared_bytes, facts_after.dynamic_shared_bytes),
         ];
         for (what, from, to) in figures.into_iter().filter(|(_, from, to)| from != to) {
             changes.push(Change {

@@ -117,7 +117,7 @@ pub fn negative_for<'a>(
 
 fn judged<'a>(record: &'a Record, stage: &str, terms: &ClaimTerms) -> Option<&'a ClaimResult> {
     let claims = record.performance.iter().flat_map(|performance| &performance.claims);
-    claims.filter(|claim| claim.stage == stage && claim.terms == *terms).last()
+    claims.rev().find(|claim| claim.stage == stage && claim.terms == *terms)
 }
 
 /// One row per claim of the ladder as built now.
@@ -173,7 +173,9 @@ fn state(stage: &StageBuild, terms: &ClaimTerms, run: Option<&Record>, committed
             stale = stale.or(Some(ClaimState::Stale { record: record_name, gpu, result, why }));
             continue;
         }
-        if let Some((record, reason, claim)) = negative_for(&refuted(&stage.identity), &record.meta.machine.gpu, committed) {
+        if let Some((record, reason, claim)) =
+            negative_for(&refuted(&stage.identity), &record.meta.machine.gpu, committed)
+        {
             return ClaimState::Negative {
                 record: record.to_string(),
                 reason: reason.to_string(),
@@ -182,5 +184,7 @@ fn state(stage: &StageBuild, terms: &ClaimTerms, run: Option<&Record>, committed
         }
         return ClaimState::Committed { record: record_name, gpu, result: result.clone() };
     }
-    stale.unwrap_or_else(|| ClaimState::NoData { reason: "not timed in this run, and no committed record has it".into() })
+    stale.unwrap_or_else(|| ClaimState::NoData {
+        reason: "not timed in this run, and no committed record has it".into(),
+    })
 }

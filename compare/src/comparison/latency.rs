@@ -193,7 +193,7 @@ pub fn of_variant(
     let mut stale = None;
     for (name, record) in sources(subject, is_run, committed) {
         let timings = record.performance.iter().flat_map(|performance| &performance.timings);
-        let found = timings.filter(|t| is_mission(t) && t.stage == stage.id && t.variant == variant).last();
+        let found = timings.rev().find(|t| is_mission(t) && t.stage == stage.id && t.variant == variant);
         let Some(timing) = found else { continue };
         if let Some(reason) = withheld(record, timing) {
             if name.is_none() {

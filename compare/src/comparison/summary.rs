@@ -49,7 +49,10 @@ fn summary(stage: &StageBuild, variant: &str, cases: &[&CaseResult]) -> VariantS
                 summary.checked += 1;
                 results.extend(gates.iter().map(|gate| (gate.clone(), at.clone())));
                 // Written so that NaN is worse than any number.
-                let worse = summary.worst.as_ref().is_none_or(|worst| !(errors.max_abs <= worst.max_abs || worst.max_abs.is_nan()));
+                let worse = summary
+                    .worst
+                    .as_ref()
+                    .is_none_or(|worst| !(errors.max_abs <= worst.max_abs || worst.max_abs.is_nan()));
                 if worse {
                     summary.worst = Some(WorstError { max_abs: errors.max_abs, max_row: errors.max_row_rel, at });
                 }

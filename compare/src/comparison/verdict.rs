@@ -89,7 +89,10 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
     }
     for claim in facts.claims {
         if let ClaimState::UnexpectedPass { record, .. } = &claim.state {
-            actions.push(format!("{} passes now although {record} refutes it: accept this run and promote.", claim.title()));
+            actions.push(format!(
+                "{} passes now although {record} refutes it: accept this run and promote.",
+                claim.title()
+            ));
         }
     }
     let stale = facts.rows.iter().filter(|row| matches!(row.state, RowState::Stale { .. })).count();
@@ -101,7 +104,11 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
     } else if let Some((word, line)) = undecided {
         (Exit::Undecided, word, line)
     } else if stale > 0 {
-        (Exit::Pass, "STALE", format!("{} measured on other versions of the kernels", count(stale, "row was", "rows were")))
+        (
+            Exit::Pass,
+            "STALE",
+            format!("{} measured on other versions of the kernels", count(stale, "row was", "rows were")),
+        )
     } else {
         (Exit::Pass, "PASS", passed(facts))
     };
@@ -148,7 +155,9 @@ fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
         let n = count(unmet.len() + unexplained, "claim fails", "claims fail");
         let first = unmet.first().map(|title| format!(", first {title}")).unwrap_or_default();
         broken.push(format!("{n} without a negative record{first}"));
-        actions.push("Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string());
+        actions.push(
+            "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string(),
+        );
     }
     broken
 }
@@ -170,9 +179,9 @@ fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static s
             ambiguous.extend(gates.iter().map(|gate| format!("{gate} of {}/{}", row.stage, row.variant)));
         }
     }
-    let judged = facts.claims.iter().filter(|claim| {
-        matches!(&claim.state, ClaimState::Judged(result) if result.result.verdict == Verdict::Ambiguous)
-    });
+    let judged = facts.claims.iter().filter(
+        |claim| matches!(&claim.state, ClaimState::Judged(result) if result.result.verdict == Verdict::Ambiguous),
+    );
     ambiguous.extend(judged.map(ClaimRow::title));
     let missing: Vec<&Missing> = facts.missing.iter().filter(|missing| missing.required).collect();
     if !ambiguous.is_empty() {
@@ -182,7 +191,9 @@ fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static s
         actions.push("Find out why the data below is missing.".to_string());
     }
     match (ambiguous.first(), missing.first()) {
-        (Some(first), _) => Some(("AMBIGUOUS", format!("{} undecided, first {first}", count(ambiguous.len(), "is", "are")))),
+        (Some(first), _) => {
+            Some(("AMBIGUOUS", format!("{} undecided, first {first}", count(ambiguous.len(), "is", "are"))))
+        }
         (None, Some(first)) => {
             let n = count(missing.len(), "row is", "rows are");
             Some(("INCOMPLETE", format!("{n} missing that this run should have, first {}", first.what)))

@@ -26,7 +26,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn tier0_is_three_problems_on_the_default_variant() {
+fn tier0_is_four_problems_on_the_default_variant() {
     let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!(
@@ -34,10 +34,12 @@ fn tier0_is_three_problems_on_the_default_variant() {
         [
             "wmma-qk-32x64 small f16 full normal:0 Traced",
             "wmma-qk-32x64 small e4m3 full normal:0 Traced",
-            "wmma-qk-32x64 1x2x17x64 f16 full normal:0 Traced",
-            "wmma-qk-32x64 1x2x17x64 e4m3 full normal:0 Traced",
-            "wmma-qk-32x64 1x2x113:203x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x2x113:203x64 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 1x2:1x113:203x64 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x2:1x113:203x64 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x17x64 f16 full normal:0 Traced",
+            "wmma-qk-32x64 1x1x17x64 e4m3 full normal:0 Traced",
+            "wmma-qk-32x64 2x1x17x128 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 2x1x17x128 e4m3 causal normal:0 Traced",
         ]
     );
     assert!(plan.timings.is_empty());
@@ -47,8 +49,8 @@ fn tier0_is_three_problems_on_the_default_variant() {
 fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
-    // 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 of mission.
-    assert_eq!(plan.cases.len(), 6 + 3 * 17 - 2 + 3);
+    // 8 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 of mission.
+    assert_eq!(plan.cases.len(), 8 + 3 * 17 - 2 + 3);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
@@ -59,7 +61,7 @@ fn tier1_is_the_default_without_a_gpu() {
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [58, 58, 58]);
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [60, 60, 60]);
     assert_eq!(whole.scope, Scope::Whole);
 }
 
@@ -71,15 +73,15 @@ fn tier2_is_the_default_on_a_gpu() {
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
     // Named: 2 masks x (7 + 10 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 17 * 14);
-    // Edge shapes: both dtypes and masks; T0's (17) and (113, 203) are among them.
-    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4);
+    // Edge shapes: both dtypes and masks; and T0's three that have no name.
+    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4 + 3 * 2);
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
     // On the emulator --full adds the same problems, and keeps T0's traced.
     let emulated = planned(&["--full", "--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(emulated.cases.len(), plan.cases.len());
-    assert_eq!(emulated.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 6);
+    assert_eq!(emulated.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn a_plan_without_cases_is_an_error() {
 #[test]
 fn an_input_file_is_the_only_problem() {
     let file = FileProblem { name: "a.safetensors".into(), shape: Shape::bhsd(1, 2, 40, 64), dtype: Dtype::E4m3 };
-    let args = args(&["--input", "/data/a.safetensors", "--stages", "stage1-cpasync", "--masks", "full"]);
+    let args = args(&["--input", "/data/a.safetensors", "--stages", "stage1-cpasync"]);
     let plan = plan(&ladder(), &args, BackendKind::Emulated, Some(&file)).unwrap();
     assert_eq!(lines(&plan), ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]);
     let Scope::Selected { flags } = plan.scope else { panic!("selected") };
@@ -146,5 +148,5 @@ fn an_input_file_is_the_only_problem() {
 #[test]
 fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
     let plan = planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Emulated);
-    assert_eq!(plan.cases.len(), 6);
+    assert_eq!(plan.cases.len(), 8);
 }

@@ -1,8 +1,8 @@
 //! COMPARE.md: the verdict and what to do first, then what is wrong or missing, then the ladder.
 
 use crate::comparison::{
-    ByShape, ClaimRow, ClaimState, ERROR_GROWTH, Figures, LATENCY_CHANGE, Latency, Missing, Origin, Report, Row, RowState, Speedup, Subject, caught,
-    subject_name,
+    ByShape, ClaimRow, ClaimState, ERROR_GROWTH, Figures, LATENCY_CHANGE, Latency, Missing, Origin, Report, Row,
+    RowState, Speedup, Subject, caught, subject_name,
 };
 use common::device::BackendKind;
 use common::gate;
@@ -44,8 +44,20 @@ pub fn report(report: &Report, plots: &[String]) -> String {
 /// The ladder table, as it also stands in the README.
 pub fn ladder(report: &Report) -> String {
     let mut rows = vec![row(&[
-        "stage", "variant", "verdict", "p50 µs", "p90", "mean", "std", "single p50", "vs previous", "vs stage 0",
-        "max error", "registers", "shared B", "occupancy",
+        "stage",
+        "variant",
+        "verdict",
+        "p50 µs",
+        "p90",
+        "mean",
+        "std",
+        "single p50",
+        "vs previous",
+        "vs stage 0",
+        "max error",
+        "registers",
+        "shared B",
+        "occupancy",
     ])];
     rows.push(rule(14));
     let mut notes: Vec<String> = Vec::new();
@@ -74,7 +86,10 @@ fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
             match origin {
                 Origin::Run => {}
                 Origin::Committed { record, gpu } => {
-                    push_new(notes, format!("Latencies of {} are from the committed record {record} ({gpu}).", variant.stage));
+                    push_new(
+                        notes,
+                        format!("Latencies of {} are from the committed record {record} ({gpu}).", variant.stage),
+                    );
                 }
                 Origin::Stale { record, gpu, why } => {
                     time[0].push_str(" STALE");
@@ -96,7 +111,12 @@ fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
     let name = if variant.is_default { format!("**{}**", variant.variant) } else { variant.variant.clone() };
     let mut cells = vec![variant.stage.clone(), name, state(&variant.state)];
     cells.extend(time);
-    cells.extend([error, or_dash(registers.join(" / ")), resources.shared_bytes.to_string(), or_dash(occupancy.join(" / "))]);
+    cells.extend([
+        error,
+        or_dash(registers.join(" / ")),
+        resources.shared_bytes.to_string(),
+        or_dash(occupancy.join(" / ")),
+    ]);
     row(&cells.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -150,9 +170,12 @@ fn origin_of(subject: &Subject) -> String {
 
 fn failures(report: &Report) -> Option<String> {
     let mut rows = vec![row(&["where", "gate", "why"]), rule(3)];
-    rows.extend(report.failures.iter().map(|failure| {
-        row(&[&failure.place, &failure.result.gate.to_string(), &failure.result.reason])
-    }));
+    rows.extend(
+        report
+            .failures
+            .iter()
+            .map(|failure| row(&[&failure.place, &failure.result.gate.to_string(), &failure.result.reason])),
+    );
     (!report.failures.is_empty()).then(|| rows.concat())
 }
 
@@ -225,11 +248,9 @@ fn correctness(report: &Report) -> String {
             }));
         }
         match &variant.worst {
-            Some(worst) => cells.extend([
-                format!("{:.2e}", worst.max_abs),
-                format!("{:.2e}", worst.max_row),
-                worst.at.clone(),
-            ]),
+            Some(worst) => {
+                cells.extend([format!("{:.2e}", worst.max_abs), format!("{:.2e}", worst.max_row), worst.at.clone()])
+            }
             None => cells.extend(["–", "–", "–"].map(String::from)),
         }
         rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
@@ -239,7 +260,19 @@ fn correctness(report: &Report) -> String {
 
 fn resources(report: &Report) -> String {
     let mut rows = vec![
-        row(&["instance", "arch", "registers", "cap", "spilled B", "stack B", "shared B", "cap", "occupancy", "limited by", "R1"]),
+        row(&[
+            "instance",
+            "arch",
+            "registers",
+            "cap",
+            "spilled B",
+            "stack B",
+            "shared B",
+            "cap",
+            "occupancy",
+            "limited by",
+            "R1",
+        ]),
         rule(11),
     ];
     let mut any = false;
@@ -393,7 +426,8 @@ fn or_dash(text: String) -> String {
 }
 
 fn speedup(speedup: Option<&Speedup>) -> String {
-    speedup.map_or("–".to_string(), |speedup| format!("{:.2}x (−{:.0} %)", speedup.ratio, speedup.reduction_percent()))
+    speedup
+        .map_or("–".to_string(), |speedup| format!("{:.2}x (−{:.0} %)", speedup.ratio, speedup.reduction_percent()))
 }
 
 /// Three digits after the point below 10, two below 100, one above.

@@ -16,7 +16,10 @@ fn a_run_without_a_gpu() {
 
 #[test]
 fn a_run_without_a_gpu_beside_a_committed_one() {
-    insta::assert_snapshot!(markdown(&emulated(), &[("20261119T120000Z-nvidia-h200".into(), timed([32.0, 20.0, 15.0]))]));
+    insta::assert_snapshot!(markdown(
+        &emulated(),
+        &[("20261119T120000Z-nvidia-h200".into(), timed([32.0, 20.0, 15.0]))]
+    ));
 }
 
 #[test]

@@ -1,0 +1,216 @@
+//! The program as its users run it: exit codes, messages, and what it leaves behind. On the emulator, small problems.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// `compare` on the emulator with its record and report in this folder.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        command.args(["--backend", "emulated", "--out"]).arg(self.path("records")).arg("--report");
+        command.arg(self.path("REPORT.md")).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The only record in the folder.
+    fn record(&self) -> PathBuf {
+        let mut records: Vec<PathBuf> =
+            std::fs::read_dir(self.path("records")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(records.len(), 1, "{records:?}");
+        records.remove(0)
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
+    let folder = Folder::new();
+    let output = folder.run(&["--quick", "--json", folder.path("all.json").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = std::fs::read_to_string(folder.path("REPORT.md")).unwrap();
+    assert!(report.starts_with("# COMPARE\n\n**PASS: "), "{report}");
+    assert!(report.contains("emulator: functional, never a latency"));
+    let meta = json(&folder.record().join("build_meta.json"));
+    assert_eq!(meta["progress"]["status"], "complete");
+    let document = json(&folder.path("all.json"));
+    let rows = document["rows"].as_array().unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        for field in ["stage", "variant", "dtype", "shape", "mask", "source", "backend", "errors", "gates", "resources"]
+        {
+            assert!(!row[field].is_null(), "{field} in {row}");
+        }
+        assert!(row["latency"].is_null(), "the emulator is no timer");
+    }
+    assert_eq!(document["verdict"]["exit_code"], 0);
+}
+
+#[test]
+fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("REPORT.md"), "kept").unwrap();
+    for (arguments, expected) in [
+        (&["--stages", "stage0-scaler"][..], "stage0-scalar"),
+        (&["--variants", "wmma-qk-32x46"], "wmma-qk-32x64"),
+        (&["--shapes", "misson"], "mission"),
+        (&["--families", "outlier"], "outliers"),
+        (&["--dtypes", "f61"], "f16"),
+        (&["--shapes", "1x8x512x96"], "64 and 128"),
+        (&["--shapes", "1x8:3x512x64"], "does not divide"),
+        (&["--shapes", "1x8x0x64"], "is 0"),
+        (&["--shapes", "1x8x512"], "BATCHxHEADSxSEQxDIM"),
+        (&["--input", "no/such/file.safetensors"], "cannot read"),
+        (&["--unknown-flag"], "unexpected argument"),
+        (&["--seeds", "many"], "invalid"),
+    ] {
+        let output = folder.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
+    assert!(!folder.path("records").exists(), "nothing was run, so nothing is recorded");
+}
+
+#[test]
+fn places_that_cannot_be_written_are_refused_before_the_run() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("file"), "").unwrap();
+    let inside = folder.path("file/report.md");
+    let start = Instant::now();
+    for flag in ["--json", "--save-outputs"] {
+        let output = folder.run(&["--quick", flag, inside.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{flag}: {}", stderr(&output));
+        assert!(stderr(&output).contains("cannot write"), "{flag}: {}", stderr(&output));
+    }
+    assert!(!folder.path("REPORT.md").exists(), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["--backend", "cuda", "--quick"])
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--backend cuda: "), "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("REPORT.md"), "kept").unwrap();
+    // Long enough to be interrupted: the whole of tier T2.
+    let mut child = folder.command(&["--full", "--quiet"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let finished = loop {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
+        assert!(Instant::now() < deadline, "no partial record within a minute");
+        std::thread::sleep(Duration::from_millis(100));
+        let Ok(mut records) = std::fs::read_dir(folder.path("records")) else { continue };
+        let Some(Ok(record)) = records.next() else { continue };
+        let Ok(bytes) = std::fs::read(record.path().join("build_meta.json")) else { continue };
+        let meta: serde_json::Value = serde_json::from_slice(&bytes).expect("a record is whole at every moment");
+        let finished = meta["progress"]["finished"].as_u64().unwrap_or(0);
+        if finished > 0 {
+            break finished;
+        }
+    };
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
+    let correctness = json(&folder.record().join("correctness_summary.json"));
+    assert!(correctness["cases"].as_array().unwrap().len() as u64 >= finished);
+}
+
+#[test]
+fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
+    let folder = Folder::new();
+    let (q, kv) = ([1usize, 4, 19, 64], [1usize, 2, 23, 64]);
+    let values = |extents: &[usize; 4], step: f32| -> Vec<u8> {
+        let count: usize = extents.iter().product();
+        (0..count).flat_map(|i| half::f16::from_f32((i as f32 * step).sin()).to_le_bytes()).collect()
+    };
+    let (q_bytes, k_bytes, v_bytes) = (values(&q, 0.37), values(&kv, 0.71), values(&kv, 1.3));
+    fn view<'a>(extents: &[usize; 4], bytes: &'a [u8]) -> safetensors::tensor::TensorView<'a> {
+        safetensors::tensor::TensorView::new(safetensors::Dtype::F16, extents.to_vec(), bytes).unwrap()
+    }
+    let write = |name: &str, out: Option<&[u8]>| {
+        let mut views = vec![("q", view(&q, &q_bytes)), ("k", view(&kv, &k_bytes)), ("v", view(&kv, &v_bytes))];
+        views.extend(out.map(|bytes| ("out", view(&q, bytes))));
+        let path = folder.path(name);
+        std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        path
+    };
+    let variant = ["--variants", "wmma-qk-32x64", "--masks", "full", "--input"];
+    let saved = folder.path("outputs");
+    let input = write("in.safetensors", None);
+    let mut arguments = variant.to_vec();
+    arguments.extend([input.to_str().unwrap(), "--save-outputs", saved.to_str().unwrap()]);
+    let output = folder.run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    // The saved output is right, so it passes as the file's own `out`; a wrong one is called wrong.
+    let file = std::fs::read_dir(&saved).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(file).unwrap();
+    let right = safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor("out").unwrap().data().to_vec();
+    let zeros = vec![0; right.len()];
+    for (out, code) in [(&right, 0), (&zeros, 1)] {
+        let input = write("with_out.safetensors", Some(out));
+        let mut arguments = variant.to_vec();
+        arguments.push(input.to_str().unwrap());
+        let output = folder.run(&arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn help_teaches_with_examples_and_exit_codes() {
+    let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("--help").output().unwrap();
+    let help = String::from_utf8_lossy(&output.stdout).into_owned();
+    for expected in ["Examples:", "Exit codes:", "--input", "selftest", "accept"] {
+        assert!(help.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn selftest_catches_every_planted_fault() {
+    let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("selftest").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("planted faults caught: 17 of 17"), "{text}");
+}
+
+#[test]
+fn list_names_what_there_is() {
+    let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("list").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0));
+    for expected in ["stage0-scalar", "wmma-qk-32x64", "mission", "outliers", "1.5"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
