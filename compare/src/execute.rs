@@ -95,7 +95,9 @@ pub struct Executor<'a> {
 impl Executor<'_> {
     /// Runs `plan` into `record`.
     pub fn run(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        self.cases(plan, record, sink)?;
+        let outcome = self.cases(plan, record, sink);
+        record.correctness.variants = summarise(self.builds, &record.correctness.cases);
+        outcome?;
         if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
             self.time(device, plan, record, sink)?;
         }
@@ -143,7 +145,6 @@ impl Executor<'_> {
                     _ => String::new(),
                 };
                 record.correctness.cases.push(result);
-                record.correctness.variants = summarise(self.builds, &record.correctness.cases);
                 sink.grown(record)?;
                 if checked.fatal {
                     return Err(ExecuteError::Lost { case: label, reason });

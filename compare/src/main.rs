@@ -23,7 +23,9 @@ mod testing;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cli::{Cli, Command, RenderArgs, RunArgs};
+use common::record::{Scope, Tier};
 use comparison::Exit;
+use execute::ExecuteError;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             let code = match error.downcast_ref::<run::RunError>() {
                 // The gates were asked, and a launch ended them: that is a failure of a stage.
-                Some(run::RunError::Execute(_)) => Exit::Fail,
+                Some(run::RunError::Execute(ExecuteError::Lost { .. } | ExecuteError::Timing(_))) => Exit::Fail,
                 _ => Exit::Usage,
             };
             ExitCode::from(code.code())
@@ -68,7 +70,9 @@ fn run(args: &RunArgs) -> Result<Exit> {
     }
     let finished = run::run(args)?;
     let mut files = render::files(&finished.report, &report_path);
-    if args.report.is_none() {
+    // The README shows whole ladders only.
+    let is_whole = finished.record.meta.scope == Scope::Whole && finished.record.meta.tier > Tier::T0;
+    if args.report.is_none() && is_whole {
         files.extend(ladder_in_readme(&finished.report)?);
     }
     render::write(&files)?;
@@ -82,9 +86,13 @@ fn run(args: &RunArgs) -> Result<Exit> {
         }
     }
     if !args.quiet {
-        eprintln!("{}", terminal(&finished.report));
-        eprintln!("record: {}", finished.folder.display());
-        eprintln!("report: {}", report_path.display());
+        let record = format!("record: {}", finished.folder.display());
+        let summary = format!("{}\n{record}\nreport: {}", terminal(&finished.report), report_path.display());
+        // Standard output belongs to the document where that goes there.
+        match args.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+            true => eprintln!("{summary}"),
+            false => println!("{summary}"),
+        }
     }
     Ok(finished.report.overall.exit)
 }

@@ -35,6 +35,9 @@ const SAMPLES: usize = 500;
 /// A record is written at most this often while cases run; an interrupt loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Nor does writing take more than one part in this many of the time: the record of a full run is large.
+const WRITE_SHARE: u32 = 20;
+
 /// Why a run did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -138,7 +141,8 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         folder: &folder,
         outputs: args.save_outputs.as_deref(),
         planned: plan.cases.len(),
-        written: Instant::now(),
+        builds: &builds,
+        write_after: Instant::now() + WRITE_INTERVAL,
         bars: Bars::new(args.quiet),
     };
     let executor = Executor {
@@ -240,7 +244,8 @@ struct Recorder<'a> {
     folder: &'a Path,
     outputs: Option<&'a Path>,
     planned: usize,
-    written: Instant,
+    builds: &'a [StageBuild],
+    write_after: Instant,
     bars: Bars,
 }
 
@@ -268,15 +273,18 @@ impl Sink for Recorder<'_> {
     }
 
     fn grown(&mut self, record: &Record) -> Result<(), SinkError> {
-        if self.written.elapsed() < WRITE_INTERVAL {
+        let start = Instant::now();
+        if start < self.write_after {
             return Ok(());
         }
         let mut partial = record.clone();
         partial.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
-        self.written = Instant::now();
-        partial.write(self.folder).map_err(|error| SinkError {
+        partial.correctness.variants = comparison::summarise(self.builds, &partial.correctness.cases);
+        let written = partial.write(self.folder).map_err(|error| SinkError {
             what: format!("the record {} cannot be written", self.folder.display()),
             source: error.into(),
-        })
+        });
+        self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());
+        written
     }
 }

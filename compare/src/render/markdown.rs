@@ -1,9 +1,14 @@
 //! COMPARE.md: the verdict and what to do first, then what is wrong or missing, then the ladder.
 
+mod cells;
+mod tables;
+
+pub use tables::ladder;
+
 use crate::comparison::{
-    ByShape, ClaimRow, ClaimState, ERROR_GROWTH, Figures, LATENCY_CHANGE, Latency, Missing, Origin, Report, Row,
-    RowState, Speedup, Subject, caught, subject_name,
+    ClaimRow, ClaimState, ERROR_GROWTH, LATENCY_CHANGE, Missing, Report, RowState, Subject, caught, subject_name,
 };
+use cells::{escape, or_dash, row, rule};
 use common::device::BackendKind;
 use common::gate;
 use common::record::{DeviceCompiler, Git, Gpu, Planted, Scope, StageBuild};
@@ -25,105 +30,20 @@ pub fn report(report: &Report, plots: &[String]) -> String {
     section(&mut out, "Failed gates", failures(report));
     section(&mut out, "Changes against the committed records", changes(report));
     section(&mut out, "Missing that this run should have", missing(report, true));
+    section(&mut out, "Not measured here", missing(report, false));
     section(&mut out, "The ladder", Some(ladder(report)));
     section(&mut out, "Claims", claims(report));
-    section(&mut out, "Correctness", Some(correctness(report)));
-    section(&mut out, "Resources", Some(resources(report)));
-    section(&mut out, "Device time by shape", by_shape(report));
+    section(&mut out, "Correctness", Some(tables::correctness(report)));
+    section(&mut out, "Resources", Some(tables::resources(report)));
+    section(&mut out, "Device time by shape", tables::by_shape(report));
     section(&mut out, "Evidence", evidence(report));
     section(&mut out, "Peers", Some("NO DATA: peers are not measured yet.\n".to_string()));
     let pictures: String = plots.iter().map(|path| format!("![{}]({path})\n\n", picture_title(path))).collect();
     section(&mut out, "Plots", (!pictures.is_empty()).then(|| pictures.trim_end().to_string() + "\n"));
     section(&mut out, "Gates on the gates", Some(planted(&report.planted)));
-    section(&mut out, "Not measured here", missing(report, false));
     section(&mut out, "Thresholds", Some(thresholds()));
     section(&mut out, "What was built", Some(built(&report.stages)));
     out
-}
-
-/// The ladder table, as it also stands in the README.
-pub fn ladder(report: &Report) -> String {
-    let mut rows = vec![row(&[
-        "stage",
-        "variant",
-        "verdict",
-        "p50 µs",
-        "p90",
-        "mean",
-        "std",
-        "single p50",
-        "vs previous",
-        "vs stage 0",
-        "max error",
-        "registers",
-        "shared B",
-        "occupancy",
-    ])];
-    rows.push(rule(14));
-    let mut notes: Vec<String> = Vec::new();
-    for variant in &report.rows {
-        rows.push(ladder_row(variant, &mut notes));
-    }
-    let mut out = rows.concat();
-    out.push_str("\nDevice time of one launch (CUDA graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch \
-                  between two events. Ratios are base/new of medians in one record. Registers and occupancy of the f16, head_dim \
-                  64 instance.\n");
-    for (index, note) in notes.iter().enumerate() {
-        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, escape(note));
-    }
-    out
-}
-
-fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
-    let mut time = vec!["–".to_string(); 7];
-    match &variant.latency {
-        Latency::Measured { figures, origin } => {
-            let Figures { p50, p90, mean, std, single_p50, .. } = figures;
-            time[..5].clone_from_slice(&[p50, p90, mean, std, single_p50].map(|us| microseconds(*us)));
-            time[5] = speedup(figures.vs_previous.as_ref());
-            time[6] = speedup(figures.vs_first.as_ref());
-            let place = format!("{}/{}", variant.stage, variant.variant);
-            match origin {
-                Origin::Run => {}
-                Origin::Committed { record, gpu } => {
-                    push_new(
-                        notes,
-                        format!("Latencies of {} are from the committed record {record} ({gpu}).", variant.stage),
-                    );
-                }
-                Origin::Stale { record, gpu, why } => {
-                    time[0].push_str(" STALE");
-                    push_new(notes, format!("STALE: {place} from {record} ({gpu}): {why}."));
-                }
-            }
-        }
-        Latency::Withheld { reason } => push_new(notes, format!("No latency: {reason}.")),
-        Latency::NoData { .. } => {}
-    }
-    let resources = &variant.resources;
-    let registers: Vec<String> = resources.built.iter().map(|(_, registers, _)| registers.to_string()).collect();
-    let occupancy: Vec<String> = resources
-        .built
-        .iter()
-        .map(|(_, _, occupancy)| occupancy.map_or("?".into(), |occupancy| format!("{:.0} %", occupancy.percent())))
-        .collect();
-    let error = variant.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
-    let name = if variant.is_default { format!("**{}**", variant.variant) } else { variant.variant.clone() };
-    let mut cells = vec![variant.stage.clone(), name, state(&variant.state)];
-    cells.extend(time);
-    cells.extend([
-        error,
-        or_dash(registers.join(" / ")),
-        resources.shared_bytes.to_string(),
-        or_dash(occupancy.join(" / ")),
-    ]);
-    row(&cells.iter().map(String::as_str).collect::<Vec<_>>())
-}
-
-fn push_new(notes: &mut Vec<String>, note: String) {
-    if !notes.contains(&note) {
-        notes.push(note);
-    }
 }
 
 /// A short word for a row's verdict.
@@ -229,96 +149,6 @@ fn claim_row(claim: &ClaimRow) -> String {
     row(&[&claim.title(), &verdict, &measured, &preset])
 }
 
-fn correctness(report: &Report) -> String {
-    let mut ids: Vec<_> = report.rows.iter().flat_map(|row| row.gates.iter().map(|gate| gate.result.gate)).collect();
-    ids.sort();
-    ids.dedup();
-    let names: Vec<String> = ids.iter().map(|id| id.to_string()).collect();
-    let mut head = vec!["stage", "variant", "cases"];
-    head.extend(names.iter().map(String::as_str));
-    head.extend(["largest error", "worst row", "where"]);
-    let mut rows = vec![row(&head), rule(head.len())];
-    for variant in &report.rows {
-        let mut cells = vec![variant.stage.clone(), variant.variant.clone(), variant.checked.to_string()];
-        for id in &ids {
-            let gate = variant.gates.iter().find(|gate| gate.result.gate == *id);
-            cells.push(gate.map_or("–".to_string(), |gate| match gate.result.verdict {
-                Verdict::Pass => format!("{} of {}", gate.passed, gate.of),
-                other => other.to_string(),
-            }));
-        }
-        match &variant.worst {
-            Some(worst) => {
-                cells.extend([format!("{:.2e}", worst.max_abs), format!("{:.2e}", worst.max_row), worst.at.clone()])
-            }
-            None => cells.extend(["–", "–", "–"].map(String::from)),
-        }
-        rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
-    }
-    rows.concat()
-}
-
-fn resources(report: &Report) -> String {
-    let mut rows = vec![
-        row(&[
-            "instance",
-            "arch",
-            "registers",
-            "cap",
-            "spilled B",
-            "stack B",
-            "shared B",
-            "cap",
-            "occupancy",
-            "limited by",
-            "R1",
-        ]),
-        rule(11),
-    ];
-    let mut any = false;
-    for stage in &report.stages {
-        for kernel in stage.variants.iter().flat_map(|variant| &variant.kernels) {
-            for built in &kernel.built {
-                any = true;
-                let (facts, r) = (&kernel.facts, &built.ptxas.resources);
-                let occupancy = built.occupancy.map_or(("?".to_string(), "?"), |occupancy| {
-                    (format!("{:.0} %, {} blocks", occupancy.percent(), occupancy.blocks), occupancy.limit.label())
-                });
-                rows.push(row(&[
-                    &facts.symbol,
-                    &built.ptxas.arch,
-                    &r.registers.to_string(),
-                    &facts.register_cap.to_string(),
-                    &(r.spill_store_bytes + r.spill_load_bytes).to_string(),
-                    &r.stack_frame_bytes.to_string(),
-                    &facts.dynamic_shared_bytes.to_string(),
-                    &facts.shared_cap_bytes.to_string(),
-                    &occupancy.0,
-                    occupancy.1,
-                    &built.result.verdict.to_string(),
-                ]));
-            }
-        }
-    }
-    if any { rows.concat() } else { "NO DATA: no GPU code was built.\n".to_string() }
-}
-
-fn by_shape(report: &Report) -> Option<String> {
-    let mut head = vec!["shape", "dtype", "mask"];
-    head.extend(report.stages.iter().map(|stage| stage.id.as_str()));
-    let mut rows = vec![row(&head), rule(head.len())];
-    for ByShape { shape_name, dtype, mask, best } in &report.by_shape {
-        let mut cells = vec![shape_name.clone(), dtype.to_string(), mask.to_string()];
-        cells.extend(best.iter().map(|best| match best {
-            Some((variant, us, Origin::Stale { .. })) => format!("{} µs ({variant}) STALE", microseconds(*us)),
-            Some((variant, us, _)) => format!("{} µs ({variant})", microseconds(*us)),
-            None => "–".to_string(),
-        }));
-        rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
-    }
-    (!report.by_shape.is_empty()).then(|| rows.concat())
-}
-
 fn evidence(report: &Report) -> Option<String> {
     let evidence = report.evidence.as_ref()?;
     let mut out = String::new();
@@ -404,37 +234,5 @@ fn picture_title(path: &str) -> &str {
 fn section(out: &mut String, title: &str, body: Option<String>) {
     if let Some(body) = body {
         let _ = write!(out, "## {title}\n\n{body}\n");
-    }
-}
-
-fn row(cells: &[&str]) -> String {
-    let escaped: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
-    format!("| {} |\n", escaped.join(" | "))
-}
-
-fn rule(columns: usize) -> String {
-    format!("|{}\n", "---|".repeat(columns))
-}
-
-/// Pipes end a cell and line breaks end a row.
-fn escape(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
-}
-
-fn or_dash(text: String) -> String {
-    if text.is_empty() { "–".to_string() } else { text }
-}
-
-fn speedup(speedup: Option<&Speedup>) -> String {
-    speedup
-        .map_or("–".to_string(), |speedup| format!("{:.2}x (−{:.0} %)", speedup.ratio, speedup.reduction_percent()))
-}
-
-/// Three digits after the point below 10, two below 100, one above.
-fn microseconds(us: f64) -> String {
-    match us {
-        us if us < 10.0 => format!("{us:.3}"),
-        us if us < 100.0 => format!("{us:.2}"),
-        us => format!("{us:.1}"),
     }
 }
