@@ -21,12 +21,12 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// It is not safetensors, or is cut off.
-    #[error("{} is not a whole safetensors file: {source}; write it again, for instance with safetensors.numpy.save_file", path.display())]
+    #[error("{} is not a whole safetensors file: {reason}; write it again, for instance with safetensors.numpy.save_file", path.display())]
     Format {
         /// The file.
         path: PathBuf,
         /// What the reader found.
-        source: SafeTensorError,
+        reason: SafeTensorError,
     },
     /// A tensor is not there.
     #[error(
@@ -67,20 +67,20 @@ pub enum FileError {
         found: Vec<usize>,
     },
     /// The extents are not a problem that the stages take.
-    #[error("{file}: {source}")]
+    #[error("{file}: {reason}")]
     Problem {
         /// The file's name.
         file: String,
         /// Why not.
-        source: ProblemError,
+        reason: ProblemError,
     },
     /// A value cannot be used.
-    #[error("{file}: {source}")]
+    #[error("{file}: {reason}")]
     Value {
         /// The file's name.
         file: String,
         /// Which, and why.
-        source: InputError,
+        reason: InputError,
     },
     /// The expected output holds a NaN or an infinity.
     #[error("{file}: out[{}, {}, {}, {}] is {value}: an expected output must be finite", index[0], index[1], index[2], index[3])]
@@ -113,7 +113,7 @@ impl FileInput {
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = std::fs::read(path).map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
         let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|source| FileError::Format { path: path.to_path_buf(), source })?;
+            .map_err(|reason| FileError::Format { path: path.to_path_buf(), reason })?;
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let reader = Reader { file, tensors };
         let (q, k, v) =
@@ -136,8 +136,8 @@ impl FileInput {
         let problem = FileProblem { name: file.clone(), shape, dtype };
         let input = Self { problem, q, k, v, out };
         let full = Problem::new(shape, dtype, Mask::Full)
-            .map_err(|source| FileError::Problem { file: file.clone(), source })?;
-        input.inputs(&full).map_err(|source| FileError::Value { file, source })?;
+            .map_err(|reason| FileError::Problem { file: file.clone(), reason })?;
+        input.inputs(&full).map_err(|reason| FileError::Value { file, reason })?;
         Ok(input)
     }
 
@@ -185,7 +185,7 @@ impl Reader<'_> {
             other => return Err(self.dtype_error(name, "F16 or F8_E4M3", other)),
         };
         Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales)
-            .map_err(|source| FileError::Value { file: self.file.clone(), source })
+            .map_err(|reason| FileError::Value { file: self.file.clone(), reason })
     }
 
     /// `[batch, heads]` in F32.
