@@ -1,8 +1,9 @@
-//! Compiles the thread-local storage that kernels and scheduler share: `cpp/runtime.cc`.
+//! Compiles what kernels and scheduler share: thread-local storage (`cpp/runtime.cc`) and the hooks of the traced build
+//! (`cpp/trace.cc`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=cpp/runtime.cc");
+    println!("cargo:rerun-if-changed=cpp");
     println!("cargo:rerun-if-changed=include/emulator/abi.h");
     cc::Build::new()
         .cpp(true)
@@ -10,6 +11,7 @@ fn main() {
         .opt_level(2)
         .include("include")
         .file("cpp/runtime.cc")
+        .file("cpp/trace.cc")
         .warnings(true)
         .extra_warnings(true)
         .compile("emulator_runtime");

@@ -150,6 +150,23 @@ impl Image {
         }
     }
 
+    /// Byte ranges of the rows: everything that a kernel may touch.
+    pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        (0..self.rows()).map(|row| self.row_range(row))
+    }
+
+    /// Words for a byte that is no element: "2 bytes past the end of row [0, 1, 16]".
+    pub fn describe_outside(&self, offset: usize) -> String {
+        // Rows are in memory order.
+        let (mut low, mut high) = (0, self.rows());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.row_offset(middle) <= offset { low = middle + 1 } else { high = middle }
+        }
+        let gap_start = if low == 0 { 0 } else { self.row_range(low - 1).end };
+        self.outside(offset.max(gap_start), low, gap_start)
+    }
+
     /// An image of zero bytes.
     fn empty(extents: [usize; 4], element_bytes: usize, layout: Layout) -> Self {
         let [batch, heads, rows, dim] = extents;
@@ -300,6 +317,8 @@ mod tests {
         let end = image.row_range(4).end;
         after[end + 2] = 0;
         assert_eq!(image.first_violation(&after).unwrap().what, "2 bytes past the end of row [0, 1, 1]");
+        assert_eq!(image.describe_outside(end + 2), "2 bytes past the end of row [0, 1, 1]");
+        assert_eq!(image.describe_outside(image.offset - 6), "6 bytes before row [0, 0, 0]");
         after[image.offset - 6] = 0;
         assert_eq!(image.first_violation(&after).unwrap().what, "6 bytes before row [0, 0, 0]");
         let mut changed = image.bytes.clone();

@@ -14,6 +14,9 @@ use std::fmt;
 pub struct Artifacts {
     /// Returns the table of compiled instances that `kernel.cu` declares; writes its length.
     pub kernels: unsafe extern "C" fn(*mut i32) -> *const AttentionKernel,
+    /// The same table of the traced build, whose accesses are judged and counted; `None` where the C++ compiler can't
+    /// make it.
+    pub traced_kernels: Option<unsafe extern "C" fn(*mut i32) -> *const AttentionKernel>,
     /// GPU code for every architecture built, or `None` where the build found no nvcc.
     pub fatbin: Option<&'static [u8]>,
     /// [`BuildReport`] as JSON.
@@ -86,6 +89,8 @@ pub struct Kernel {
     pub probability: Probability,
     /// One CUDA thread of the emulated build.
     pub emulated: emulator::Entry,
+    /// The same of the traced build, for [`crate::device::emulated::trace`] alone.
+    pub traced: Option<emulator::Entry>,
 }
 
 impl Kernel {
@@ -248,16 +253,16 @@ impl LoadedStage {
         let (stage, artifacts) = (attention.info().id, attention.artifacts());
         let report =
             serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
-        let mut count = 0;
-        // SAFETY: the function is the one that the stage's build script generated; it only writes `count` and returns
-        // the address of a static table that constructors filled before `main`.
-        let table = unsafe { (artifacts.kernels)(&mut count) };
-        if count > TABLE_CAPACITY {
-            return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
+        let plain = read_table(stage, artifacts.kernels)?;
+        let mut kernels = plain.iter().map(|record| read_record(stage, record)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(table) = artifacts.traced_kernels {
+            for record in read_table(stage, table)? {
+                let traced = read_record(stage, record)?;
+                if let Some(kernel) = kernels.iter_mut().find(|kernel| kernel.symbol == traced.symbol) {
+                    kernel.traced = Some(traced.emulated);
+                }
+            }
         }
-        // SAFETY: the table holds `count` initialised records and lives as long as the program.
-        let records = unsafe { std::slice::from_raw_parts(table, count as usize) };
-        let kernels = records.iter().map(|record| read_record(stage, record)).collect::<Result<Vec<_>, _>>()?;
         let variant = attention.info().default_variant;
         if !kernels.iter().any(|kernel| kernel.variant == variant) {
             return Err(LoadError::NoDefault { stage, variant });
@@ -310,6 +315,21 @@ impl LoadedStage {
     }
 }
 
+fn read_table(
+    stage: &'static str,
+    table: unsafe extern "C" fn(*mut i32) -> *const AttentionKernel,
+) -> Result<&'static [AttentionKernel], LoadError> {
+    let mut count = 0;
+    // SAFETY: the function is the one that the stage's build script generated; it only writes `count` and returns
+    // the address of a static table that constructors filled before `main`.
+    let records = unsafe { table(&mut count) };
+    if count > TABLE_CAPACITY {
+        return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
+    }
+    // SAFETY: the table holds `count` initialised records and lives as long as the program.
+    Ok(unsafe { std::slice::from_raw_parts(records, count as usize) })
+}
+
 /// C identifiers have underscores where names on the command line have hyphens.
 fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
@@ -358,6 +378,7 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
         emulated: unsafe {
             std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry)
         },
+        traced: None,
         symbol,
     })
 }

@@ -25,7 +25,7 @@ impl Attention for Fake {
     }
     fn artifacts(&self) -> &'static Artifacts {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
-        ARTIFACTS.get_or_init(|| Artifacts { kernels: table, fatbin: None, report_json: REPORT })
+        ARTIFACTS.get_or_init(|| Artifacts { kernels: table, traced_kernels: None, fatbin: None, report_json: REPORT })
     }
     fn accepts(&self, kernel: &common::stage::Kernel, _: &Problem) -> Result<(), Unsupported> {
         match kernel.variant.as_str() {

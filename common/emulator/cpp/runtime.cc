@@ -8,8 +8,16 @@ extern __thread unsigned char attn_shared[EMULATOR_SHARED_BYTES + EMULATOR_GUARD
 __attribute__((aligned(1024))) __thread unsigned char attn_shared[EMULATOR_SHARED_BYTES + EMULATOR_GUARD_BYTES];
 
 __thread const EmulatorThread *emulator_current __attribute__((tls_model("initial-exec")));
+__thread EmulatorTrace emulator_trace_state __attribute__((tls_model("initial-exec")));
 
 unsigned char *emulator_shared_memory() { return attn_shared; }
 
 const EmulatorThread **emulator_current_slot() { return &emulator_current; }
+
+EmulatorTrace *emulator_trace_slot() { return &emulator_trace_state; }
+
+// The program's own image, as the linker has laid it out: code, constants and static variables.
+extern char __executable_start[], end[];
+const char *emulator_image_start() { return __executable_start; }
+const char *emulator_image_end() { return end; }
 }

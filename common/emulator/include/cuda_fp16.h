@@ -153,6 +153,12 @@ struct alignas(4) __half2 {
     __half2() = default;
     __half2(__half x, __half y) : x(x), y(y) {}
     __half2(__half2_raw raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
+    __half2(const __half2 &) = default;
+#ifdef EMULATOR_TRACED
+    EMULATOR_WHOLE(__half2, 4)
+#else
+    __half2 &operator=(const __half2 &) = default;
+#endif
     operator __half2_raw() const { return {x.emulator_bits, y.emulator_bits}; }
 };
 using half2 = __half2;

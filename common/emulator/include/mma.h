@@ -70,7 +70,32 @@ template <class Fragment, class Pointer> struct MemoryOperand {
     }
 };
 
+// Tells the traced build what the warp accesses: the fragment's matrix as it lies in memory.
+template <class Fragment, class Pointer> bool declare([[maybe_unused]] const MemoryOperand<Fragment, Pointer> &operand) {
+#ifdef EMULATOR_TRACED
+    using Shape = typename Fragment::Shape;
+    const void *rows[32];
+    const uint32_t count = operand.row_major ? Shape::ROWS : Shape::COLS;
+    for (uint32_t row = 0; row < count; ++row) rows[row] = operand.memory + size_t(row) * operand.ld;
+    EmulatorMatrixAccess access{rows, count, uint32_t(Fragment::ELEMENTS / count * sizeof(Pointer)), sizeof(Pointer),
+                                !std::is_const<Pointer>::value, EMULATOR_COUNT_LDMATRIX, 0};
+    if (Shape::OPERAND == 2) {
+        access.count = operand.row_major ? EMULATOR_COUNT_ACCUMULATOR : EMULATOR_COUNT_TRANSPOSED;
+        // Fragments of one type are spread over the lanes in one way.
+        uint64_t place = reinterpret_cast<uint64_t>(operand.memory) * 0x9e3779b97f4a7c15u;
+        uint64_t form = uint64_t(operand.ld) << 20 | uint64_t(count) << 10 | sizeof(Pointer) << 1 | uint64_t(operand.row_major);
+        access.distribution = (place ^ form * 0xd6e8feb86659fd93u) | 1;
+    }
+    return emulator_matrix_access(&access);
+#else
+    return true;
+#endif
+}
+
+constexpr const char *OUTSIDE = "it accesses memory that does not exist";
+
 template <class Fragment, class T> const char *load(void *const *operands, uint32_t, uint32_t *) {
+    if (!declare(*static_cast<MemoryOperand<Fragment, const T> *>(operands[0]))) return OUTSIDE;
     const uint16_t *elements = Fragment::elements();
     for (int lane = 0; lane < 32; ++lane) {
         auto *operand = static_cast<MemoryOperand<Fragment, const T> *>(operands[lane]);
@@ -80,6 +105,7 @@ template <class Fragment, class T> const char *load(void *const *operands, uint3
 }
 
 template <class Fragment, class T> const char *store(void *const *operands, uint32_t, uint32_t *) {
+    if (!declare(*static_cast<MemoryOperand<Fragment, T> *>(operands[0]))) return OUTSIDE;
     const uint16_t *elements = Fragment::elements();
     for (int lane = 0; lane < 32; ++lane) {
         auto *operand = static_cast<MemoryOperand<Fragment, T> *>(operands[lane]);
@@ -94,7 +120,7 @@ __forceinline__ void move(const char *name, const char *pointer_name, const char
     emulator::check_aligned(pointer_name, operand.memory, 32, site);
     emulator::check_aligned(stride_name, uint64_t(operand.ld) * sizeof(T), 16, site);
     emulator::collective(name, execute, operand, 0xffffffff, reinterpret_cast<uint64_t>(operand.memory),
-                         uint64_t(operand.ld) << 1 | uint64_t(operand.row_major), 0, site);
+                         uint64_t(operand.ld) << 1 | uint64_t(operand.row_major), 0, 0, EMULATOR_MATRIX_COPY, site);
 }
 
 template <class D, class A, class B, class C> struct MmaOperand {
@@ -182,7 +208,8 @@ __forceinline__ void mma_sync(fragment<accumulator, M, N, K, TD> &d, const fragm
     using C = fragment<accumulator, M, N, K, TC>;
     using D = fragment<accumulator, M, N, K, TD>;
     detail::MmaOperand<D, A, B, C> operand{&d, &a, &b, &c};
-    emulator::collective("wmma::mma_sync", detail::mma<M, N, K, D, A, B, C>, operand, 0xffffffff, 0, 0, 0, EMULATOR_SITE);
+    emulator::collective("wmma::mma_sync", detail::mma<M, N, K, D, A, B, C>, operand, 0xffffffff, 0, 0,
+                         uint64_t(M) * N * K, 0, EMULATOR_MMA, EMULATOR_SITE);
 }
 
 EMULATOR_END

@@ -1,19 +1,38 @@
-//! Compiles the test kernels as a stage's kernel is compiled: unchanged CUDA C++ against the emulator's shim.
+//! Compiles the test kernels as a stage's kernel is compiled: unchanged CUDA C++ against the emulator's shim, once plain and
+//! once traced.
 
 use std::path::Path;
+
+const KERNELS: [&str; 12] = [
+    "barrier", "builtins", "cp_async", "faults", "fp8", "half", "hazards", "shared", "snippets", "speed", "warp",
+    "wmma",
+];
 
 fn main() {
     let shim = Path::new("../include");
     for input in ["build.rs", "cu", "../include"] {
         println!("cargo:rerun-if-changed={input}");
     }
-    let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").opt_level(2).warnings(true).extra_warnings(true);
-    build.include(shim).include("cu").flag("-include").flag("emulator/prelude.h");
-    // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host compiler.
-    build.flag("-ffp-contract=off").flag("-Wno-unknown-pragmas").flag("-x").flag("c++");
-    for kernel in ["barrier", "builtins", "cp_async", "faults", "fp8", "half", "shared", "speed", "warp", "wmma"] {
-        build.file(format!("cu/{kernel}.cu"));
+    // -O1 and the rest keep one access of the source one access of the program; -g1 gives lines to hazards.
+    let traced = [
+        "-fsanitize=thread",
+        "-DEMULATOR_TRACED",
+        "-Wno-deprecated-copy",
+        "-g1",
+        "-fno-tree-sra",
+        "-fno-tree-vectorize",
+        "-fno-tree-slp-vectorize",
+    ];
+    for (library, level, flags) in [("emulator_kernels", 2, &[][..]), ("emulator_kernels_traced", 1, &traced[..])] {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(level).warnings(true).extra_warnings(true);
+        build.include(shim).include("cu").flag("-include").flag("emulator/prelude.h");
+        // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host compiler.
+        build.flag("-ffp-contract=off").flag("-Wno-unknown-pragmas").flag("-x").flag("c++");
+        flags.iter().for_each(|flag| _ = build.flag(flag));
+        for kernel in KERNELS {
+            build.file(format!("cu/{kernel}.cu"));
+        }
+        build.compile(library);
     }
-    build.compile("emulator_kernels");
 }

@@ -13,6 +13,8 @@ struct Copy {
     bytes: usize,
     /// Bytes read; the rest of the destination becomes 0.
     src_bytes: usize,
+    /// What the trace calls it.
+    tag: u32,
 }
 
 /// The copies that one thread has issued and not yet waited for.
@@ -31,10 +33,10 @@ impl AsyncCopies {
     /// # Safety
     /// `dst` is valid for writing `bytes`, `src` for reading `src_bytes` ≤ `bytes`, and both stay so until the copy has
     /// landed or is discarded.
-    pub(crate) unsafe fn issue(&mut self, dst: *mut u8, src: *const u8, bytes: usize, src_bytes: usize) {
+    pub(crate) unsafe fn issue(&mut self, dst: *mut u8, src: *const u8, bytes: usize, src_bytes: usize, tag: u32) {
         // SAFETY: the caller vouches for dst.
         unsafe { dst.write_bytes(POISON, bytes) };
-        self.copies.push_back(Copy { dst, src, bytes, src_bytes });
+        self.copies.push_back(Copy { dst, src, bytes, src_bytes, tag });
         self.open += 1;
     }
 
@@ -44,8 +46,8 @@ impl AsyncCopies {
         self.open = 0;
     }
 
-    /// Lands all groups but the `newest` ones.
-    pub(crate) fn wait(&mut self, newest: usize) {
+    /// Lands all groups but the `newest` ones; `landed` gets the tag of each copy.
+    pub(crate) fn wait(&mut self, newest: usize, mut landed: impl FnMut(u32)) {
         while self.groups.len() > newest {
             let copies = self.groups.pop_front().expect("len is above newest");
             for copy in self.copies.drain(..copies) {
@@ -55,6 +57,7 @@ impl AsyncCopies {
                     copy.src.copy_to(copy.dst, copy.src_bytes);
                     copy.dst.add(copy.src_bytes).write_bytes(0, copy.bytes - copy.src_bytes);
                 }
+                landed(copy.tag);
             }
         }
     }
@@ -81,21 +84,23 @@ mod tests {
         let at = dst.as_mut_ptr();
         // SAFETY: all ranges lie in the arrays above, which outlive the waits.
         unsafe {
-            copies.issue(at, src.as_ptr(), 2, 2);
+            copies.issue(at, src.as_ptr(), 2, 2, 10);
             copies.commit();
-            copies.issue(at.add(2), src.as_ptr().add(2), 2, 1);
+            copies.issue(at.add(2), src.as_ptr().add(2), 2, 1, 11);
             copies.commit();
-            copies.issue(at.add(4), src.as_ptr().add(4), 4, 4);
+            copies.issue(at.add(4), src.as_ptr().add(4), 4, 4, 12);
         }
-        copies.wait(2);
+        let mut landed = Vec::new();
+        copies.wait(2, |tag| landed.push(tag));
         assert_eq!(dst, [255; 8]);
-        copies.wait(1);
+        copies.wait(1, |tag| landed.push(tag));
         assert_eq!(dst, [1, 2, 255, 255, 255, 255, 255, 255]);
-        copies.wait(0);
+        copies.wait(0, |tag| landed.push(tag));
+        assert_eq!(landed, [10, 11]);
         assert_eq!(dst, [1, 2, 3, 0, 255, 255, 255, 255], "what was never committed does not land");
         assert_eq!(copies.discard(), 1);
         copies.commit();
-        copies.wait(0);
+        copies.wait(0, |_| ());
         assert_eq!(dst[4..], [255; 4]);
     }
 }

@@ -92,6 +92,11 @@ impl Block {
         self.warps[thread as usize / 32].operands()
     }
 
+    /// Lanes of a warp that exist and have not exited.
+    pub(crate) fn live(&self, warp: u32) -> u32 {
+        self.warps[warp as usize].live
+    }
+
     /// Lets the lanes of an executed group go on. `completer` is the running thread if it was one of them.
     pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
         self.counts.collectives += 1;

@@ -3,6 +3,10 @@
 use std::ffi::{CStr, c_char};
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+use crate::trace::Key;
+
 /// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +26,7 @@ impl Literal {
         Self(text.as_ptr())
     }
 
-    fn get(self) -> &'static CStr {
+    pub(crate) fn get(self) -> &'static CStr {
         // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
         unsafe { CStr::from_ptr(self.0) }
     }
@@ -48,13 +52,22 @@ impl Site {
         self.line == other.line && self.file.same(other.file)
     }
 
+    /// For [`crate::trace`].
+    pub(crate) fn key(self) -> Key {
+        Key::Line(self.file.get(), self.line)
+    }
+
+    pub(crate) fn is(self, place: &Place) -> bool {
+        self.line == place.line && self.file.get().to_bytes() == place.file.as_bytes()
+    }
+
     pub(crate) fn place(self) -> Place {
         Place { file: self.file.text(), line: self.line }
     }
 }
 
 /// A line of the kernel's source.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// The file as the compiler was given it.
     pub file: String,
@@ -273,6 +286,12 @@ pub enum Fault {
         /// Where.
         place: Place,
     },
+    /// A traced block made an access that can't be made; the hazards of the trace say which.
+    #[error("block {block:?} was stopped at an access that can't be made")]
+    Hazard {
+        /// blockIdx.
+        block: [u32; 3],
+    },
 }
 
 impl Fault {
@@ -286,7 +305,8 @@ impl Fault {
             | Self::SharedOverflow { block, .. }
             | Self::Trap { block, .. }
             | Self::Misaligned { block, .. }
-            | Self::AsyncCopy { block, .. } => Some(*block),
+            | Self::AsyncCopy { block, .. }
+            | Self::Hazard { block } => Some(*block),
             Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => None,
         }
     }

@@ -65,8 +65,14 @@ impl Launch {
         u64::from(x) + grid_x * (u64::from(y) + grid_y * u64::from(z))
     }
 
-    /// CUDA's own limits.
-    fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
+        let [grid_x, grid_y, _] = self.grid.map(u64::from);
+        // Each fits: it is below the grid's dimension.
+        [linear % grid_x, linear / grid_x % grid_y, linear / (grid_x * grid_y)].map(|coordinate| coordinate as u32)
+    }
+
+    /// CUDA's own limits. Returns the number of blocks.
+    pub(crate) fn check(&self) -> Result<usize, Fault> {
         let refuse = |reason: String| Err(Fault::BadLaunch { reason });
         if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
             return Err(Fault::SharedTooLarge { requested: self.dynamic_shared_bytes, limit: MAX_SHARED_BYTES });
@@ -82,25 +88,29 @@ impl Launch {
         if threads > 1024 {
             return refuse(format!("block {:?} has {threads} threads, above 1024", self.block));
         }
-        Ok(())
+        let blocks: u64 = self.grid.iter().map(|&size| u64::from(size)).product();
+        usize::try_from(blocks).map_err(|_| Fault::BadLaunch { reason: format!("{blocks} blocks are too many") })
+    }
+
+    /// `blocks`, if all are in the grid.
+    pub(crate) fn check_blocks<'a>(&self, blocks: &'a [[u32; 3]]) -> Result<&'a [[u32; 3]], Fault> {
+        let outside = |block: &&[u32; 3]| block.iter().zip(self.grid).any(|(&index, size)| index >= size);
+        match blocks.iter().find(outside) {
+            Some(block) => Err(Fault::BadLaunch { reason: format!("block {block:?} is not in grid {:?}", self.grid) }),
+            None => Ok(blocks),
+        }
     }
 }
 
-fn block_index(grid: [u32; 3], linear: u64) -> [u32; 3] {
-    let [grid_x, grid_y, _] = grid.map(u64::from);
-    // Each fits: it is below the grid's dimension.
-    [linear % grid_x, linear / grid_x % grid_y, linear / (grid_x * grid_y)].map(|coordinate| coordinate as u32)
-}
-
 /// A launch that the blocks' OS threads may look at.
-struct Shared<'a>(&'a Launch);
+pub(crate) struct Shared<'a>(pub(crate) &'a Launch);
 
 // SAFETY: the entry is code and the params are only read; that the kernel may run its blocks concurrently is part of
 // `launch`'s contract, as it is of CUDA's.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
-    fn get(&self) -> &Launch {
+    pub(crate) fn get(&self) -> &Launch {
         self.0
     }
 }
@@ -112,14 +122,10 @@ impl Shared<'_> {
 /// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and everything that it
 /// reaches through them valid for the accesses that the kernel makes, from several OS threads at once.
 pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
-    launch.check()?;
-    let blocks: u64 = launch.grid.iter().map(|&size| u64::from(size)).product();
-    let Ok(blocks) = usize::try_from(blocks) else {
-        return Err(Fault::BadLaunch { reason: format!("{blocks} blocks are too many") });
-    };
-    let grid = launch.grid;
+    let blocks = launch.check()?;
+    let shared = Shared(launch);
     // SAFETY: passed on.
-    unsafe { run(launch, blocks, |linear| block_index(grid, linear as u64)) }
+    unsafe { run(launch, blocks, |linear| shared.get().block_index(linear as u64)) }
 }
 
 /// As [`launch`], for some blocks of the grid only.
@@ -128,10 +134,7 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
 /// As [`launch`].
 pub unsafe fn launch_blocks(launch: &Launch, blocks: &[[u32; 3]]) -> Result<Report, Fault> {
     launch.check()?;
-    let outside = |block: &&[u32; 3]| block.iter().zip(launch.grid).any(|(&index, size)| index >= size);
-    if let Some(block) = blocks.iter().find(outside) {
-        return Err(Fault::BadLaunch { reason: format!("block {block:?} is not in grid {:?}", launch.grid) });
-    }
+    let blocks = launch.check_blocks(blocks)?;
     // SAFETY: passed on.
     unsafe { run(launch, blocks.len(), |index| blocks[index]) }
 }
@@ -146,7 +149,7 @@ unsafe fn run(launch: &Launch, blocks: usize, index_of: impl Fn(usize) -> [u32; 
             return Ok(Report::default());
         }
         // SAFETY: passed on.
-        let result = unsafe { worker::run_block(launch.get(), index_of(index), &layouts) };
+        let result = unsafe { worker::run_block(launch.get(), index_of(index), &layouts, None) };
         result.map_err(|fault| {
             first_fault.fetch_min(index, Ordering::Relaxed);
             (index, fault)
@@ -208,9 +211,9 @@ mod tests {
         let (grid, block) = ([2, 3, 4], [1; 3]);
         let launch =
             Launch { entry: nothing, params, grid, block, dynamic_shared_bytes: 0, schedule: Schedule::InOrder };
-        assert_eq!(block_index(grid, 0), [0, 0, 0]);
-        assert_eq!(block_index(grid, 1), [1, 0, 0]);
-        assert_eq!(block_index(grid, 2 + 2 * 3), [0, 1, 1]);
-        assert!((0..24).all(|linear| launch.linear_index(block_index(grid, linear)) == linear));
+        assert_eq!(launch.block_index(0), [0, 0, 0]);
+        assert_eq!(launch.block_index(1), [1, 0, 0]);
+        assert_eq!(launch.block_index(2 + 2 * 3), [0, 1, 1]);
+        assert!((0..24).all(|linear| launch.linear_index(launch.block_index(linear)) == linear));
     }
 }

@@ -9,6 +9,7 @@
 //! The parts, from policy to mechanism:
 //! - [`Schedule`] and the block's state decide who runs next and who waits for whom; pure Rust, tested without C++;
 //! - the worker owns the coroutines, their pooled stacks and the block's shared memory;
+//! - [`trace`] judges and counts the accesses of the traced build; pure Rust, tested without C++;
 //! - the FFI module is the only door between C++ and the scheduler (`include/emulator/abi.h` is its other side).
 
 mod async_copy;
@@ -19,9 +20,11 @@ mod launch;
 mod layout;
 mod schedule;
 mod stack;
+pub mod trace;
 mod warp;
 mod worker;
 
 pub use fault::{Fault, Party, Place, Waiting, Waits};
 pub use launch::{Entry, Launch, MAX_SHARED_BYTES, Report, launch, launch_blocks};
 pub use schedule::Schedule;
+pub use trace::{Suppress, TraceReport};

@@ -24,6 +24,11 @@ impl LaneStack {
     pub(crate) fn new(index: usize) -> std::io::Result<Self> {
         Ok(Self { memory: DefaultStack::new(STACK_BYTES)?, offset: index * STAGGER_BYTES % PAGE_BYTES })
     }
+
+    /// Where it lies.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        self.limit().get()..self.base().get()
+    }
 }
 
 // SAFETY: base and limit are those of a valid stack, except that the base lies lower by less than a page, which

@@ -15,8 +15,10 @@ pub(crate) struct Collective {
     pub(crate) execute: Option<Execute>,
     pub(crate) operand: *mut c_void,
     pub(crate) agree: [u64; 2],
+    pub(crate) work: u64,
     pub(crate) mask: u32,
     pub(crate) rules: u32,
+    pub(crate) kind: u32,
     pub(crate) site: Site,
 }
 
@@ -24,6 +26,28 @@ pub(crate) struct Collective {
 pub(crate) const EXITED_LANES_DROP: u32 = 1;
 /// `EmulatorRule` of abi.h.
 pub(crate) const PLACES_MAY_DIFFER: u32 = 2;
+
+/// `EmulatorKind` of abi.h: what a warp-wide operation is to the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    SyncWarp,
+    Shuffle,
+    Vote,
+    MatrixCopy,
+    Mma,
+}
+
+impl Collective {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.kind {
+            0 => Kind::SyncWarp,
+            1 => Kind::Shuffle,
+            2 => Kind::Vote,
+            3 => Kind::MatrixCopy,
+            _ => Kind::Mma,
+        }
+    }
+}
 
 /// Lanes that wait for each other with one mask.
 #[derive(Clone, Debug)]
@@ -148,8 +172,10 @@ pub(crate) mod tests {
             execute: None,
             operand: std::ptr::null_mut(),
             agree: [0; 2],
+            work: 0,
             mask,
             rules: EXITED_LANES_DROP | PLACES_MAY_DIFFER,
+            kind: 0,
             site: Site::new(c"kernel.cu", line),
         }
     }
@@ -160,6 +186,7 @@ pub(crate) mod tests {
             execute: Some(shuffle),
             agree: [width, 0],
             rules: 0,
+            kind: 1,
             ..sync_warp(mask, line)
         }
     }

@@ -7,10 +7,13 @@ use corosensei::{Coroutine, CoroutineResult};
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::fault::Fault;
-use crate::ffi::{Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory};
+use crate::ffi::{
+    self, Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
+};
 use crate::launch::{Launch, MAX_SHARED_BYTES, Report};
 use crate::layout::Layouts;
 use crate::stack::LaneStack;
+use crate::trace::{Judge, Outcome, Setup, Tracing};
 
 /// Declared in abi.h behind the largest shared memory.
 const GUARD_BYTES: usize = 4096;
@@ -26,6 +29,7 @@ thread_local! {
 struct Worker {
     stacks: Vec<LaneStack>,
     copies: Vec<AsyncCopies>,
+    judge: Option<Box<Judge>>,
     /// Bytes of shared memory, from its start, that may not be poison. All others are.
     used_shared_bytes: Option<usize>,
 }
@@ -49,19 +53,48 @@ impl Drop for Lanes<'_> {
     }
 }
 
-/// Runs one block to its end or to its first fault.
+/// Runs one block to its end or to its first fault, traced or not.
 ///
 /// # Safety
 /// As [`crate::launch()`].
-pub(crate) unsafe fn run_block(launch: &Launch, index: [u32; 3], layouts: &Layouts) -> Result<Report, Fault> {
+pub(crate) unsafe fn run_block(
+    launch: &Launch,
+    index: [u32; 3],
+    layouts: &Layouts,
+    tracing: Option<(&Tracing, &mut Outcome)>,
+) -> Result<Report, Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
-        unsafe { worker.run_block(launch, index, layouts) }
+        unsafe { worker.run_block(launch, index, layouts, tracing) }
     })
 }
 
+/// Reports of accesses are on for as long as this lives.
+struct TracingOn;
+
+impl TracingOn {
+    fn new() -> Self {
+        // SAFETY: the slot is this OS thread's.
+        unsafe { (*emulator_trace_slot()).exps = 0 };
+        set_tracing(true);
+        Self
+    }
+}
+
+impl Drop for TracingOn {
+    fn drop(&mut self) {
+        set_tracing(false);
+    }
+}
+
 impl Worker {
-    unsafe fn run_block(&mut self, launch: &Launch, index: [u32; 3], layouts: &Layouts) -> Result<Report, Fault> {
+    unsafe fn run_block(
+        &mut self,
+        launch: &Launch,
+        index: [u32; 3],
+        layouts: &Layouts,
+        tracing: Option<(&Tracing, &mut Outcome)>,
+    ) -> Result<Report, Fault> {
         let [dim_x, dim_y, dim_z] = launch.block;
         let threads = dim_x * dim_y * dim_z;
         self.reserve(threads as usize)?;
@@ -74,6 +107,9 @@ impl Worker {
             copies: RefCell::new(std::mem::take(&mut self.copies)),
             fault: RefCell::new(None),
             shared: start..start + launch.dynamic_shared_bytes,
+            judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
+            suppress: tracing.as_ref().and_then(|(tracing, _)| tracing.suppress.clone()),
+            executing: Cell::new((0, 0, None)),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
             .map(|thread| ThreadContext {
@@ -86,13 +122,39 @@ impl Worker {
                 layouts,
                 run: &run,
                 yielder: Cell::new(std::ptr::null()),
+                stack: self.stacks[thread as usize].addresses(),
             })
             .collect();
+        if let (Some(judge), Some((tracing, _))) = (&run.judge, &tracing) {
+            let range = contexts.as_ptr_range();
+            let layouts = std::ptr::from_ref(layouts) as usize;
+            judge.borrow_mut().start(Setup {
+                memory: tracing.memory.clone(),
+                block: index,
+                threads,
+                shared: start,
+                declared: launch.dynamic_shared_bytes,
+                mapped: MAX_SHARED_BYTES + GUARD_BYTES,
+                harmless: [
+                    range.start as usize..range.end as usize,
+                    layouts..layouts + size_of::<Layouts>(),
+                    ffi::image(),
+                ],
+            });
+        }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
         let lanes = lanes.map(|(stack, context)| start_lane(launch, stack, context)).collect();
         let mut lanes = Lanes { lanes, stacks: &mut self.stacks };
+        let is_traced = tracing.is_some().then(TracingOn::new);
         let result = run_to_end(&run, &contexts, &mut lanes.lanes);
+        drop(is_traced);
         drop(lanes);
+        if let (Some(judge), Some((_, outcome))) = (run.judge, tracing) {
+            let mut judge = judge.into_inner();
+            // SAFETY: the slot is this OS thread's.
+            *outcome = judge.finish(unsafe { (*emulator_trace_slot()).exps });
+            self.judge = Some(judge);
+        }
 
         self.copies = run.copies.into_inner();
         let unwaited_copies = self.copies.iter_mut().map(|copies| copies.discard() as u64).sum();
@@ -166,6 +228,10 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
         let Some(thread) = next else { return Ok(switches) };
         // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
         unsafe { *current = (&raw const contexts[thread as usize]).cast() };
+        let stack = &contexts[thread as usize].stack;
+        // SAFETY: as above.
+        let trace = unsafe { &mut *emulator_trace_slot() };
+        (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
         switches += 1;
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}

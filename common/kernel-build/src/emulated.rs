@@ -29,20 +29,70 @@ pub(crate) struct Done {
     pub compiled: Vec<PathBuf>,
 }
 
-/// Compiles, isolates and archives; tells cargo to link the archive.
+/// The same kernel.cu is compiled twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flavour {
+    /// For results.
+    Plain,
+    /// Calls the emulator before every access: for hazards and counters.
+    Traced,
+}
+
+/// The traced build's own flags. -O1 and the rest keep one access of the source one access of the program. Only the
+/// compiler is told of the sanitizer, not the linker: the emulator has functions of its own in place of its library.
+const TRACED_FLAGS: [&str; 6] = [
+    "-DEMULATOR_TRACED",
+    "-fsanitize=thread",
+    "-fno-tree-sra",
+    "-fno-tree-vectorize",
+    "-fno-tree-slp-vectorize",
+    "-Wno-deprecated-copy",
+];
+
+/// Compiles, isolates and archives, plain and traced; tells cargo to link the archives.
 pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
-    let (prefix, out_dir) = (job.prefix, job.out_dir);
-    let tool = cc::Build::new()
+    let tool = tool(Flavour::Plain)?;
+    let (flags, mut compiled) = build_flavour(job, &tool, Flavour::Plain)?;
+    let traced_flags = if tool.is_like_gnu() {
+        let (flags, headers) = build_flavour(job, &self::tool(Flavour::Traced)?, Flavour::Traced)?;
+        compiled.extend(headers);
+        Some(flags)
+    } else {
+        println!("cargo:warning={}: hazards are not judged, since the C++ compiler is not GCC", job.prefix);
+        None
+    };
+    Ok(Done { build: EmulatedBuild { compiler: describe(&tool)?, flags, traced_flags }, compiled })
+}
+
+fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
+    let mut build = cc::Build::new();
+    build
         .cpp(true)
         .std("c++17")
-        .opt_level(2)
+        .opt_level(if flavour == Flavour::Plain { 2 } else { 1 })
         .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted
         .flag("-g1")
         .flag("-ffp-contract=off")
-        .warnings(false)
-        .try_get_compiler()?;
-    let wrapper = out_dir.join(format!("{prefix}_emulated.cpp"));
-    std::fs::write(&wrapper, wrapper_source(prefix, job.kernel)).map_err(BuildError::io("write", &wrapper))?;
+        .warnings(false);
+    if flavour == Flavour::Traced {
+        TRACED_FLAGS.iter().for_each(|flag| _ = build.flag(flag));
+    }
+    Ok(build.try_get_compiler()?)
+}
+
+/// Returns the flags, and every file that the compiler read.
+fn build_flavour(job: &Job, tool: &cc::Tool, flavour: Flavour) -> Result<(Vec<String>, Vec<PathBuf>), BuildError> {
+    let library = match flavour {
+        Flavour::Plain => format!("{}_emulated", job.prefix),
+        Flavour::Traced => format!("{}_traced", job.prefix),
+    };
+    let exported = match flavour {
+        Flavour::Plain => table_symbol(job.prefix),
+        Flavour::Traced => traced_table_symbol(job.prefix),
+    };
+    let wrapper = job.out_dir.join(format!("{library}.cpp"));
+    let source = wrapper_source(job.prefix, &exported, job.kernel);
+    std::fs::write(&wrapper, source).map_err(BuildError::io("write", &wrapper))?;
     let (object, depfile) = (wrapper.with_extension("raw.o"), wrapper.with_extension("d"));
 
     let mut compile = tool.to_command();
@@ -58,13 +108,12 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
     compile.current_dir(job.root);
     run(&mut compile, "the C++ compiler", "kernel.cu, emulated")?;
 
-    let exported = table_symbol(prefix);
-    let isolated = isolate(&tool, &object, &exported)?;
-    cc::Build::new().cpp(true).object(&isolated).try_compile(&format!("{prefix}_emulated"))?;
+    let isolated = isolate(tool, &object, &exported)?;
+    cc::Build::new().cpp(true).object(&isolated).try_compile(&library)?;
 
     let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
     let flags = tool.args().iter().map(|flag| flag.to_string_lossy().into_owned()).collect();
-    Ok(Done { build: EmulatedBuild { compiler: describe(&tool)?, flags }, compiled: depfile::prerequisites(&text) })
+    Ok((flags, depfile::prerequisites(&text)))
 }
 
 /// The function that returns the stage's table.
@@ -72,8 +121,12 @@ pub(crate) fn table_symbol(prefix: &str) -> String {
     format!("{prefix}_kernels")
 }
 
-fn wrapper_source(prefix: &str, kernel: &Path) -> String {
-    let table = table_symbol(prefix);
+/// The same for the traced build.
+pub(crate) fn traced_table_symbol(prefix: &str) -> String {
+    format!("{prefix}_traced_kernels")
+}
+
+fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
     format!(
         "// Written by kernel-build.\n\
          #define ATTN_STAGE {prefix}\n\
@@ -154,14 +207,14 @@ mod tests {
     fn compile(folder: &Path, text: &str) -> PathBuf {
         let (source, object) = (folder.join("a.cpp"), folder.join("a.raw.o"));
         std::fs::write(&source, text).unwrap();
-        let mut command = Command::new(tool().path());
+        let mut command = Command::new(plain_tool().path());
         command.args(["-O0", "-std=c++17", "-fno-gnu-unique", "-c"]).arg(&source).arg("-o").arg(&object);
         run(&mut command, "c++", "test").unwrap();
         object
     }
 
     /// `cc` without cargo's environment.
-    fn tool() -> cc::Tool {
+    fn plain_tool() -> cc::Tool {
         let target = "x86_64-unknown-linux-gnu";
         cc::Build::new().cpp(true).cargo_metadata(false).target(target).host(target).opt_level(0).get_compiler()
     }
@@ -185,10 +238,10 @@ mod tests {
     #[test]
     fn isolated_stages_keep_their_own_functions() {
         let folder = tempfile::tempdir().unwrap();
-        let mut link = Command::new(tool().path());
+        let mut link = Command::new(plain_tool().path());
         for (value, name) in [("1", "one"), ("1000", "two")] {
             let object = compile(folder.path(), &KERNELS.replace("VALUE", value).replace("table", name));
-            link.arg(isolate(&tool(), &object, name).unwrap());
+            link.arg(isolate(&plain_tool(), &object, name).unwrap());
         }
         let main = "extern \"C\" int one(int); extern \"C\" int two(int);\n\
                     int main() { return !(one(5) == 13 && two(5) == 3010); }\n";

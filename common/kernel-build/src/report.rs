@@ -30,6 +30,9 @@ pub struct EmulatedBuild {
     pub compiler: HostCompiler,
     /// Every flag but include folders and path maps.
     pub flags: Vec<String>,
+    /// The same of the traced build, whose accesses are judged and counted; none where the compiler is not GCC.
+    #[serde(default)]
+    pub traced_flags: Option<Vec<String>>,
 }
 
 /// A host C++ compiler.

@@ -92,7 +92,8 @@ pub fn build_stage() -> Result<(), BuildError> {
         std::fs::write(&path, text).map_err(BuildError::io("write", &path))
     };
     write("report.json", serde_json::to_string_pretty(&report)?)?;
-    write("artifacts.rs", artifacts_source(&prefix, matches!(report.gpu, GpuBuild::Built(_))))
+    let is_traced = report.emulated.traced_flags.is_some();
+    write("artifacts.rs", artifacts_source(&prefix, is_traced, matches!(report.gpu, GpuBuild::Built(_))))
 }
 
 fn gpu_build(
@@ -150,8 +151,15 @@ fn gpu_build(
 }
 
 /// The Rust source that a stage includes.
-fn artifacts_source(prefix: &str, has_fatbin: bool) -> String {
+fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool) -> String {
     let table = emulated::table_symbol(prefix);
+    let mut declarations = format!("fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
+    let mut traced = "None".to_string();
+    if is_traced {
+        let table = emulated::traced_table_symbol(prefix);
+        declarations += &format!("    fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
+        traced = format!("Some({table})");
+    }
     let fatbin = if has_fatbin {
         format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))", gpu::FATBIN)
     } else {
@@ -159,11 +167,12 @@ fn artifacts_source(prefix: &str, has_fatbin: bool) -> String {
     };
     format!(
         "unsafe extern \"C\" {{\n    \
-             fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n\
+             {declarations}\
          }}\n\n\
          /// What the build script made of `kernel.cu`.\n\
          pub static ARTIFACTS: common::stage::Artifacts = common::stage::Artifacts {{\n    \
              kernels: {table},\n    \
+             traced_kernels: {traced},\n    \
              fatbin: {fatbin},\n    \
              report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n\
          }};\n"
@@ -195,10 +204,12 @@ mod tests {
 
     #[test]
     fn artifacts_name_the_stages_own_table() {
-        let text = artifacts_source("stage0_scalar", true);
+        let text = artifacts_source("stage0_scalar", true, true);
         assert!(text.contains("fn stage0_scalar_kernels(count: *mut i32) -> *const common::params::AttentionKernel;"));
         assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
-        assert!(artifacts_source("stage0_scalar", false).contains("fatbin: None,"));
+        assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
+        let without = artifacts_source("stage0_scalar", false, false);
+        assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
     }
 
     #[test]

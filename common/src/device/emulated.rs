@@ -1,8 +1,11 @@
-//! The emulated backend: one launch on this machine's processor.
+//! The emulated backend: one launch on this machine's processor, plain for results or traced for hazards and counters.
 
 use super::{Execution, Staged};
+use crate::image::Image;
+use crate::params::AttentionParams;
 use crate::stage::Prepared;
-use emulator::{Fault, Launch, Report, Schedule};
+use emulator::trace::{Access, Allocation, Memory, TraceOptions};
+use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TraceReport};
 use std::ffi::c_void;
 
 /// Images start on a 128-byte boundary, as device allocations do (cudaMalloc: 256 bytes).
@@ -32,25 +35,90 @@ impl AlignedBytes {
     }
 }
 
+/// The buffers of one launch.
+struct Buffers {
+    images: [AlignedBytes; 3],
+    output: AlignedBytes,
+    params: AttentionParams,
+}
+
+impl Buffers {
+    fn new(staged: &Staged) -> Self {
+        let mut images = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
+        let mut output = AlignedBytes::copy_of(&staged.output.bytes);
+        let scales = staged.inputs.each_ref().map(|operand| match operand.scales.as_slice() {
+            [] => std::ptr::null(),
+            scales => scales.as_ptr(),
+        });
+        let params = staged.params(images.each_mut().map(AlignedBytes::address), scales, output.address());
+        Self { images, output, params }
+    }
+
+    fn launch(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
+        Launch {
+            entry,
+            params: (&raw const self.params).cast(),
+            grid: prepared.grid,
+            block: [prepared.kernel.threads, 1, 1],
+            dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
+            schedule,
+        }
+    }
+
+    /// What the kernel may touch: rows, scales and parameters, and neither margins nor gaps.
+    fn memory(&self, staged: &Staged) -> Memory {
+        let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
+            let words = image.clone();
+            let start = bytes.storage[bytes.start..].as_ptr();
+            Allocation::with_elements(name, start, bytes.len, access, image.element_ranges())
+                .described_by(move |offset| words.describe_outside(offset))
+        };
+        let mut table = Vec::new();
+        for (operand, bytes) in staged.inputs.iter().zip(&self.images) {
+            table.push(image(operand.name, bytes, &operand.image, Access::Input));
+            let scales = &operand.scales;
+            let name = format!("the scales of {}", operand.name);
+            table.push(Allocation::whole(&name, scales.as_ptr(), size_of_val(scales.as_slice()), Access::Input));
+        }
+        table.push(image("o", &self.output, &staged.output, Access::Output));
+        let params = &raw const self.params;
+        table.push(Allocation::whole("the parameters", params, size_of::<AttentionParams>(), Access::Constant));
+        Memory::new(table)
+    }
+}
+
 /// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.
 pub fn execute(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> Result<(Execution, Report), Fault> {
-    let mut images = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
-    let mut output = AlignedBytes::copy_of(&staged.output.bytes);
-    let scales = staged.inputs.each_ref().map(|operand| match operand.scales.as_slice() {
-        [] => std::ptr::null(),
-        scales => scales.as_ptr(),
-    });
-    let params = staged.params(images.each_mut().map(AlignedBytes::address), scales, output.address());
-    let launch = Launch {
-        entry: prepared.kernel.emulated,
-        params: (&raw const params).cast(),
-        grid: prepared.grid,
-        block: [prepared.kernel.threads, 1, 1],
-        dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
-        schedule,
-    };
+    let buffers = Buffers::new(staged);
+    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
     // SAFETY: the entry takes AttentionParams, which outlives the call, as do the buffers that it points to; each holds
     // every address that extents and strides of `staged` allow, and is on the boundary that kernels rely on.
     let report = unsafe { emulator::launch(&launch) }?;
-    Ok((Execution { inputs: images.each_ref().map(AlignedBytes::to_vec), output: output.to_vec() }, report))
+    let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
+    Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
+}
+
+/// What a traced run may leave out.
+#[derive(Clone, Debug, Default)]
+pub struct Selection<'a> {
+    /// Blocks of the grid; all where there is none.
+    pub blocks: Option<&'a [[u32; 3]]>,
+    /// A synchronisation site that does nothing.
+    pub suppress: Option<Suppress>,
+}
+
+/// Runs the traced build of `prepared` on `staged`: hazards and counters. `None` where there is no traced build, since
+/// the C++ compiler can't make it. Errors: a launch that is refused; what stops a block is among the hazards.
+pub fn trace(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+    selection: &Selection<'_>,
+) -> Result<Option<TraceReport>, Fault> {
+    let Some(entry) = prepared.kernel.traced else { return Ok(None) };
+    let buffers = Buffers::new(staged);
+    let memory = buffers.memory(staged);
+    let options = TraceOptions { memory, blocks: selection.blocks, suppress: selection.suppress.clone() };
+    // SAFETY: as in `execute`; the table holds all that the parameters point to.
+    unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }.map(Some)
 }

@@ -1,4 +1,4 @@
-//! The gates on numbers and buffers, C1 to C6: pure functions from evidence to a verdict with a reason.
+//! The gates on numbers, buffers and hazards, C1 to C6 and H1: pure functions from evidence to a verdict with a reason.
 //!
 //! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
 //! with its source; `common/docs/honest-errors.md` holds what correct kernels measure against them.
@@ -13,6 +13,7 @@ mod accuracy;
 mod buffers;
 mod complete;
 mod end_to_end;
+mod hazards;
 mod measure;
 mod repeat;
 
@@ -20,6 +21,7 @@ pub use accuracy::{c2, c3};
 pub use buffers::{Buffer, Role, c6};
 pub use complete::c1;
 pub use end_to_end::{EndToEnd, c4};
+pub use hazards::{Traced, h1};
 pub use measure::{Errors, f16_ulp};
 pub use repeat::{Repeat, c5};
 

@@ -40,15 +40,46 @@ enum EmulatorRule {
     EMULATOR_PLACES_MAY_DIFFER = 2,  // lanes may arrive from different source lines
 };
 
+// What a warp-wide operation is to the judge of hazards and to the counters. Only EMULATOR_SYNC_WARP orders memory.
+enum EmulatorKind {
+    EMULATOR_SYNC_WARP = 0,
+    EMULATOR_SHUFFLE = 1,
+    EMULATOR_VOTE = 2,
+    EMULATOR_MATRIX_COPY = 3, // its execution declares what it accesses by emulator_matrix_access
+    EMULATOR_MMA = 4,         // `work` is the number of multiply-adds
+};
+
 // What one lane brings to a warp-wide operation.
 struct EmulatorCollective {
     const char *name; // as the kernel author knows it: "__shfl_xor_sync"
     EmulatorExecute execute; // null: a pure rendezvous
     void *operand;
     uint64_t agree[2]; // arguments that must be equal in all lanes
+    uint64_t work;
     uint32_t mask;
     uint32_t rules; // EmulatorRule
+    uint32_t kind;  // EmulatorKind
     EmulatorSite site;
+};
+
+// How the warp's access to a matrix is counted: which lanes touch which bytes in one go.
+enum EmulatorMatrixCount {
+    EMULATOR_COUNT_LDMATRIX = 0,     // 8 rows of 16 bytes at a time
+    EMULATOR_COUNT_ACCUMULATOR = 1,  // per 8x8 elements, each lane two neighbours in a row of memory
+    EMULATOR_COUNT_TRANSPOSED = 2,   // per 8x8 elements and register, each lane one element; columns lie in memory's rows
+};
+
+// What a warp-wide operation reads or writes as a whole: `rows` pieces of `row_bytes`, each contiguous. Which lane
+// touches which byte is open, so the access is ordered with another one only if it is so for every lane.
+struct EmulatorMatrixAccess {
+    const void *const *rows;
+    uint32_t row_count;
+    uint32_t row_bytes;
+    uint32_t element_bytes;
+    uint32_t write;
+    uint32_t count; // EmulatorMatrixCount
+    // Not 0: accesses with the same number give each lane the same bytes, so each lane's program order orders them.
+    uint64_t distribution;
 };
 
 enum EmulatorTrap {
@@ -63,12 +94,28 @@ void emulator_barrier(const EmulatorThread *thread, EmulatorSite site);
                                 uint64_t required, EmulatorSite site);
 void emulator_cp_async(const EmulatorThread *thread, void *dst, const void *src, uint32_t bytes, uint32_t src_bytes,
                        EmulatorSite site);
-void emulator_cp_async_commit(const EmulatorThread *thread);
-void emulator_cp_async_wait(const EmulatorThread *thread, uint32_t newest_groups);
+void emulator_cp_async_commit(const EmulatorThread *thread, EmulatorSite site);
+void emulator_cp_async_wait(const EmulatorThread *thread, uint32_t newest_groups, EmulatorSite site);
+
+// For the traced build. The first may be called from an EmulatorExecute; false: memory that does not exist, don't touch
+// it. The second is a plain access at a known place, the third one at a return address (from the __tsan_* functions).
+// `write`: bit 0 is set for a write; bit 1 if the access may be made in pieces, so that any address will do.
+bool emulator_matrix_access(const EmulatorMatrixAccess *access);
+void emulator_access_at(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, EmulatorSite site);
+void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
+
+// What the __tsan_* functions ask before they call the scheduler.
+struct EmulatorTrace {
+    uint64_t active;      // 0: this OS thread does not trace, or a warp-wide operation is being executed
+    uint64_t stack_start; // the running CUDA thread's own stack: local memory, of no interest
+    uint64_t stack_bytes;
+    uint64_t exps;        // exponentials computed; only the shim counts them
+};
 
 // Defined in runtime.cc. The initial-exec model makes an access one load; it holds in executables, which is where
 // kernels run.
 extern __thread const EmulatorThread *emulator_current __attribute__((tls_model("initial-exec")));
+extern __thread EmulatorTrace emulator_trace_state __attribute__((tls_model("initial-exec")));
 }
 
 // Shared memory of the largest block (227 KiB on sm_90), and behind it room in which an overrun is seen.

@@ -50,6 +50,19 @@ __forceinline__ double max(double a, double b) { return ::fmax(a, b); }
 #define fmaxf ::EMULATOR_BUILD::emulator::max_number
 #define fminf ::EMULATOR_BUILD::emulator::min_number
 
+// Exponentials are counted in the traced build.
+namespace emulator {
+template <class T, T (*FUNCTION)(T)> __forceinline__ T counted_exponential(T x) {
+#ifdef EMULATOR_TRACED
+    ++emulator_trace_state.exps;
+#endif
+    return FUNCTION(x);
+}
+} // namespace emulator
+__forceinline__ float __expf(float x) { return emulator::counted_exponential<float, ::expf>(x); }
+#define exp2f ::EMULATOR_BUILD::emulator::counted_exponential<float, ::exp2f>
+#define expf ::EMULATOR_BUILD::emulator::counted_exponential<float, ::expf>
+
 __forceinline__ float rsqrtf(float x) { return float(1.0 / ::sqrt(double(x))); }
 __forceinline__ float __fdividef(float a, float b) { return a / b; }
 __forceinline__ float __fdiv_rn(float a, float b) { return a / b; }

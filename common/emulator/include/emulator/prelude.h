@@ -2,8 +2,13 @@
 // in front of every kernel, so that kernel.cu is the same text for both.
 //
 // Everything that becomes code lives in an inline namespace named after the build flavour (EMULATOR_BUILD), so that
-// the same kernel built twice, with other flags, keeps two sets of inline functions in one binary.
+// the same kernel built twice, with other flags, keeps two sets of inline functions in one binary. The traced build
+// (EMULATOR_TRACED, and `-fsanitize=thread` without its library) reports every access to the scheduler.
 #pragma once
+
+#ifdef EMULATOR_TRACED
+#define EMULATOR_BUILD traced
+#endif
 
 #ifndef EMULATOR_BUILD
 #define EMULATOR_BUILD plain
@@ -47,3 +52,4 @@
 #include <cuda_fp8.h>
 #include <mma.h>
 #include <attn/ptx/cp_async.cuh>
+#include <emulator/bulk.h> // last: it shadows memcpy and memset

@@ -1,13 +1,25 @@
-// CUDA's vector types, with CUDA's sizes and alignments.
+// CUDA's vector types, with CUDA's sizes and alignments. In the traced build an assignment is one access of the whole
+// type, as it is one instruction on a GPU; without that, `*p = uint4{a, b, c, d}` would be seen as four.
 #pragma once
+
+#ifdef EMULATOR_TRACED
+#define EMULATOR_WHOLE(name, bytes)                                                                                    \
+    __forceinline__ name &operator=(const name &other) {                                                               \
+        typedef unsigned char Whole __attribute__((vector_size(bytes), may_alias, aligned(alignof(name))));            \
+        *reinterpret_cast<Whole *>(this) = *reinterpret_cast<const Whole *>(&other);                                   \
+        return *this;                                                                                                  \
+    }
+#else
+#define EMULATOR_WHOLE(name, bytes)
+#endif
 
 EMULATOR_BEGIN
 
 #define EMULATOR_VECTORS(name, T, align2, align4)                                                                      \
     struct name##1 { T x; };                                                                                           \
-    struct alignas(align2) name##2 { T x, y; };                                                                        \
+    struct alignas(align2) name##2 { T x, y; EMULATOR_WHOLE(name##2, 2 * sizeof(T)) };                                 \
     struct name##3 { T x, y, z; };                                                                                     \
-    struct alignas(align4) name##4 { T x, y, z, w; };                                                                  \
+    struct alignas(align4) name##4 { T x, y, z, w; EMULATOR_WHOLE(name##4, 4 * sizeof(T)) };                           \
     static __forceinline__ name##1 make_##name##1(T x) { return {x}; }                                                 \
     static __forceinline__ name##2 make_##name##2(T x, T y) { return {x, y}; }                                         \
     static __forceinline__ name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                 \

@@ -8,8 +8,9 @@ namespace emulator {
 
 template <class Operand>
 __forceinline__ void collective(const char *name, EmulatorExecute execute, Operand &operand, uint32_t mask,
-                                uint64_t agree0, uint64_t agree1, uint32_t rules, EmulatorSite site) {
-    EmulatorCollective call{name, execute, &operand, {agree0, agree1}, mask, rules, site};
+                                uint64_t agree0, uint64_t agree1, uint64_t work, uint32_t rules, EmulatorKind kind,
+                                EmulatorSite site) {
+    EmulatorCollective call{name, execute, &operand, {agree0, agree1}, work, mask, rules, kind, site};
     emulator_collective(emulator_current, &call);
 }
 
@@ -63,12 +64,12 @@ const char *shuffle(void *const *operands, uint32_t lanes, uint32_t *at_fault) {
 
 template <class Rule, class T>
 __forceinline__ T shuffle(const char *name, uint32_t mask, T value, int argument, int width, EmulatorSite site) {
-    static_assert(std::is_trivially_copyable<T>::value && sizeof(T) <= 8);
+    static_assert(std::is_trivially_copy_constructible<T>::value && sizeof(T) <= 8);
     if (width < 1 || width > 32 || (width & (width - 1)) != 0) trap("a shuffle's width must be 1, 2, 4, 8, 16 or 32", site);
     ShuffleOperand operand{0, argument, width};
     memcpy(&operand.value, &value, sizeof value);
-    collective(name, shuffle<Rule>, operand, mask, width, sizeof(T), EMULATOR_EXITED_LANES_DROP, site);
-    memcpy(&value, &operand.value, sizeof value);
+    collective(name, shuffle<Rule>, operand, mask, width, sizeof(T), 0, EMULATOR_EXITED_LANES_DROP, EMULATOR_SHUFFLE, site);
+    memcpy(static_cast<void *>(&value), &operand.value, sizeof value);
     return value;
 }
 
@@ -89,7 +90,7 @@ inline const char *vote(void *const *operands, uint32_t lanes, uint32_t *) {
 // `kind` keeps the three votes apart, which share their execution.
 __forceinline__ uint32_t ballot(const char *name, int kind, uint32_t mask, bool predicate, EmulatorSite site) {
     VoteOperand operand{predicate, 0};
-    collective(name, vote, operand, mask, kind, 0, EMULATOR_EXITED_LANES_DROP, site);
+    collective(name, vote, operand, mask, kind, 0, 0, EMULATOR_EXITED_LANES_DROP, EMULATOR_VOTE, site);
     return operand.ballot;
 }
 
@@ -124,8 +125,8 @@ __forceinline__ int __all_sync(unsigned mask, int predicate, EMULATOR_HERE) {
 }
 
 __forceinline__ void __syncwarp(unsigned mask = 0xffffffff, EMULATOR_HERE) {
-    EmulatorCollective call{"__syncwarp", nullptr, nullptr, {0, 0}, mask,
-                            EMULATOR_EXITED_LANES_DROP | EMULATOR_PLACES_MAY_DIFFER, EMULATOR_SITE};
+    EmulatorCollective call{"__syncwarp", nullptr, nullptr, {0, 0}, 0, mask,
+                            EMULATOR_EXITED_LANES_DROP | EMULATOR_PLACES_MAY_DIFFER, EMULATOR_SYNC_WARP, EMULATOR_SITE};
     emulator_collective(emulator_current, &call);
 }
 

@@ -11,7 +11,15 @@ extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
 
+// Both builds of a kernel are linked into one program.
+#ifdef EMULATOR_TRACED
+#define KERNEL(name) extern "C" __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
+#else
 #define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
+#endif
+
+// Not for the linker, which would keep one build's code for both.
+namespace {
 
 template <class T> __device__ const T *in(const KernelParams *params, int index = 0) {
     return static_cast<const T *>(params->in[index]);
@@ -22,4 +30,6 @@ template <class T> __device__ T *out(const KernelParams *params, int index = 0) 
 template <class T> __device__ T *shared(int byte = 0) { return reinterpret_cast<T *>(attn_shared + byte); }
 
 // Of a one-dimensional launch.
-__device__ inline int global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
+[[maybe_unused]] __device__ inline int global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+} // namespace

@@ -5,7 +5,7 @@ using namespace nvcuda;
 
 // D = A B + C from shared memory, each operand stored as its layout says; D in f32, row- or column-major.
 template <int M, int N, int K, class LayoutA, class LayoutB, class T>
-__device__ void multiply(const KernelParams *params, wmma::layout_t layout_c) {
+static __device__ void multiply(const KernelParams *params, wmma::layout_t layout_c) {
     constexpr bool A_ROW = std::is_same<LayoutA, wmma::row_major>::value;
     constexpr bool B_ROW = std::is_same<LayoutB, wmma::row_major>::value;
     constexpr int LDA = (A_ROW ? K : M) + 8, LDB = (B_ROW ? N : K) + 8;

@@ -19,12 +19,14 @@ __device__ __forceinline__ void cp_async_zfill(void *smem_dst, const void *gmem_
     emulator_cp_async(emulator_current, smem_dst, gmem_src, BYTES, src_bytes, EMULATOR_SITE);
 }
 
-__device__ __forceinline__ void cp_async_commit() { emulator_cp_async_commit(emulator_current); }
+__device__ __forceinline__ void cp_async_commit(EMULATOR_HERE) {
+    emulator_cp_async_commit(emulator_current, EMULATOR_SITE);
+}
 
 // Waits until at most the N newest groups of this thread are still under way.
-template <int N> __device__ __forceinline__ void cp_async_wait_group() {
+template <int N> __device__ __forceinline__ void cp_async_wait_group(EMULATOR_HERE) {
     static_assert(N >= 0);
-    emulator_cp_async_wait(emulator_current, N);
+    emulator_cp_async_wait(emulator_current, N, EMULATOR_SITE);
 }
 
 EMULATOR_END

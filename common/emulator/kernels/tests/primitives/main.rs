@@ -7,6 +7,7 @@ mod cp_async;
 mod faults;
 mod fp8;
 mod half_precision;
+mod hazards;
 mod shared_memory;
 mod speed;
 mod support;

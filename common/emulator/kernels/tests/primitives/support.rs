@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use emulator::{Fault, Report, Schedule};
+use emulator::trace::{Access, Allocation, Memory, TraceOptions};
+use emulator::{Fault, Place, Report, Schedule, Suppress, TraceReport};
 use emulator_kernels::KernelParams;
 
 /// The schedules that every correct kernel must give the same bits under.
@@ -33,6 +34,20 @@ pub struct Run {
     inputs: [Vec<u64>; 3],
     numbers: [i32; 4],
     schedule: Schedule,
+    elements: Option<std::ops::Range<usize>>,
+    suppress: Option<Place>,
+}
+
+/// Buffers start on a boundary that vector types, cp.async and sectors can count on, as on a GPU.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Line([u64; 16]);
+
+/// The buffers of a launch, while it runs.
+struct Buffers {
+    inputs: Vec<Vec<Line>>,
+    outputs: [Vec<Line>; 2],
+    params: KernelParams,
 }
 
 impl Run {
@@ -46,6 +61,8 @@ impl Run {
             inputs: Default::default(),
             numbers: [0; 4],
             schedule: Schedule::InOrder,
+            elements: None,
+            suppress: None,
         }
     }
 
@@ -89,6 +106,62 @@ impl Run {
         self
     }
 
+    /// Traced launches: only these bytes of `in[0]` are elements, the others are margins.
+    pub fn elements(mut self, bytes: std::ops::Range<usize>) -> Self {
+        self.elements = Some(bytes);
+        self
+    }
+
+    /// Traced launches: this synchronisation site does nothing.
+    pub fn suppress(mut self, site: Place) -> Self {
+        self.suppress = Some(site);
+        self
+    }
+
+    /// Traces the kernel, whose entry is one of the traced build, with outputs of these many bytes.
+    pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
+        let buffers = self.buffers(bytes);
+        let table = [0, 1, 2].map(|index| {
+            let bytes = self.inputs[index].len() * 8;
+            let elements = self.elements.clone().filter(|_| index == 0).unwrap_or(0..bytes);
+            let (name, start) = (["in 0", "in 1", "in 2"][index], buffers.inputs[index].as_ptr());
+            Allocation::with_elements(name, start, bytes, Access::Input, [elements])
+        });
+        let outputs = [0, 1].map(|index| {
+            let (name, start) = (["out 0", "out 1"][index], buffers.outputs[index].as_ptr());
+            Allocation::whole(name, start, bytes[index], Access::Output)
+        });
+        let params =
+            Allocation::whole("params", &raw const buffers.params, size_of::<KernelParams>(), Access::Constant);
+        let memory = Memory::new(table.into_iter().chain(outputs).chain([params]));
+        let suppress = self.suppress.clone().map(|site| Suppress { site });
+        let options = TraceOptions { memory, blocks: None, suppress };
+        // SAFETY: as in `outputs`, and the table holds all buffers.
+        unsafe { emulator::trace::trace(&self.launch(&buffers.params), &options) }.expect("the launch is legal")
+    }
+
+    fn buffers(&self, output_bytes: [usize; 2]) -> Buffers {
+        let inputs: Vec<Vec<Line>> = self.inputs.iter().map(|words| align(words)).collect();
+        let mut outputs = output_bytes.map(|bytes| vec![Line([0; 16]); bytes.div_ceil(128).max(1)]);
+        let params = KernelParams {
+            input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
+            output: outputs.each_mut().map(|words| words.as_mut_ptr().cast()),
+            numbers: self.numbers,
+        };
+        Buffers { inputs, outputs, params }
+    }
+
+    fn launch(&self, params: &KernelParams) -> emulator::Launch {
+        emulator::Launch {
+            entry: self.entry,
+            params: std::ptr::from_ref(params).cast(),
+            grid: self.grid,
+            block: self.block,
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+            schedule: self.schedule,
+        }
+    }
+
     /// Runs the kernel with `out[0]` of `len` elements, which start as zero.
     pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
         Ok(self.outputs(len, 0)?.0)
@@ -96,37 +169,21 @@ impl Run {
 
     /// As [`Run::output`], with two buffers and the report.
     pub fn outputs<T: Plain>(&self, len0: usize, len1: usize) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
-        // 16-byte elements, so that vector types and cp.async find their alignment.
-        let inputs: Vec<Vec<u128>> = self.inputs.iter().map(|words| align(words)).collect();
-        let words = |len: usize| vec![0u128; (len * size_of::<T>()).div_ceil(16).max(1)];
-        let (mut out0, mut out1) = (words(len0), words(len1));
-        let params = KernelParams {
-            input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
-            output: [out0.as_mut_ptr().cast(), out1.as_mut_ptr().cast()],
-            numbers: self.numbers,
-        };
-        let launch = emulator::Launch {
-            entry: self.entry,
-            params: (&raw const params).cast(),
-            grid: self.grid,
-            block: self.block,
-            dynamic_shared_bytes: self.dynamic_shared_bytes,
-            schedule: self.schedule,
-        };
+        let buffers = self.buffers([len0, len1].map(|len| len * size_of::<T>()));
         // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of the
         // size that the kernel says.
-        let report = unsafe { emulator::launch(&launch)? };
-        let read = |words: &[u128], len: usize| -> Vec<T> {
+        let report = unsafe { emulator::launch(&self.launch(&buffers.params))? };
+        let read = |words: &[Line], len: usize| -> Vec<T> {
             // SAFETY: `words` has at least `len` elements of T, and any bytes are a valid T.
             unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<T>(), len) }.to_vec()
         };
-        Ok((read(&out0, len0), read(&out1, len1), report))
+        Ok((read(&buffers.outputs[0], len0), read(&buffers.outputs[1], len1), report))
     }
 }
 
-fn align(words: &[u64]) -> Vec<u128> {
-    let pair = |pair: &[u64]| u128::from(pair[0]) | u128::from(pair.get(1).copied().unwrap_or(0)) << 64;
-    words.chunks(2).map(pair).collect()
+fn align(words: &[u64]) -> Vec<Line> {
+    let line = |line: &[u64]| Line(std::array::from_fn(|i| line.get(i).copied().unwrap_or(0)));
+    words.chunks(16).map(line).collect()
 }
 
 /// Numbers: every bit pattern is a value, and there is no padding.

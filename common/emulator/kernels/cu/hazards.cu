@@ -1,0 +1,198 @@
+// What the judge of hazards must find, and beside each what it must not flag: a program that is as odd, but right.
+#include "kernel.h"
+#include <attn/ptx/cp_async.cuh>
+#include <mma.h>
+
+using namespace nvcuda;
+
+// Scores are written by one warp and read by another one, as when the barrier between them went into one branch only:
+// n[0] says whether this path has it.
+KERNEL(barrier_in_one_branch) {
+    float *scores = shared<float>();
+    scores[threadIdx.x] = in<float>(params)[threadIdx.x]; // the score
+    if (params->n[0]) {
+        __syncthreads();
+    }
+    float sum = 0;
+    for (unsigned i = 0; i < blockDim.x; ++i) sum += scores[i]; // the softmax
+    out<float>(params)[threadIdx.x] = sum;
+}
+
+// Tiles through a ring of two buffers, copied one ahead; every warp reads what the others have copied. n[0]: tiles;
+// n[1]: on the last tile wait for it; n[2]: commit a group even where there is nothing to copy.
+KERNEL(copied_one_ahead) {
+    float *ring = shared<float>(); // [2][blockDim.x][4]
+    const int threads = blockDim.x, tiles = params->n[0];
+    auto copy = [&](int tile) {
+        attn::cp_async<16>(ring + (tile % 2 * threads + threadIdx.x) * 4, in<float>(params) + (tile * threads + threadIdx.x) * 4); // a tile
+        attn::cp_async_commit(); // of a tile
+    };
+    copy(0);
+    float sum = 0;
+    for (int tile = 0; tile < tiles; ++tile) {
+        if (tile + 1 < tiles) {
+            copy(tile + 1);
+        } else if (params->n[2]) {
+            attn::cp_async_commit(); // an empty group
+        }
+        if (tile + 1 == tiles && params->n[1]) {
+            attn::cp_async_wait_group<0>();
+        } else {
+            attn::cp_async_wait_group<1>(); // but not for the last tile
+        }
+        __syncthreads(); // everybody has copied a part
+        for (int i = 0; i < threads; ++i) sum += ring[(tile % 2 * threads + i) * 4]; // reads a copied tile
+        __syncthreads(); // everybody has read it
+    }
+    out<float>(params)[threadIdx.x] = sum;
+}
+
+// Warp 0 copies, the others consume. n[0]: who waits (0: the consumers for themselves, 1: warp 0); n[1]: whether a
+// barrier follows.
+KERNEL(copied_by_a_producer) {
+    float *tile = shared<float>();
+    const bool is_producer = threadIdx.x < 32;
+    if (is_producer) {
+        attn::cp_async<16>(tile + threadIdx.x * 4, in<float>(params) + threadIdx.x * 4); // the producer's
+        attn::cp_async_commit();
+    }
+    if (is_producer == (params->n[0] == 1)) attn::cp_async_wait_group<0>(); // its own groups only
+    if (params->n[1]) __syncthreads();
+    if (!is_producer) out<float>(params)[threadIdx.x] = tile[threadIdx.x - 32]; // the consumers'
+}
+
+// A producer warp streams n[0] tiles through a ring of two; consumers read them. n[1]: a barrier says that a slot is
+// free before it is filled again; without it one barrier per tile says only that the tile is there.
+KERNEL(ring_without_free_slots) {
+    float *ring = shared<float>(); // [2][32]
+    const bool is_producer = threadIdx.x < 32;
+    float sum = 0;
+    for (int tile = 0; tile < params->n[0]; ++tile) {
+        float *slot = ring + tile % (params->n[2] ? 2 : 1) * 32;
+        if (is_producer) slot[threadIdx.x] = in<float>(params)[tile * 32 + threadIdx.x]; // fills
+        __syncthreads(); // it is there
+        if (!is_producer) sum += slot[threadIdx.x - 32]; // drains
+        if (params->n[1]) __syncthreads(); // the slot is free
+    }
+    if (!is_producer) out<float>(params)[threadIdx.x] = sum;
+}
+
+// A tile of 8 rows of 32 words, of which n[0] are written and n[1] are read.
+KERNEL(rows_one_too_many) {
+    float *tile = shared<float>();
+    for (int row = 0; row < params->n[0]; ++row) tile[row * 32 + threadIdx.x] = 1.0f;
+    __syncthreads();
+    float sum = 0;
+    for (int row = 0; row < params->n[1]; ++row) sum += tile[row * 32 + threadIdx.x]; // a row
+    out<float>(params)[threadIdx.x] = sum;
+}
+
+// Row n[0] of the input, 16 bytes a lane.
+KERNEL(row_of_input) {
+    const float4 *rows = in<float4>(params);
+    out<float4>(params)[threadIdx.x] = rows[params->n[0] * 32 + threadIdx.x]; // the row
+}
+
+// One access of a whole vector in shared memory, at byte n[0].
+KERNEL(vector_at) {
+    for (int i = 0; i < 16; ++i) shared<float>()[threadIdx.x * 16 + i] = 0.0f;
+    __syncwarp();
+    out<uint4>(params)[threadIdx.x] = *shared<uint4>(threadIdx.x * 64 + params->n[0]); // 16 bytes
+}
+
+// A matrix is stored by the warp and read by its lanes. n[0]: the __syncwarp between; n[1]: each lane reads words that
+// it may have stored itself.
+KERNEL(matrix_then_lanes) {
+    float *tile = shared<float>();
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    wmma::fill_fragment(c, 1.0f);
+    wmma::store_matrix_sync(tile, c, 16, wmma::mem_row_major); // the matrix
+    if (params->n[0]) __syncwarp();
+    float sum = 0;
+    for (int i = 0; i < 8; ++i) sum += tile[threadIdx.x * 8 + i]; // its elements
+    out<float>(params)[threadIdx.x] = sum;
+}
+
+// The other way round: lanes write what the warp loads. n[0]: the __syncwarp between.
+KERNEL(lanes_then_matrix) {
+    half *tile = shared<half>();
+    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = half(1.0f); // the elements
+    if (params->n[0]) __syncwarp();
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, tile, 16); // of the matrix
+    out<float>(params)[threadIdx.x] = float(a.x[0]);
+}
+
+// An accumulator is rescaled in place: each lane stores the elements that it has loaded.
+KERNEL(matrix_in_place) {
+    float *tile = shared<float>();
+    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = 1.0f;
+    __syncwarp();
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    for (int round = 0; round < 3; ++round) {
+        wmma::load_matrix_sync(c, tile, 16, wmma::mem_row_major);
+        for (float &x : c.x) x *= 2.0f;
+        wmma::store_matrix_sync(tile, c, 16, wmma::mem_row_major);
+    }
+    __syncwarp();
+    out<float>(params)[threadIdx.x] = tile[threadIdx.x];
+}
+
+// Two halves of a warp exchange words under __syncwarp with just their mask, while the other half is elsewhere. n[0]:
+// a shuffle takes the place of the first __syncwarp.
+KERNEL(warp_ping_pong) {
+    float *words = shared<float>();
+    const unsigned mask = threadIdx.x % 32 < 16 ? 0x0000ffffu : 0xffff0000u;
+    const int partner = threadIdx.x ^ 8;
+    float value = float(threadIdx.x);
+    for (int round = 0; round < 4; ++round) {
+        words[threadIdx.x] = value; // ping
+        if (params->n[0]) {
+            value = __shfl_xor_sync(mask, value, 1);
+        } else {
+            __syncwarp(mask);
+        }
+        value += words[partner]; // pong
+        __syncwarp(mask);
+    }
+    out<float>(params)[threadIdx.x] = value;
+}
+
+// Four groups in flight, waited for one after the other; each thread reads back only what it has copied itself.
+KERNEL(groups_of_ones_own) {
+    float *mine = shared<float>() + threadIdx.x * 16;
+    for (int group = 0; group < 4; ++group) {
+        attn::cp_async<16>(mine + group * 4, in<float>(params) + group * 4);
+        attn::cp_async_commit();
+    }
+    float sum = 0;
+    attn::cp_async_wait_group<3>();
+    sum += mine[0];
+    attn::cp_async_wait_group<1>();
+    sum += mine[4] + mine[8];
+    attn::cp_async_wait_group<0>();
+    sum += mine[12];
+    out<float>(params)[threadIdx.x] = sum;
+}
+
+// A copy that nobody commits, and one that is read without any wait. n[0]: commit; n[1]: wait.
+KERNEL(copy_without) {
+    float *mine = shared<float>() + threadIdx.x * 4;
+    attn::cp_async<16>(mine, in<float>(params));
+    if (params->n[0]) attn::cp_async_commit();
+    if (params->n[1]) attn::cp_async_wait_group<0>(); // for nothing
+    out<float>(params)[threadIdx.x] = mine[0];
+}
+
+// Two blocks write one word of the output, unless n[0].
+KERNEL(blocks_overlap) {
+    if (threadIdx.x == 0) out<float>(params)[params->n[0] ? blockIdx.x : 0] = 1.0f; // the word
+}
+
+// One thread sets a flag in global memory, the others of its block read it. n[0]: after a barrier.
+KERNEL(global_within_block) {
+    float *flag = out<float>(params);
+    if (threadIdx.x == 0) flag[0] = 1.0f; // sets
+    if (params->n[0]) __syncthreads();
+    out<float>(params)[1 + threadIdx.x] = flag[0]; // reads
+}

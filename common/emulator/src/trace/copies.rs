@@ -1,0 +1,125 @@
+//! cp.async copies under way, as the judge sees them: which bytes are not there yet, and why.
+
+use std::ops::Range;
+
+use super::order::Actor;
+use super::raw::Hint;
+
+/// A copy that has been issued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy {
+    /// Who issued it.
+    pub(crate) thread: u32,
+    pub(crate) site: u32,
+    to: (usize, usize),
+    from: (u32, u32),
+    committed: bool,
+    /// The last wait of its thread since then: site, and how many groups that left under way.
+    waited: Option<(u32, u32)>,
+}
+
+impl Copy {
+    pub(crate) fn new(thread: u32, site: u32, to: Range<usize>, from: Range<u32>) -> Self {
+        Self { thread, site, to: (to.start, to.end), from: (from.start, from.end), committed: false, waited: None }
+    }
+
+    /// The bytes of shared memory that it writes.
+    pub(crate) fn bytes(&self) -> Range<usize> {
+        self.to.0..self.to.1
+    }
+}
+
+/// The copies of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    copies: Vec<Copy>,
+    /// Per thread: those under way, by tag.
+    under_way: Vec<Vec<u32>>,
+    /// Per thread: its last wait.
+    last_wait: Vec<Option<u32>>,
+    /// Per byte of shared memory: tag, plus one, of the copy that will write it.
+    pending: Vec<u32>,
+    count: usize,
+}
+
+impl Copies {
+    pub(crate) fn start(&mut self, threads: u32, shared_bytes: usize) {
+        self.copies.clear();
+        self.under_way.iter_mut().for_each(Vec::clear);
+        self.under_way.resize_with(threads as usize, Vec::new);
+        self.last_wait.clear();
+        self.last_wait.resize(threads as usize, None);
+        self.pending.clear();
+        self.pending.resize(shared_bytes, 0);
+        self.count = 0;
+    }
+
+    /// The first byte of `range` that a copy under way will write, and the copy.
+    #[inline]
+    pub(crate) fn under_way(&self, range: Range<usize>) -> Option<(usize, Copy)> {
+        if self.count == 0 {
+            return None;
+        }
+        let at = range.start + self.pending[range].iter().position(|&tag| tag != 0)?;
+        Some((at, self.copies[self.pending[at] as usize - 1]))
+    }
+
+    /// A copy under way that reads one of `bytes` bytes at `place` of global memory.
+    pub(crate) fn reads(&self, place: u32, bytes: usize) -> Option<Copy> {
+        if self.count == 0 {
+            return None;
+        }
+        let overlaps = |copy: &Copy| copy.from.0 < place + bytes as u32 && place < copy.from.1;
+        self.under_way.iter().flatten().map(|&tag| self.copies[tag as usize]).find(overlaps)
+    }
+
+    pub(crate) fn issue(&mut self, copy: Copy) -> u32 {
+        let tag = self.copies.len() as u32;
+        self.pending[copy.bytes()].fill(tag + 1);
+        self.under_way[copy.thread as usize].push(tag);
+        self.copies.push(copy);
+        self.count += 1;
+        tag
+    }
+
+    pub(crate) fn commit(&mut self, thread: u32) {
+        for &tag in &self.under_way[thread as usize] {
+            self.copies[tag as usize].committed = true;
+        }
+    }
+
+    /// The copy is there.
+    pub(crate) fn land(&mut self, tag: u32) -> Copy {
+        let copy = self.copies[tag as usize];
+        self.under_way[copy.thread as usize].retain(|&other| other != tag);
+        self.count -= 1;
+        copy
+    }
+
+    /// Whether the byte waited for this copy; it does no more.
+    pub(crate) fn clear(&mut self, at: usize, tag: u32) -> bool {
+        let waited = self.pending[at] == tag + 1;
+        if waited {
+            self.pending[at] = 0;
+        }
+        waited
+    }
+
+    pub(crate) fn waited(&mut self, thread: u32, newest: u32, site: u32) {
+        self.last_wait[thread as usize] = Some(site);
+        for &tag in &self.under_way[thread as usize] {
+            self.copies[tag as usize].waited = Some((site, newest));
+        }
+    }
+
+    /// Why the copy has not landed for `reader`.
+    pub(crate) fn why_under_way(&self, copy: &Copy, reader: Actor) -> Hint {
+        if let Some((wait, newest)) = copy.waited {
+            return if copy.committed { Hint::LeftUnderWay { wait, newest } } else { Hint::NotCommitted { wait } };
+        }
+        match self.last_wait[reader.thread() as usize] {
+            Some(wait) if reader.thread() != copy.thread => Hint::OthersWait { wait },
+            _ => Hint::NotWaited,
+        }
+    }
+}

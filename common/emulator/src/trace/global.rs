@@ -1,0 +1,120 @@
+//! The shadow of outputs in global memory: order within a block byte by byte, and what each block has touched, for the
+//! comparison of blocks. Inputs have none: reads alone are no race, and a write to them is reported as such.
+
+use super::memory::PAGE_BYTES;
+use super::order::{Cell, Order};
+
+/// Who touched a byte first. `thread` is one above; 0: nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Touch {
+    site: u32,
+    thread: u32,
+}
+
+#[derive(Debug)]
+struct Page {
+    number: u32,
+    cells: Vec<Cell>,
+    reads: Vec<Touch>,
+    writes: Vec<Touch>,
+}
+
+/// Neighbouring bytes that one thread touched from one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) start: u32,
+    pub(crate) bytes: u32,
+    pub(crate) site: u32,
+    pub(crate) thread: u32,
+    pub(crate) write: bool,
+}
+
+/// The outputs as one block sees them.
+#[derive(Debug, Default)]
+pub(crate) struct Global {
+    /// Index in `pages`, plus one, of each page; 0: untouched.
+    index: Vec<u32>,
+    pages: Vec<Page>,
+    used: usize,
+}
+
+impl Global {
+    pub(crate) fn start(&mut self, bytes: u64) {
+        self.index.clear();
+        self.index.resize((bytes as usize).div_ceil(PAGE_BYTES), 0);
+        self.used = 0;
+    }
+
+    fn page(&mut self, number: usize) -> &mut Page {
+        if self.index[number] == 0 {
+            if self.used == self.pages.len() {
+                let touches = vec![Touch::default(); PAGE_BYTES];
+                let cells = vec![Cell::default(); PAGE_BYTES];
+                self.pages.push(Page { number: 0, cells, reads: touches.clone(), writes: touches });
+            }
+            let page = &mut self.pages[self.used];
+            page.number = number as u32;
+            page.reads.fill(Touch::default());
+            page.writes.fill(Touch::default());
+            self.used += 1;
+            self.index[number] = self.used as u32;
+        }
+        &mut self.pages[self.index[number] as usize - 1]
+    }
+
+    /// An access; `races` gets the first and last byte per event that it is not ordered with.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one access")]
+    pub(crate) fn touch(
+        &mut self,
+        order: &mut Order,
+        place: u32,
+        bytes: usize,
+        event: u32,
+        write: bool,
+        thread: u32,
+        site: u32,
+        races: &mut Vec<(usize, usize, u32)>,
+    ) {
+        let (mut at, end) = (place as usize, place as usize + bytes);
+        while at < end {
+            let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);
+            let page = self.page(at / PAGE_BYTES);
+            let range = at % PAGE_BYTES..at % PAGE_BYTES + (next - at);
+            let skipped = at - place as usize;
+            let race = |index, other| super::judge::note(races, skipped + index, other);
+            let cells = page.cells[range.clone()].iter_mut();
+            if write {
+                order.write(cells, event, race);
+            } else {
+                order.read(cells, event, race);
+            }
+            let touches = if write { &mut page.writes } else { &mut page.reads };
+            for touch in touches[range].iter_mut().filter(|touch| touch.thread == 0) {
+                *touch = Touch { site, thread: thread + 1 };
+            }
+            at = next;
+        }
+    }
+
+    /// What the block has touched, by place.
+    pub(crate) fn finish(&mut self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let pages = &mut self.pages[..self.used];
+        pages.sort_by_key(|page| page.number);
+        for page in pages.iter() {
+            let first = page.number * PAGE_BYTES as u32;
+            for (write, touches) in [(false, &page.reads), (true, &page.writes)] {
+                let mut start = 0;
+                for same in touches.chunk_by(|left, right| left == right) {
+                    let Touch { site, thread } = same[0];
+                    if thread != 0 {
+                        let (start, bytes) = (first + start as u32, same.len() as u32);
+                        runs.push(Run { start, bytes, site, thread: thread - 1, write });
+                    }
+                    start += same.len();
+                }
+            }
+        }
+        runs
+    }
+}

@@ -1,0 +1,423 @@
+//! The judge of one block: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
+//! FFI module feeds it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::copies::{Copies, Copy};
+use super::counters::Counters;
+use super::global::{Global, Run};
+use super::hazard::HazardKind;
+use super::memory::{Access, Memory};
+use super::order::{Actor, Cell, How, Order};
+use super::raw::{Found, Hint, Raw, Side};
+use super::requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
+
+/// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
+/// reason is among the hazards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop;
+
+/// A synchronisation site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sync {
+    Barrier,
+    WarpBarrier,
+    Commit,
+    Wait,
+}
+
+/// What is fixed for a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) block: [u32; 3],
+    pub(crate) threads: u32,
+    /// Address of the block's shared memory.
+    pub(crate) shared: usize,
+    /// Dynamic shared bytes of the launch.
+    pub(crate) declared: usize,
+    /// Addresses behind `shared` that exist.
+    pub(crate) mapped: usize,
+    /// Memory that is neither shared nor global and not the kernel's business.
+    pub(crate) harmless: [Range<usize>; 3],
+}
+
+/// What a block leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) found: Found,
+    pub(crate) counters: Counters,
+    /// Highest byte of shared memory touched, plus one.
+    pub(crate) touched: usize,
+    /// Bytes of outputs that were read or written.
+    pub(crate) runs: Vec<Run>,
+    pub(crate) syncs: BTreeSet<(Sync, u32)>,
+}
+
+/// An access: how, from where, by whom. Its event is numbered when it is needed.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    actor: Actor,
+    lanes: u32,
+    distribution: u64,
+    how: How,
+    site: u32,
+}
+
+impl Made {
+    fn side(&self) -> Side {
+        Side { actor: self.actor, how: self.how, site: self.site }
+    }
+}
+
+/// The judge. It is kept from block to block for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    setup: Option<Setup>,
+    order: Order,
+    shared: Vec<Cell>,
+    /// Per byte of shared memory: it holds a value.
+    set: Vec<bool>,
+    pub(super) copies: Copies,
+    global: Global,
+    requests: Vec<Requests>,
+    races: Vec<(usize, usize, u32)>,
+    outcome: Outcome,
+}
+
+impl Judge {
+    /// Starts a block.
+    pub(crate) fn start(&mut self, setup: Setup) {
+        let generation = self.order.generation() + 1;
+        self.order.start(setup.threads, generation);
+        self.shared.resize(setup.declared.max(self.shared.len()), Cell::default());
+        self.set.clear();
+        self.set.resize(setup.declared, false);
+        self.copies.start(setup.threads, setup.declared);
+        self.global.start(setup.memory.bytes);
+        self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
+        self.outcome = Outcome::default();
+        self.setup = Some(setup);
+    }
+
+    fn setup(&self) -> &Setup {
+        self.setup.as_ref().expect("a block has started")
+    }
+
+    /// Ends the block.
+    pub(crate) fn finish(&mut self, exps: u64) -> Outcome {
+        self.flush_all();
+        self.outcome.counters.exps = exps;
+        self.outcome.runs = self.global.finish();
+        self.outcome.found.drop_consequences();
+        std::mem::take(&mut self.outcome)
+    }
+
+    fn flush_all(&mut self) {
+        self.requests.iter_mut().for_each(|requests| requests.flush(&mut self.outcome.counters));
+    }
+
+    fn report(&mut self, kind: HazardKind, first: Side, space: Space, range: Range<usize>, hint: Hint) {
+        let (offset, bytes) = (range.start as u32, range.len() as u32);
+        let raw = Raw { kind, first, second: None, other_block: None, space, offset, bytes, hint, times: 1 };
+        self.outcome.found.add(self.setup().block, raw);
+    }
+
+    /// A plain access of one thread. `whole`: it is one instruction, which needs an aligned address.
+    pub(crate) fn access(
+        &mut self,
+        thread: u32,
+        address: usize,
+        bytes: usize,
+        write: bool,
+        whole: bool,
+        site: u32,
+    ) -> Result<(), Stop> {
+        let how = if write { How::Write } else { How::Read };
+        let made = Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let Some((space, place)) = self.place(address, bytes, made)? else { return Ok(()) };
+        if whole && !address.is_multiple_of(bytes) {
+            let hint = Hint::Alignment { address };
+            self.report(HazardKind::Misaligned, made.side(), space, place as usize..place as usize + bytes, hint);
+            return Err(Stop);
+        }
+        if self.touch(space, place, bytes, made) {
+            let direction = if write { Direction::Write } else { Direction::Read };
+            self.requests[thread as usize / 32].add(thread % 32, site, space, direction, place, bytes as u32);
+        }
+        Ok(())
+    }
+
+    /// Where an address is; `None` where it is of no interest.
+    #[inline]
+    fn place(&mut self, address: usize, bytes: usize, made: Made) -> Result<Option<(Space, u32)>, Stop> {
+        let setup = self.setup.as_ref().expect("a block has started");
+        let offset = address.wrapping_sub(setup.shared);
+        if offset < setup.mapped {
+            return Ok(Some((Space::Shared, offset as u32)));
+        }
+        if let Some(index) = setup.memory.find(address) {
+            let allocation = &setup.memory.allocations[index];
+            return Ok(Some((Space::Global, allocation.base + (address - allocation.start) as u32)));
+        }
+        if setup.harmless.iter().any(|range| range.contains(&address)) {
+            return Ok(None);
+        }
+        let hint = Hint::Nowhere { address };
+        self.report(HazardKind::OutOfBounds, made.side(), Space::Global, 0..bytes, hint);
+        Err(Stop)
+    }
+
+    /// Bounds, value and order. False if it is not to be counted.
+    fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
+        match space {
+            Space::Shared => self.touch_shared(place as usize, bytes, made),
+            Space::Global => self.touch_global(place, bytes, made),
+        }
+    }
+
+    fn touch_shared(&mut self, offset: usize, bytes: usize, made: Made) -> bool {
+        let declared = self.setup().declared;
+        let range = offset..offset + bytes;
+        if range.end > declared {
+            let hint = Hint::BehindShared { declared: declared as u32 };
+            self.report(HazardKind::OutOfBounds, made.side(), Space::Shared, range, hint);
+            return false;
+        }
+        self.outcome.touched = self.outcome.touched.max(range.end);
+        if let Some((at, copy)) = self.copies.under_way(range.clone()) {
+            self.report_copy(at, copy, made);
+            return true;
+        }
+        let event = self.event(made);
+        let cells = self.shared[range.clone()].iter_mut();
+        if made.how.is_write() {
+            let races = &mut self.races;
+            self.order.write(cells, event, |index, other| note(races, index, other));
+            self.report_races(Space::Shared, range.start, made);
+            self.set[range].fill(true);
+        } else {
+            let races = &mut self.races;
+            self.order.read(cells, event, |index, other| note(races, index, other));
+            self.report_races(Space::Shared, range.start, made);
+            if let Some(first) = self.set[range.clone()].iter().position(|set| !set) {
+                let unset = range.start + first..range.end;
+                self.report(HazardKind::UnsetShared, made.side(), Space::Shared, unset, Hint::Unset);
+            }
+        }
+        true
+    }
+
+    fn touch_global(&mut self, place: u32, bytes: usize, made: Made) -> bool {
+        let memory = Arc::clone(&self.setup().memory);
+        let Some((allocation, offset)) = memory.locate(place) else { return false };
+        if !allocation.holds(offset, bytes) {
+            let first = allocation.first_outside(offset, bytes).unwrap_or(offset);
+            let outside = (place as usize + first - offset)..place as usize + bytes;
+            self.report(HazardKind::OutOfBounds, made.side(), Space::Global, outside, Hint::Margin);
+            return false;
+        }
+        let write = made.how.is_write();
+        match allocation.access {
+            Access::Output => {
+                let event = self.event(made);
+                if write && let Some(copy) = self.copies.reads(place, bytes) {
+                    self.report_copy(place as usize, copy, made);
+                }
+                let races = &mut self.races;
+                self.global.touch(&mut self.order, place, bytes, event, write, made.actor.thread(), made.site, races);
+                self.report_races(Space::Global, place as usize, made);
+            }
+            _ if write => {
+                let range = place as usize..place as usize + bytes;
+                self.report(HazardKind::OutOfBounds, made.side(), Space::Global, range, Hint::InputWritten);
+            }
+            _ => {}
+        }
+        allocation.access != Access::Constant
+    }
+
+    fn event(&mut self, made: Made) -> u32 {
+        match made.actor {
+            Actor::Thread(thread) => self.order.event(thread, made.site, made.how),
+            Actor::Warp(warp) => self.order.warp_event(warp, made.lanes, made.site, made.how, made.distribution),
+        }
+    }
+
+    /// Reports what `races` holds: per event, the first and last byte.
+    fn report_races(&mut self, space: Space, start: usize, made: Made) {
+        if self.races.is_empty() {
+            return;
+        }
+        let races = std::mem::take(&mut self.races);
+        for &(first, last, event) in &races {
+            let other = Side::from(self.order.describe(event));
+            let same_warp = other.actor.warp() == made.actor.warp();
+            let matrix = |actor| matches!(actor, Actor::Warp(_));
+            let unset = space == Space::Shared && made.how.is_write() && !self.set[start + first];
+            let hint = if same_warp && (matrix(other.actor) || matrix(made.actor)) {
+                Hint::MatrixSync
+            } else if other.how == How::CopyWrite && !made.how.is_write() {
+                Hint::BarrierAfterWait { same_warp }
+            } else if unset && !other.how.is_write() {
+                Hint::BarrierAfterWrite { same_warp }
+            } else if same_warp {
+                Hint::SyncWarp
+            } else {
+                Hint::Barrier
+            };
+            let (offset, bytes) = ((start + first) as u32, (last - first + 1) as u32);
+            let (kind, second) = (HazardKind::Race, Some(made.side()));
+            let raw = Raw { kind, first: other, second, other_block: None, space, offset, bytes, hint, times: 1 };
+            self.outcome.found.add(self.setup().block, raw);
+        }
+        self.races = races;
+        self.races.clear();
+    }
+
+    /// An access to bytes that a copy under way will write or still reads.
+    fn report_copy(&mut self, at: usize, copy: Copy, made: Made) {
+        let write = made.how.is_write();
+        let hint = if write { Hint::BufferInUse } else { self.copies.why_under_way(&copy, made.actor) };
+        let kind = if write { HazardKind::Race } else { HazardKind::ReadBeforeWait };
+        let how = if copy.bytes().contains(&at) { How::CopyWrite } else { How::CopyRead };
+        let space = if how == How::CopyWrite { Space::Shared } else { Space::Global };
+        let first = Side { actor: Actor::Thread(copy.thread), how, site: copy.site };
+        let second = Some(made.side());
+        let raw = Raw { kind, first, second, other_block: None, space, offset: at as u32, bytes: 1, hint, times: 1 };
+        self.outcome.found.add(self.setup().block, raw);
+    }
+
+    /// A thread issues a cp.async into shared memory, where the FFI module has found its destination to be. Returns the
+    /// copy's tag, for [`Judge::landed`].
+    pub(crate) fn issue(
+        &mut self,
+        thread: u32,
+        destination: usize,
+        source: usize,
+        bytes: usize,
+        read_bytes: usize,
+        site: u32,
+    ) -> Result<u32, Stop> {
+        let made = |how| Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let (warp, lane) = (thread as usize / 32, thread % 32);
+        let source = match read_bytes {
+            0 => None,
+            _ => self.place(source, read_bytes, made(How::CopyRead))?,
+        };
+        let from = source.map_or(0, |(_, place)| place);
+        if let Some((space, place)) = source
+            && self.touch(space, place, read_bytes, made(How::CopyRead))
+        {
+            self.outcome.counters.async_copy_bytes += read_bytes as u64;
+            self.requests[warp].add(lane, site, space, Direction::Read, place, read_bytes as u32);
+        }
+        let offset = destination - self.setup().shared;
+        let set: Vec<bool> = self.set[offset..offset + bytes].to_vec();
+        self.touch_shared(offset, bytes, made(How::CopyWrite));
+        // It is not there yet.
+        self.set[offset..offset + bytes].copy_from_slice(&set);
+        self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
+        Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from..from + read_bytes as u32)))
+    }
+
+    /// A thread closes its group.
+    pub(crate) fn commit(&mut self, thread: u32) {
+        self.copies.commit(thread);
+    }
+
+    /// A thread's wait makes a copy land.
+    pub(crate) fn landed(&mut self, tag: u32) {
+        let copy = self.copies.land(tag);
+        let event = self.order.event(copy.thread, copy.site, How::CopyWrite);
+        for at in copy.bytes() {
+            if self.copies.clear(at, tag) {
+                self.order.land(&mut self.shared[at], event);
+                self.set[at] = true;
+            }
+        }
+    }
+
+    /// The same wait, when all that it covers has landed.
+    pub(crate) fn waited(&mut self, thread: u32, newest: u32, site: u32) {
+        self.copies.waited(thread, newest, site);
+    }
+
+    /// `__syncthreads` is complete.
+    pub(crate) fn barrier(&mut self, site: u32) {
+        self.outcome.syncs.insert((Sync::Barrier, site));
+        self.outcome.counters.barriers += 1;
+        self.order.meet_all();
+        self.flush_all();
+    }
+
+    /// A thread reaches a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)
+    pub(crate) fn reaches(&mut self, sync: Sync, site: u32) {
+        self.outcome.syncs.insert((sync, site));
+    }
+
+    /// `__syncwarp` of `lanes` is complete.
+    pub(crate) fn warp_barrier(&mut self, warp: u32, lanes: u32) {
+        self.outcome.counters.warp_barriers += 1;
+        self.order.meet_lanes(warp, lanes);
+    }
+
+    /// All live lanes of a warp have met in some operation: their accesses so far are whole requests.
+    pub(crate) fn warp_met(&mut self, warp: u32) {
+        self.requests[warp as usize].flush(&mut self.outcome.counters);
+    }
+
+    /// The counters of what is not memory traffic.
+    pub(crate) fn counters(&mut self) -> &mut Counters {
+        &mut self.outcome.counters
+    }
+
+    /// The lanes of a warp access a matrix together.
+    pub(crate) fn matrix(&mut self, matrix: &Matrix<'_>) -> Result<(), Stop> {
+        let how = if matrix.write { How::MatrixWrite } else { How::MatrixRead };
+        let &Matrix { warp, lanes, distribution, site, .. } = matrix;
+        let made = Made { actor: Actor::Warp(warp), lanes, distribution, how, site };
+        let mut places = [const { Vec::new() }; 2];
+        for &row in matrix.rows {
+            let Some((space, place)) = self.place(row, matrix.row_bytes as usize, made)? else { continue };
+            if self.touch(space, place, matrix.row_bytes as usize, made) {
+                places[usize::from(space == Space::Shared)].push(place);
+            }
+        }
+        let counters = &mut self.outcome.counters;
+        let [global, shared] = &places;
+        if !global.is_empty() {
+            let traffic = if matrix.write { &mut counters.global_write } else { &mut counters.global_read };
+            *traffic += matrix_global(global, matrix.row_bytes);
+        }
+        if !shared.is_empty() {
+            let traffic = if matrix.write { &mut counters.shared_write } else { &mut counters.shared_read };
+            *traffic += matrix_shared(shared, matrix.row_bytes, matrix.element_bytes, matrix.count);
+        }
+        Ok(())
+    }
+}
+
+/// A warp-wide access: `EmulatorMatrixAccess` of abi.h.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix<'a> {
+    pub(crate) warp: u32,
+    pub(crate) lanes: u32,
+    pub(crate) rows: &'a [usize],
+    pub(crate) row_bytes: u32,
+    pub(crate) element_bytes: u32,
+    pub(crate) write: bool,
+    pub(crate) count: MatrixCount,
+    pub(crate) distribution: u64,
+    pub(crate) site: u32,
+}
+
+/// Adds a racing byte: first and last byte per event.
+pub(super) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
+    match races.iter_mut().find(|(_, _, known)| *known == event) {
+        Some((_, last, _)) => *last = index,
+        None => races.push((index, index, event)),
+    }
+}

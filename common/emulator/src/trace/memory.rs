@@ -1,0 +1,193 @@
+//! What global memory a kernel may touch: an allocation table that comes with the launch.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What a kernel may do with an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Read its elements.
+    Input,
+    /// Read and write its elements.
+    Output,
+    /// Read it; the hardware keeps it in constant memory, so no counter counts it: the kernel's parameters.
+    Constant,
+}
+
+/// Words for a byte that is no element.
+#[derive(Clone)]
+struct Outside(Arc<dyn Fn(usize) -> String + Send + Sync>);
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Outside")
+    }
+}
+
+/// One allocation, and which of its bytes are elements. All others are margins and gaps: out of bounds.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    pub(crate) name: String,
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+    pub(crate) access: Access,
+    /// One bit per byte.
+    elements: Vec<u64>,
+    outside: Option<Outside>,
+    /// Where it starts among all allocations; set by [`Memory`].
+    pub(crate) base: u32,
+}
+
+impl Allocation {
+    /// `bytes` bytes at `start`, all of them elements.
+    pub fn whole<T>(name: &str, start: *const T, bytes: usize, access: Access) -> Self {
+        Self::with_elements(name, start, bytes, access, std::iter::once(0..bytes))
+    }
+
+    /// `bytes` bytes at `start`, of which those in `elements` are elements.
+    ///
+    /// # Panics
+    /// If a range leaves the allocation.
+    pub fn with_elements<T>(
+        name: &str,
+        start: *const T,
+        bytes: usize,
+        access: Access,
+        elements: impl IntoIterator<Item = Range<usize>>,
+    ) -> Self {
+        let mut bits = vec![0u64; bytes.div_ceil(64)];
+        for range in elements {
+            assert!(range.end <= bytes, "{name}: elements at {range:?} of {bytes} bytes");
+            let (mut at, end) = (range.start, range.end);
+            while at < end {
+                let next = (at / 64 * 64 + 64).min(end);
+                bits[at / 64] |= (u64::MAX >> (64 - (next - at))) << (at % 64);
+                at = next;
+            }
+        }
+        Self { name: name.to_owned(), start: start as usize, bytes, access, elements: bits, outside: None, base: 0 }
+    }
+
+    /// Says in the kernel author's terms where a byte lies that is no element: "2 bytes past the end of row [0, 1, 16]".
+    pub fn described_by(mut self, outside: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
+        self.outside = Some(Outside(Arc::new(outside)));
+        self
+    }
+
+    /// Whether all of `offset..offset + bytes` are elements.
+    #[inline]
+    pub(crate) fn holds(&self, offset: usize, bytes: usize) -> bool {
+        let is_element = |at: usize| self.elements.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1);
+        let (word, shift) = (offset / 64, offset % 64);
+        if bytes <= 16 && shift + bytes <= 64 {
+            let wanted = (u64::MAX >> (64 - bytes.max(1))) << shift;
+            return self.elements.get(word).is_some_and(|elements| elements & wanted == wanted);
+        }
+        (offset..offset + bytes).all(is_element)
+    }
+
+    /// The first byte of `offset..offset + bytes` that is no element.
+    pub(crate) fn first_outside(&self, offset: usize, bytes: usize) -> Option<usize> {
+        (offset..offset + bytes).find(|&at| !self.holds(at, 1))
+    }
+
+    /// In words, where a byte that is no element lies.
+    pub(crate) fn where_outside(&self, offset: usize) -> String {
+        if offset >= self.bytes {
+            return format!("{} bytes behind the end of {}", offset - self.bytes, self.name);
+        }
+        if let Some(Outside(words)) = &self.outside {
+            return format!("{} of {}", words(offset), self.name);
+        }
+        let before = (0..offset).rev().find(|&at| self.holds(at, 1));
+        match before {
+            Some(last) => {
+                format!("{} bytes behind the elements of {} that end at byte {}", offset - last, self.name, last + 1)
+            }
+            None => format!("in the margin before the first element of {}", self.name),
+        }
+    }
+}
+
+/// The allocation table of a launch.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// By address.
+    pub(crate) allocations: Vec<Allocation>,
+    /// All of them together, each on a boundary of [`PAGE_BYTES`].
+    pub(crate) bytes: u64,
+}
+
+/// Unit in which the shadow of global memory is kept.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+impl Memory {
+    /// A table of `allocations`, which must not overlap.
+    ///
+    /// # Panics
+    /// If they do, or if they take more than 4 GiB.
+    pub fn new(allocations: impl IntoIterator<Item = Allocation>) -> Self {
+        let mut allocations: Vec<Allocation> = allocations.into_iter().filter(|it| it.bytes > 0).collect();
+        allocations.sort_by_key(|allocation| allocation.start);
+        let mut bytes = 0u64;
+        let mut end = 0;
+        for allocation in &mut allocations {
+            assert!(allocation.start >= end, "{} overlaps the allocation before it", allocation.name);
+            end = allocation.start + allocation.bytes;
+            // Sectors and pages are counted from here: keep the address's place in them.
+            let place = allocation.start % PAGE_BYTES;
+            allocation.base = u32::try_from(bytes + place as u64).expect("allocations of a traced launch fit in 4 GiB");
+            bytes += (place + allocation.bytes).next_multiple_of(PAGE_BYTES) as u64;
+        }
+        assert!(bytes <= u64::from(u32::MAX), "allocations of a traced launch fit in 4 GiB");
+        Self { allocations, bytes }
+    }
+
+    /// The allocation that holds `address`, by index.
+    #[inline]
+    pub(crate) fn find(&self, address: usize) -> Option<usize> {
+        self.allocations.iter().position(|it| address.wrapping_sub(it.start) < it.bytes)
+    }
+
+    /// The allocation of a place among all, and the offset in it.
+    pub(crate) fn locate(&self, place: u32) -> Option<(&Allocation, usize)> {
+        let found = self.allocations.iter().rev().find(|it| it.base <= place)?;
+        Some((found, (place - found.base) as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_and_margins_are_told_apart() {
+        let start = 0x10000 as *const u8;
+        let rows = (0..3).map(|row| 64 + row * 80..64 + row * 80 + 64);
+        let image = Allocation::with_elements("k", start, 400, Access::Input, rows);
+        assert!(image.holds(64, 16) && image.holds(112, 16) && !image.holds(120, 16) && !image.holds(63, 1));
+        assert!(image.holds(144, 64) && !image.holds(144, 65) && !image.holds(396, 8));
+        assert_eq!(image.first_outside(120, 16), Some(128));
+        assert_eq!(image.where_outside(130), "3 bytes behind the elements of k that end at byte 128");
+        assert_eq!(image.where_outside(3), "in the margin before the first element of k");
+    }
+
+    #[test]
+    fn the_table_finds_addresses_and_places() {
+        let at = |address: usize| address as *const u8;
+        let memory = Memory::new([
+            Allocation::whole("b", at(0x20040), 100, Access::Output),
+            Allocation::whole("a", at(0x10000), 5000, Access::Input),
+        ]);
+        assert_eq!(memory.find(0x10000 + 4999).map(|i| memory.allocations[i].name.as_str()), Some("a"));
+        assert_eq!((memory.find(0x10000 + 5000), memory.find(0x2003f)), (None, None));
+        let b = &memory.allocations[memory.find(0x20041).unwrap()];
+        assert_eq!(b.base as usize % 64, 0, "a byte keeps its place in its sector");
+        let (found, offset) = memory.locate(b.base + 7).unwrap();
+        assert_eq!((found.name.as_str(), offset), ("b", 7));
+    }
+}

@@ -1,0 +1,231 @@
+//! Tracing: a launch of the traced build, with every access judged by happens-before and counted.
+//!
+//! The order in which the emulator happens to run threads decides nothing: two accesses are in order only if
+//! synchronisation puts them in order. What counts as synchronisation is said in one place per primitive, in the FFI
+//! module: `__syncthreads`, `__syncwarp` of the lanes in its mask, and a cp.async with the wait of its own thread.
+//! Shuffles, votes and matrix operations order nothing. `GLOSSARY.md` defines the words and the counters.
+
+mod clocks;
+mod copies;
+mod counters;
+mod global;
+mod hazard;
+mod intern;
+mod judge;
+mod memory;
+mod order;
+mod raw;
+mod requests;
+mod site;
+mod source;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{Fault, Place};
+use crate::launch::{Launch, Report, Shared};
+use crate::layout::Layouts;
+use crate::worker;
+
+pub use counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
+pub use hazard::{Hazard, HazardAccess, HazardKind};
+pub use memory::{Access, Allocation, Memory};
+
+pub(crate) use judge::{Judge, Matrix, Outcome, Setup, Stop, Sync};
+pub(crate) use requests::MatrixCount;
+pub(crate) use site::{Key, number};
+
+use order::{Actor, How};
+use raw::{Found, Hint, Raw, Side};
+use requests::Space;
+
+/// At most so many hazards are described; the rest is counted.
+pub const MAX_HAZARDS: usize = 50;
+
+/// One synchronisation site that is to do nothing: what happens if the author had forgotten it?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suppress {
+    /// A place of [`TraceReport::sync_sites`].
+    pub site: Place,
+}
+
+/// How to trace.
+#[derive(Clone, Debug, Default)]
+pub struct TraceOptions<'a> {
+    /// What global memory the kernel may touch, parameters included.
+    pub memory: Memory,
+    /// The blocks to run; all where there is none.
+    pub blocks: Option<&'a [[u32; 3]]>,
+    /// A site to leave out.
+    pub suppress: Option<Suppress>,
+}
+
+/// A synchronisation operation of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SyncSite {
+    /// `__syncthreads`, `__syncwarp`, `cp_async_commit`, `cp_async_wait_group`.
+    pub operation: String,
+    /// Where it is called.
+    pub place: Place,
+}
+
+/// What a traced launch found and counted. The same for every run with the same schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceReport {
+    /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
+    pub hazards: Vec<Hazard>,
+    /// Hazards above that number.
+    pub more_hazards: usize,
+    /// What was counted. Blocks that were stopped count up to there.
+    pub counted: Counted,
+    /// Copies that no wait covered.
+    pub unwaited_copies: u64,
+    /// The synchronisation sites that were reached, suppressed ones included, by place.
+    pub sync_sites: Vec<SyncSite>,
+}
+
+/// What all blocks of a traced launch share.
+pub(crate) struct Tracing {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) suppress: Option<Suppress>,
+}
+
+/// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
+///
+/// # Errors
+/// A launch that is refused as a whole.
+///
+/// # Safety
+/// As [`crate::launch()`]; `options.memory` must hold every buffer that the kernel reaches through its params.
+pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<TraceReport, Fault> {
+    let all = launch.check()?;
+    let blocks: Vec<[u32; 3]> = match options.blocks {
+        Some(blocks) => launch.check_blocks(blocks)?.to_vec(),
+        None => (0..all).map(|linear| launch.block_index(linear as u64)).collect(),
+    };
+    let layouts = Layouts::new(launch.schedule);
+    let tracing = Tracing { memory: Arc::new(options.memory.clone()), suppress: options.suppress.clone() };
+    let shared = Shared(launch);
+    let ends: Vec<(Result<Report, Fault>, Outcome)> = blocks
+        .par_iter()
+        .map(|&block| {
+            let mut outcome = Outcome::default();
+            // SAFETY: passed on.
+            let result = unsafe { worker::run_block(shared.get(), block, &layouts, Some((&tracing, &mut outcome))) };
+            (result, outcome)
+        })
+        .collect();
+    Ok(summarise(&blocks, all as u64, ends, &tracing.memory))
+}
+
+fn summarise(
+    blocks: &[[u32; 3]],
+    all: u64,
+    ends: Vec<(Result<Report, Fault>, Outcome)>,
+    memory: &Memory,
+) -> TraceReport {
+    let mut found = Found::default();
+    let mut stopped = Vec::new();
+    let mut counted = Counted { launch_blocks: all, traced_blocks: ends.len() as u64, ..Counted::default() };
+    let mut alike = true;
+    let (mut syncs, mut runs, mut unwaited_copies) = (BTreeSet::new(), Vec::new(), 0);
+    for (index, (result, outcome)) in ends.into_iter().enumerate() {
+        match result {
+            Ok(report) => unwaited_copies += report.unwaited_copies,
+            Err(Fault::Hazard { .. }) => {}
+            Err(fault) => stopped.push((blocks[index], fault)),
+        }
+        counted.sum += outcome.counters;
+        counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
+        alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
+        found.merge(outcome.found);
+        syncs.extend(outcome.syncs);
+        runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
+    }
+    counted.each = counted.each.filter(|_| alike);
+    compare_blocks(blocks, runs, &mut found);
+
+    let mut places = site::Places::default();
+    let mut hazards = found.describe(memory, &mut places);
+    hazards.extend(describe_stops(stopped));
+    let more_hazards = hazards.len().saturating_sub(MAX_HAZARDS);
+    hazards.truncate(MAX_HAZARDS);
+    let name = |sync| match sync {
+        Sync::Barrier => "__syncthreads",
+        Sync::WarpBarrier => "__syncwarp",
+        Sync::Commit => "cp_async_commit",
+        Sync::Wait => "cp_async_wait_group",
+    };
+    let mut sync_sites: Vec<SyncSite> = syncs
+        .into_iter()
+        .map(|(sync, site)| SyncSite { operation: name(sync).to_owned(), place: places.get(site).swap_remove(0) })
+        .collect();
+    sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
+    sync_sites.dedup();
+    TraceReport { hazards, more_hazards, counted, unwaited_copies, sync_sites }
+}
+
+/// The faults that stopped blocks, one hazard per kind.
+fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
+    let mut hazards: Vec<Hazard> = Vec::new();
+    for (block, fault) in stopped {
+        let kind = match fault {
+            Fault::DivergentBarrier { .. } => HazardKind::DivergentBarrier,
+            Fault::Deadlock { .. } => HazardKind::Deadlock,
+            Fault::Misaligned { .. } => HazardKind::Misaligned,
+            Fault::SharedOverflow { .. } => HazardKind::OutOfBounds,
+            _ => HazardKind::Stopped,
+        };
+        match hazards.iter_mut().find(|hazard| hazard.kind == kind) {
+            Some(known) => known.times += 1,
+            None => hazards.push(Hazard {
+                kind,
+                block,
+                memory: String::new(),
+                first: None,
+                second: None,
+                missing: fault.to_string(),
+                times: 1,
+            }),
+        }
+    }
+    hazards
+}
+
+/// Bytes of outputs that one block writes and another one touches: blocks are always concurrent.
+fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, global::Run)>, found: &mut Found) {
+    runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
+    let end = |run: &global::Run| run.start + run.bytes;
+    let mut open: Vec<(usize, global::Run)> = Vec::new();
+    for (block, run) in runs {
+        open.retain(|(_, other)| end(other) > run.start);
+        for (other_block, other) in &open {
+            if *other_block == block || !(run.write || other.write) {
+                continue;
+            }
+            let side = |run: &global::Run| Side {
+                actor: Actor::Thread(run.thread),
+                how: if run.write { How::Write } else { How::Read },
+                site: run.site,
+            };
+            let (first, second) = ((*other_block, other), (block, &run));
+            let (first, second) = if first.0 <= second.0 { (first, second) } else { (second, first) };
+            let raw = Raw {
+                kind: HazardKind::Race,
+                first: side(first.1),
+                second: Some(side(second.1)),
+                other_block: Some(blocks[second.0]),
+                space: Space::Global,
+                offset: run.start,
+                bytes: end(&run).min(end(other)) - run.start,
+                hint: Hint::Blocks,
+                times: 1,
+            };
+            found.add(blocks[first.0], raw);
+        }
+        open.push((block, run));
+    }
+}

@@ -1,0 +1,282 @@
+//! Whether two accesses are ordered: events, the last write and the concurrent reads of each byte.
+//!
+//! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is
+//! checked against them, so of a byte that is raced for at least the first race is found, whatever the schedule.
+
+use super::clocks::Clocks;
+use super::intern::{IntegerMap, Interner};
+
+/// How an access is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum How {
+    Read,
+    Write,
+    /// cp.async reads its source.
+    CopyRead,
+    /// cp.async writes its destination, at a time that its thread's wait bounds.
+    CopyWrite,
+    /// A warp reads a matrix.
+    MatrixRead,
+    /// A warp writes a matrix.
+    MatrixWrite,
+}
+
+impl How {
+    pub(crate) fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::CopyWrite | Self::MatrixWrite)
+    }
+}
+
+/// Who makes an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Actor {
+    Thread(u32),
+    /// A whole warp: any of its lanes may be the one that touches a byte.
+    Warp(u32),
+}
+
+impl Actor {
+    /// The thread, or the warp's first.
+    pub(crate) fn thread(self) -> u32 {
+        match self {
+            Self::Thread(thread) => thread,
+            Self::Warp(warp) => warp * 32,
+        }
+    }
+
+    pub(crate) fn warp(self) -> u32 {
+        self.thread() / 32
+    }
+}
+
+/// A stretch of accesses that only differ in their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Event {
+    pub(crate) actor: Actor,
+    /// The thread's clock; for a warp the number of its lanes' clocks.
+    clock: u32,
+    pub(crate) site: u32,
+    pub(crate) how: How,
+    /// See `EmulatorMatrixAccess`.
+    distribution: u64,
+}
+
+/// What is known of one byte, of accesses since the last barrier of the whole block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cell {
+    generation: u32,
+    /// Number of the event; 0: none.
+    write: u32,
+    /// Number of the set; 0: empty.
+    reads: u32,
+}
+
+/// Lanes of a warp and their clocks.
+#[derive(Clone, Copy, Debug)]
+struct Lanes {
+    mask: u32,
+    clocks: [u32; 32],
+}
+
+/// The order of one block's accesses.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    clocks: Clocks,
+    events: Interner<Event>,
+    /// A set of reads is one event and the set of the others.
+    sets: Interner<(u32, u32)>,
+    /// Set and event to the set with that event.
+    added: IntegerMap<(u32, u32), u32>,
+    lanes: Vec<Lanes>,
+    /// Number in `lanes` of each warp's present clocks.
+    present: Vec<Option<u32>>,
+}
+
+impl Order {
+    pub(crate) fn start(&mut self, threads: u32, generation: u32) {
+        self.clocks.start(threads as usize, generation);
+        self.present.clear();
+        self.present.resize(threads.div_ceil(32) as usize, None);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.events.clear();
+        self.sets.clear();
+        self.added.clear();
+        self.lanes.clear();
+        self.present.fill(None);
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.clocks.generation()
+    }
+
+    /// `__syncthreads`: nothing from before matters any more.
+    pub(crate) fn meet_all(&mut self) {
+        self.clocks.meet_all();
+        self.forget();
+    }
+
+    /// `__syncwarp` of the lanes in `mask`.
+    pub(crate) fn meet_lanes(&mut self, warp: u32, mask: u32) {
+        let lanes = (0..32).filter(move |lane| mask >> lane & 1 == 1);
+        self.clocks.meet(lanes.map(move |lane| warp * 32 + lane));
+        self.present[warp as usize] = None;
+    }
+
+    /// The number of an access by one thread, now.
+    #[inline]
+    pub(crate) fn event(&mut self, thread: u32, site: u32, how: How) -> u32 {
+        let clock = self.clocks.clock(thread);
+        self.events.number(Event { actor: Actor::Thread(thread), clock, site, how, distribution: 0 })
+    }
+
+    /// The number of an access by the lanes in `mask` of a warp, now.
+    pub(crate) fn warp_event(&mut self, warp: u32, mask: u32, site: u32, how: How, distribution: u64) -> u32 {
+        let present = self.present[warp as usize].filter(|&number| self.lanes[number as usize].mask == mask);
+        let clock = present.unwrap_or_else(|| {
+            let clock_of = |lane| if mask >> lane & 1 == 1 { self.clocks.clock(warp * 32 + lane) } else { 0 };
+            self.lanes.push(Lanes { mask, clocks: std::array::from_fn(|lane| clock_of(lane as u32)) });
+            self.lanes.len() as u32 - 1
+        });
+        self.present[warp as usize] = Some(clock);
+        self.events.number(Event { actor: Actor::Warp(warp), clock, site, how, distribution })
+    }
+
+    pub(crate) fn describe(&self, event: u32) -> Event {
+        self.events.value(event)
+    }
+
+    /// Whether whoever made `earlier` had done so before any of those who make `now` can.
+    fn ordered(&self, earlier: u32, now: u32) -> bool {
+        let (earlier, now) = (self.events.value(earlier), self.events.value(now));
+        let same_lanes = earlier.distribution != 0 && earlier.distribution == now.distribution;
+        if same_lanes && earlier.actor == now.actor {
+            return true;
+        }
+        let known_to = |reader: u32| match earlier.actor {
+            Actor::Thread(thread) => self.clocks.knows(reader, thread, earlier.clock),
+            Actor::Warp(warp) => {
+                let lanes = &self.lanes[earlier.clock as usize];
+                lanes_of(lanes.mask)
+                    .all(|lane| self.clocks.knows(reader, warp * 32 + lane, lanes.clocks[lane as usize]))
+            }
+        };
+        match now.actor {
+            Actor::Thread(thread) => known_to(thread),
+            Actor::Warp(warp) => lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane)),
+        }
+    }
+
+    /// Reads of `set` that are not ordered before `now`.
+    fn unordered_read(&self, mut set: u32, now: u32) -> Option<u32> {
+        while set != 0 {
+            let (others, event) = self.sets.value(set);
+            if !self.ordered(event, now) {
+                return Some(event);
+            }
+            set = others;
+        }
+        None
+    }
+
+    /// `set` with `event`, without those that are ordered before it: who is ordered after it is so after them.
+    fn add(&mut self, set: u32, event: u32) -> u32 {
+        if let Some(&known) = self.added.get(&(set, event)) {
+            return known;
+        }
+        let now = self.events.value(event);
+        let mut kept = Vec::new();
+        let mut rest = set;
+        while rest != 0 {
+            let (others, other) = self.sets.value(rest);
+            let old = self.events.value(other);
+            let same = (old.actor, old.clock, old.distribution) == (now.actor, now.clock, now.distribution);
+            if !same && !self.ordered(other, event) {
+                kept.push(other);
+            }
+            rest = others;
+        }
+        let mut result = 0;
+        for other in kept.into_iter().rev().chain([event]) {
+            result = self.sets.number((result, other));
+        }
+        self.added.insert((set, event), result);
+        result
+    }
+
+    /// A read of the bytes of `cells`; `race(index, event)` is told of writes that are not ordered with it.
+    #[inline]
+    pub(crate) fn read<'a>(
+        &mut self,
+        cells: impl Iterator<Item = &'a mut Cell>,
+        event: u32,
+        mut race: impl FnMut(usize, u32),
+    ) {
+        let generation = self.generation();
+        // Neighbouring bytes mostly have the same history.
+        let (mut write, mut write_races) = (0, false);
+        let (mut reads, mut with_event) = (0, self.add(0, event));
+        for (index, cell) in cells.enumerate() {
+            if cell.generation != generation {
+                *cell = Cell { generation, write: 0, reads: 0 };
+            }
+            if cell.write != write {
+                (write, write_races) = (cell.write, cell.write != 0 && !self.ordered(cell.write, event));
+            }
+            if write_races {
+                race(index, write);
+            }
+            if cell.reads != reads {
+                (reads, with_event) = (cell.reads, self.add(cell.reads, event));
+            }
+            cell.reads = with_event;
+        }
+    }
+
+    /// A write of the bytes of `cells`; `race(index, event)` is told of accesses that are not ordered with it.
+    #[inline]
+    pub(crate) fn write<'a>(
+        &mut self,
+        cells: impl Iterator<Item = &'a mut Cell>,
+        event: u32,
+        mut race: impl FnMut(usize, u32),
+    ) {
+        let generation = self.generation();
+        let (mut write, mut write_races) = (0, false);
+        let (mut reads, mut read_races) = (0, None);
+        for (index, cell) in cells.enumerate() {
+            if cell.generation != generation {
+                *cell = Cell { generation, write: 0, reads: 0 };
+            }
+            if cell.write != write {
+                (write, write_races) = (cell.write, cell.write != 0 && !self.ordered(cell.write, event));
+            }
+            if cell.reads != reads {
+                (reads, read_races) = (cell.reads, self.unordered_read(cell.reads, event));
+            }
+            if write_races {
+                race(index, write);
+            }
+            if let Some(other) = read_races {
+                race(index, other);
+            }
+            *cell = Cell { generation, write: event, reads: 0 };
+        }
+    }
+
+    /// As [`Order::write`], without a check: the write was checked when it was issued, and now it is there.
+    pub(crate) fn land(&mut self, cell: &mut Cell, event: u32) {
+        *cell = Cell { generation: self.generation(), write: event, reads: 0 };
+    }
+}
+
+fn lanes_of(mask: u32) -> impl Iterator<Item = u32> {
+    let mut rest = mask;
+    std::iter::from_fn(move || {
+        let lane = rest.trailing_zeros();
+        rest &= rest.wrapping_sub(1);
+        (lane < 32).then_some(lane)
+    })
+}

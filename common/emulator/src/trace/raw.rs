@@ -1,0 +1,273 @@
+//! Hazards as a block finds them: numbers only, each pair of places once.
+
+use std::collections::BTreeMap;
+
+use super::hazard::{Hazard, HazardAccess, HazardKind};
+use super::memory::Memory;
+use super::order::{Actor, Event, How};
+use super::requests::Space;
+use super::site::Places;
+
+/// One side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub(crate) actor: Actor,
+    pub(crate) how: How,
+    pub(crate) site: u32,
+}
+
+impl From<Event> for Side {
+    fn from(event: Event) -> Self {
+        Self { actor: event.actor, how: event.how, site: event.site }
+    }
+}
+
+/// What would have prevented it. Sites are numbers of [`super::site`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hint {
+    /// Nothing orders two lanes of a warp.
+    SyncWarp,
+    /// Nothing orders a warp's matrix access and a lane.
+    MatrixSync,
+    /// Nothing orders two warps.
+    Barrier,
+    /// The bytes had never been written when they were read: the write is meant to come first.
+    BarrierAfterWrite { same_warp: bool },
+    /// The copy has landed, but only its own thread knows.
+    BarrierAfterWait { same_warp: bool },
+    /// Its thread has not waited at all.
+    NotWaited,
+    /// The reader waited, but another thread issued the copy.
+    OthersWait { wait: u32 },
+    /// The copy was never committed to a group, so that no wait covers it.
+    NotCommitted { wait: u32 },
+    /// The last wait left the newest groups under way, and the copy is in one of them.
+    LeftUnderWay { wait: u32, newest: u32 },
+    /// A buffer is written while a copy into it is under way.
+    BufferInUse,
+    /// Blocks are concurrent.
+    Blocks,
+    /// Never written in this block.
+    Unset,
+    /// Behind the declared shared memory.
+    BehindShared { declared: u32 },
+    /// Not an element.
+    Margin,
+    /// An input is written.
+    InputWritten,
+    /// In no allocation at all.
+    Nowhere { address: usize },
+    /// Not a multiple.
+    Alignment { address: usize },
+}
+
+impl Hint {
+    fn is_within_warp(self) -> bool {
+        let same =
+            matches!(self, Self::BarrierAfterWrite { same_warp: true } | Self::BarrierAfterWait { same_warp: true });
+        same || matches!(self, Self::SyncWarp | Self::MatrixSync)
+    }
+}
+
+/// A hazard of one block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw {
+    pub(crate) kind: HazardKind,
+    pub(crate) first: Side,
+    pub(crate) second: Option<Side>,
+    /// Block of the second side, where that is another one.
+    pub(crate) other_block: Option<[u32; 3]>,
+    pub(crate) space: Space,
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+    pub(crate) hint: Hint,
+    pub(crate) times: u64,
+}
+
+/// Kind, and the places and kinds of access of both sides, the lower first.
+type Key = (HazardKind, (u32, How), Option<(u32, How)>);
+
+impl Raw {
+    fn key(&self) -> Key {
+        let first = (self.first.site, self.first.how);
+        match self.second.map(|side| (side.site, side.how)) {
+            Some(second) => (self.kind, first.min(second), Some(first.max(second))),
+            None => (self.kind, first, None),
+        }
+    }
+}
+
+/// The hazards of a block or a launch, each pair of places once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// In which block each was first seen, by key.
+    seen: BTreeMap<Key, ([u32; 3], Raw)>,
+}
+
+impl Found {
+    /// Of equal pairs the first is kept, but one between two warps goes before one within a warp: it tells the author
+    /// the barrier that heals both.
+    pub(crate) fn add(&mut self, block: [u32; 3], raw: Raw) {
+        let (known_block, known) = self.seen.entry(raw.key()).or_insert((block, Raw { times: 0, ..raw }));
+        let times = known.times + raw.times;
+        if known.hint.is_within_warp() && !raw.hint.is_within_warp() {
+            (*known_block, *known) = (block, raw);
+        }
+        known.times = times;
+    }
+
+    /// Adds what a later block found.
+    pub(crate) fn merge(&mut self, later: Self) {
+        later.seen.into_values().for_each(|(block, raw)| self.add(block, raw));
+    }
+
+    /// A read of unset bytes is not worth a line of its own where the missing order of a write is already reported: had
+    /// the emulator run the write first, the bytes would have been set.
+    pub(crate) fn drop_consequences(&mut self) {
+        let read = |side: &Side| (!side.how.is_write()).then_some(side.site);
+        let explained: Vec<u32> = self
+            .seen
+            .values()
+            .filter(|(_, raw)| raw.kind == HazardKind::Race)
+            .flat_map(|(_, raw)| [Some(raw.first), raw.second])
+            .filter_map(|side| read(&side?))
+            .collect();
+        self.seen.retain(|_, (_, raw)| raw.kind != HazardKind::UnsetShared || !explained.contains(&raw.first.site));
+    }
+
+    /// In words, by place: the order does not depend on the numbers.
+    pub(crate) fn describe(&self, memory: &Memory, places: &mut Places) -> Vec<Hazard> {
+        let mut hazards: Vec<Hazard> =
+            self.seen.values().map(|(block, raw)| describe(*block, raw, memory, places)).collect();
+        let order = |hazard: &Hazard| {
+            let side = |side: &Option<HazardAccess>| side.as_ref().map(|it| (it.places.clone(), it.does.clone()));
+            (hazard.kind, side(&hazard.first), side(&hazard.second), hazard.block)
+        };
+        hazards.sort_by_cached_key(order);
+        hazards
+    }
+}
+
+fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
+    let mut access = |side: Side, block| HazardAccess {
+        does: match side.how {
+            How::Read => "reads",
+            How::Write => "writes",
+            How::CopyRead => "reads by cp.async",
+            How::CopyWrite => "writes by cp.async",
+            How::MatrixRead => "reads a matrix",
+            How::MatrixWrite => "writes a matrix",
+        }
+        .to_owned(),
+        block,
+        thread: match side.actor {
+            Actor::Thread(thread) => Some(thread),
+            Actor::Warp(_) => None,
+        },
+        warp: side.actor.warp(),
+        places: places.get(side.site),
+    };
+    let (first, second) =
+        (access(raw.first, block), raw.second.map(|side| access(side, raw.other_block.unwrap_or(block))));
+    Hazard {
+        kind: raw.kind,
+        block,
+        memory: bytes_of(raw, memory),
+        first: Some(first),
+        second,
+        missing: missing(raw, memory, places),
+        times: raw.times,
+    }
+}
+
+fn bytes_of(raw: &Raw, memory: &Memory) -> String {
+    let range = |start: usize| match raw.bytes {
+        0 | 1 => format!("byte {start}"),
+        bytes => format!("bytes {start}-{}", start + bytes as usize - 1),
+    };
+    match (raw.hint, raw.space) {
+        (Hint::Nowhere { address } | Hint::Alignment { address }, _) => format!("address {address:#x}"),
+        (_, Space::Shared) => format!("{} of shared memory", range(raw.offset as usize)),
+        (_, Space::Global) => match memory.locate(raw.offset) {
+            Some((allocation, offset)) => format!("{} of {}", range(offset), allocation.name),
+            None => String::new(),
+        },
+    }
+}
+
+fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
+    let mut at = |site: u32| places.get(site).last().map(ToString::to_string).unwrap_or_default();
+    let meeting = |same_warp| if same_warp { "__syncwarp()" } else { "__syncthreads()" };
+    match raw.hint {
+        Hint::SyncWarp => "Nothing orders two lanes of a warp but a __syncwarp() that both reach (shuffles, votes and \
+                           matrix operations do not): put one after the write, or before it if the old value is still \
+                           being read"
+            .into(),
+        Hint::MatrixSync => "Which lane touches which element of the matrix is open, so a __syncwarp() must stand \
+                             between a matrix access and what any lane, even the same one, does with its bytes"
+            .into(),
+        Hint::Barrier => {
+            "Nothing orders the two warps: a __syncthreads() (or a barrier that both arrive at) is missing \
+                          after the write, or before it if the buffer is still in use (its readers must signal that it \
+                          is free)"
+                .into()
+        }
+        Hint::BarrierAfterWrite { same_warp } => {
+            format!("The read may come before the write: a {} is missing after the write", meeting(same_warp))
+        }
+        Hint::BarrierAfterWait { same_warp } => format!(
+            "The wait_group of the thread that issued a cp.async tells nobody else that it has landed: a {} is missing \
+             between that wait and this access",
+            meeting(same_warp)
+        ),
+        Hint::NotWaited => {
+            "The thread that issued the copy has not waited for it: cp_async_wait_group is missing before \
+                            this access (and, for other threads, a barrier after the wait)"
+                .into()
+        }
+        Hint::OthersWait { wait } => format!(
+            "The wait_group at {} covers only copies that the waiting thread issued itself: the thread that issued this \
+             one must wait, and a barrier must follow",
+            at(wait)
+        ),
+        Hint::NotCommitted { wait } => format!(
+            "The copy is in no group, so the wait_group at {} does not cover it: cp_async_commit is missing before the wait",
+            at(wait)
+        ),
+        Hint::LeftUnderWay { wait, newest } => format!(
+            "The wait_group<{newest}> at {} leaves the newest {newest} group(s) under way, and this copy is in one of \
+             them: on the last tile wait for all (wait_group<0>), or commit an empty group where there is nothing left \
+             to copy",
+            at(wait)
+        ),
+        Hint::BufferInUse => {
+            "A cp.async into these bytes is still under way: it must be waited for (and a barrier must \
+                              follow) before they are written again"
+                .into()
+        }
+        Hint::Blocks => {
+            "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()
+        }
+        Hint::Unset => {
+            "No thread of the block has written these bytes: the part of the tile that holds no data must be \
+                        zeroed, or not be read"
+                .into()
+        }
+        Hint::BehindShared { declared } => format!(
+            "The launch declares {declared} bytes of dynamic shared memory: a row, column or stage index is one too high, \
+             or the layout is larger than what is passed"
+        ),
+        Hint::Margin => {
+            let outside = memory.locate(raw.offset).map(|(allocation, offset)| allocation.where_outside(offset));
+            let outside = outside.unwrap_or_default();
+            format!("That is {outside}, where no element is: compare the row with seq_q or seq_kv before the access")
+        }
+        Hint::InputWritten => "It is an input: kernels read it and nothing else".into(),
+        Hint::Nowhere { .. } => "The address is in no buffer of the launch, and the block was stopped here".into(),
+        Hint::Alignment { .. } => format!(
+            "An access of {} bytes needs an address that is a multiple of it, and the block was stopped here: check the \
+             row pitch and the column",
+            raw.bytes
+        ),
+    }
+}
