@@ -1,8 +1,8 @@
 //! The criterion benchmark that every stage runs: `cargo bench -p stage0-scalar`.
 //!
 //! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every variant at the mission
-//! shape, in both dtypes and masks. Without a GPU it reads the emulator's wall time at the small shape, which says
-//! nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
+//! shape, in both dtypes and masks. Without a GPU it reads the emulator's wall time at the small shape, and of the
+//! default variant at mission, which says nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
 //! not green ends the run with exit code 1. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
-use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem};
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape};
 use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
@@ -70,6 +70,10 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
             let mut group = criterion.benchmark_group(format!("{} (emulated, not a latency)", stage.info().id));
             group.sample_size(10);
             each_case(&stage, "small", |variant, problem, id| on_emulator(&mut group, &stage, variant, &problem, id))?;
+            // What the emulator itself costs on the ladder's own shape.
+            let default = stage.info().default_variant;
+            let mission = Problem::new(named("mission")?, Dtype::F16, Mask::Full)?;
+            on_emulator(&mut group, &stage, default, &mission, BenchmarkId::new(default, "mission-f16-full"));
             group.finish();
         }
     }
@@ -85,14 +89,18 @@ fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
     CudaDevice::open(0).map_err(|error| error.to_string())
 }
 
+fn named(name: &str) -> Result<Shape, String> {
+    let named = NAMED_SHAPES.iter().find(|named| named.name == name);
+    named.map(|named| named.shape).ok_or_else(|| format!("no shape is named {name}"))
+}
+
 /// Every variant with every dtype and mask at the shape of this name.
 fn each_case(
     stage: &LoadedStage,
     shape_name: &str,
     mut body: impl FnMut(&str, Problem, BenchmarkId),
 ) -> Result<(), Box<dyn Error>> {
-    let named = NAMED_SHAPES.iter().find(|named| named.name == shape_name);
-    let shape = named.ok_or_else(|| format!("no shape is named {shape_name}"))?.shape;
+    let shape = named(shape_name)?;
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             let problem = Problem::new(shape, dtype, mask)?;
