@@ -183,3 +183,132 @@ pub fn read_all(dir: &Path) -> Result<Vec<(String, Record)>, StoreError> {
     names.sort();
     names.into_iter().map(|name| Record::read(&dir.join(&name)).map(|record| (name, record))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::BackendKind;
+    use crate::record::{Git, Gpu, Machine, Planted, Progress, Scope, Tier, VariantSummary, WorstError};
+
+    /// A folder of this test's own.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("attention-record-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn record() -> Record {
+        let gpu = Gpu::Absent { reason: "no driver".into() };
+        let summary = VariantSummary {
+            stage: "stage0-scalar".into(),
+            variant: "scalar-32x64".into(),
+            identity: "a1".into(),
+            checked: 1,
+            unsupported: 0,
+            failed: 0,
+            gates: vec![],
+            worst: Some(WorstError { max_abs: 1e-4, max_row: 2e-4, at: "small f16 full normal:0".into() }),
+        };
+        Record {
+            meta: BuildMeta {
+                schema: SCHEMA,
+                started: "2026-11-20T18:30:00Z".into(),
+                progress: Progress::Complete { cases: 1, seconds: 2 },
+                tool_version: "0.1.0".into(),
+                command: vec!["compare".into()],
+                git: Git::Unknown { reason: "no checkout".into() },
+                machine: Machine { name: "linux".into(), platform: "linux x86_64".into(), processors: 2, gpu },
+                tier: Tier::T1,
+                backend: BackendKind::Emulated,
+                scope: Scope::Whole,
+                toggles: [("CXX".to_string(), "g++".to_string())].into(),
+                gates: vec![],
+                stages: vec![],
+            },
+            correctness: Correctness {
+                schema: SCHEMA,
+                variants: vec![summary],
+                cases: vec![],
+                omitted_cases: 0,
+                planted: Planted::NotTried { reason: "not asked for".into() },
+            },
+            performance: None,
+            evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![] },
+            negative: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = Folder::new("round-trip");
+        record().write(&folder.0).unwrap();
+        assert_eq!(Record::read(&folder.0).unwrap(), record());
+        let mut names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(
+            names,
+            [BUILD_META, CORRECTNESS, EVIDENCE],
+            "what was not measured has no file, and nothing temporary is left"
+        );
+    }
+
+    #[test]
+    fn an_error_that_is_no_number_survives() {
+        let folder = Folder::new("nan");
+        let mut record = record();
+        record.correctness.variants[0].worst.as_mut().unwrap().max_abs = f64::NAN;
+        record.write(&folder.0).unwrap();
+        let read = Record::read(&folder.0).unwrap();
+        assert!(read.correctness.variants[0].worst.as_ref().unwrap().max_abs.is_nan());
+    }
+
+    #[test]
+    fn other_versions_and_other_files_are_refused() {
+        let folder = Folder::new("refused");
+        let failed = || Record::read(&folder.0).unwrap_err();
+        assert!(matches!(failed(), StoreError::Read { .. }));
+        let mut newer = record();
+        newer.meta.schema = SCHEMA + 1;
+        newer.write(&folder.0).unwrap();
+        assert!(matches!(failed(), StoreError::Schema { found: 2, .. }));
+        record().write(&folder.0).unwrap();
+        fs::write(folder.0.join(EVIDENCE), "{\"schema\": 1").unwrap();
+        assert!(matches!(failed(), StoreError::Malformed { .. }));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = Folder::new("atomic");
+        let path = folder.0.join("COMPARE.md");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(matches!(write_atomically(&folder.0, b"x"), Err(StoreError::Write { .. })), "a folder is in the way");
+        assert!(matches!(write_atomically(&path.join("below"), b"x"), Err(StoreError::Write { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn records_are_listed_oldest_first_without_leftovers() {
+        let folder = Folder::new("list");
+        for name in ["20261121T000000Z-b", "20261120T000000Z-a", ".20261122T000000Z-c.1.tmp"] {
+            record().write(&folder.0.join(name)).unwrap();
+        }
+        fs::create_dir(folder.0.join("not-a-record")).unwrap();
+        let names: Vec<String> = read_all(&folder.0).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["20261120T000000Z-a", "20261121T000000Z-b"]);
+        assert_eq!(read_all(&folder.0.join("nowhere")).unwrap(), []);
+    }
+}

@@ -5,6 +5,7 @@ use super::{Committed, summary_of};
 use common::record::{BuiltKernel, KernelBuild, Record, StageBuild, Timing};
 use common::resources::KernelFacts;
 use common::verdict::Verdict;
+use serde::Serialize;
 use std::fmt;
 
 /// A median that moved by less than this, or whose interval overlaps the old one, has not changed.
@@ -14,7 +15,8 @@ pub const LATENCY_CHANGE: f64 = 0.02;
 pub const ERROR_GROWTH: f64 = 1.5;
 
 /// Which way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// A regression.
     Worse,
@@ -32,7 +34,7 @@ impl fmt::Display for Direction {
 }
 
 /// One difference from a committed record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Which way.
     pub direction: Direction,

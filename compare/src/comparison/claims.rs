@@ -3,9 +3,10 @@
 use super::Committed;
 use common::record::{ClaimResult, ClaimTerms, Gpu, Record, RefutedClaim, StageBuild};
 use common::verdict::{GateId, Verdict};
+use serde::Serialize;
 
 /// One claim of a stage.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClaimRow {
     /// The stage.
     pub stage: String,
@@ -24,7 +25,8 @@ impl ClaimRow {
 }
 
 /// What is known of a claim.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
 pub enum ClaimState {
     /// This run judged it.
     Judged(ClaimResult),

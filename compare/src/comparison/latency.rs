@@ -4,9 +4,11 @@ use super::{Committed, is_green, summary_of};
 use common::problem::{Dtype, Mask};
 use common::record::{Gpu, Record, StageBuild, Timing};
 use common::verdict::Verdict;
+use serde::Serialize;
 
 /// The latency of a variant on the claims' problem: mission, f16, full mask.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
 pub enum Latency {
     /// Measured, on a green variant.
     Measured {
@@ -28,7 +30,7 @@ pub enum Latency {
 }
 
 /// Device times in microseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Median.
     pub p50: f64,
@@ -49,7 +51,7 @@ pub struct Figures {
 }
 
 /// `base / new` of medians in one record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Speedup {
     /// The base: `stage0-scalar/wmma-qk-32x64`.
     pub base: String,
@@ -65,7 +67,8 @@ impl Speedup {
 }
 
 /// Whose number it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
 pub enum Origin {
     /// This run's.
     Run,

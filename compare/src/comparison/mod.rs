@@ -7,17 +7,17 @@
 mod changes;
 mod claims;
 mod latency;
+mod missing;
 mod summary;
 mod verdict;
 
 pub use changes::{Change, Direction, ERROR_GROWTH, LATENCY_CHANGE};
 pub use claims::{ClaimRow, ClaimState, failed_claims};
 pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission, withheld};
+pub use missing::Missing;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
-use common::check::Outcome;
-use common::device::BackendKind;
 use common::problem::Dtype;
 use common::record::{
     BuildMeta, DeviceCompiler, Evidence, GateSummary, KernelBuild, Measurable, Planted, Record, Scope, StageBuild,
@@ -25,7 +25,7 @@ use common::record::{
 };
 use common::resources::Occupancy;
 use common::verdict::{GateId, GateResult, Verdict};
-use std::collections::BTreeSet;
+use serde::Serialize;
 
 /// A committed record: the name of its folder, and what is in it.
 pub type Committed = (String, Record);
@@ -71,7 +71,7 @@ pub struct Subject {
 }
 
 /// One variant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The stage.
     pub stage: String,
@@ -94,7 +94,8 @@ pub struct Row {
 }
 
 /// The verdict on a variant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", content = "detail", rename_all = "snake_case")]
 pub enum RowState {
     /// No gate fails, and all that can be measured is.
     Green,
@@ -117,7 +118,7 @@ pub enum RowState {
 }
 
 /// What the instance for f16 and head_dim 64 takes; the first one where there is no such instance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Resources {
     /// Query rows and keys per tile.
     pub tile: [usize; 2],
@@ -129,19 +130,8 @@ pub struct Resources {
     pub built: Vec<(String, u32, Option<Occupancy>)>,
 }
 
-/// Data that there is not.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Missing {
-    /// What.
-    pub what: String,
-    /// Why, and what it would take.
-    pub why: String,
-    /// Whether this run should have it: then the exit code is 3.
-    pub required: bool,
-}
-
 /// A gate that failed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
     /// `stage0-scalar/wmma-qk-32x64`.
     pub place: String,
@@ -166,7 +156,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         .collect();
     let claims = claims::rows(stages, subject, run.is_some(), committed);
     let failures = failures(subject);
-    let missing = missing(stages, &rows, &claims, subject);
+    let missing = missing::missing(stages, &rows, &claims, subject);
     let changes = subject.map(|subject| changes::against(subject, committed)).unwrap_or_default();
     let planted = match subject {
         Some((_, record)) => record.correctness.planted.clone(),
@@ -369,86 +359,6 @@ fn failures(subject: Option<(&str, &Record)>) -> Vec<Failure> {
         failed.map(|row| Failure { place: format!("{}/{}", row.stage, row.variant), result: row.result.clone() }),
     );
     failures
-}
-
-fn missing(stages: &[StageBuild], rows: &[Row], claims: &[ClaimRow], subject: Option<(&str, &Record)>) -> Vec<Missing> {
-    let Some((_, record)) = subject else {
-        let what = "every row".to_string();
-        return vec![Missing { what, why: "there is no run and no committed record".into(), required: true }];
-    };
-    let meta = &record.meta;
-    let mut missing = Vec::new();
-    for row in rows {
-        if let RowState::NoData(gates) = &row.state {
-            let names: Vec<String> = gates.iter().map(GateId::to_string).collect();
-            let what = format!(
-                "{}/{}: {}",
-                row.stage,
-                row.variant,
-                if names.is_empty() { "every gate".into() } else { names.join(", ") }
-            );
-            let why = if row.checked == 0 { "no case of it ran" } else { "no case of it had this evidence" };
-            missing.push(Missing { what, why: why.into(), required: true });
-        }
-    }
-    if let common::record::Progress::Partial { finished, planned } = meta.progress {
-        let what = format!("{} of {planned} cases", planned - finished.min(planned));
-        missing.push(Missing { what, why: "the run was interrupted".into(), required: true });
-    }
-    missing.extend(uncovered(stages, record));
-    let claims_measurable = measurable(meta, GateId::L1) && meta.scope == Scope::Whole;
-    for claim in claims.iter().filter(|claim| claims_measurable && matches!(claim.state, ClaimState::NoData { .. })) {
-        missing.push(Missing { what: claim.title(), why: "it was not timed".into(), required: true });
-    }
-    for scope in &meta.gates {
-        if let Measurable::No { reason } = &scope.measurable {
-            missing.push(Missing { what: format!("gate {}", scope.gate), why: reason.clone(), required: false });
-        }
-    }
-    let absent: BTreeSet<&str> = stages
-        .iter()
-        .filter_map(|stage| match &stage.device_compiler {
-            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
-            DeviceCompiler::Built { .. } => None,
-        })
-        .collect();
-    let what = "registers, spills, occupancy and GPU code".to_string();
-    missing.extend(absent.into_iter().map(|why| Missing { what: what.clone(), why: why.into(), required: false }));
-    if meta.backend == BackendKind::Emulated {
-        let what = "latency".to_string();
-        missing.push(Missing {
-            what,
-            why: "the emulator is functional and never a timer; run on a GPU".into(),
-            required: false,
-        });
-    }
-    missing
-}
-
-/// Problems that no variant of a stage takes: every stage must take every problem.
-fn uncovered(stages: &[StageBuild], record: &Record) -> Vec<Missing> {
-    let mut missing = Vec::new();
-    // Where passing cases were left out of a committed record, absence says nothing. Nor does it where flags chose variants.
-    let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
-    if record.correctness.omitted_cases > 0 || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags)) {
-        return missing;
-    }
-    for stage in stages {
-        let mut refused: BTreeSet<String> = BTreeSet::new();
-        let mut taken: BTreeSet<String> = BTreeSet::new();
-        for case in record.correctness.cases.iter().filter(|case| case.key.stage == stage.id) {
-            let problem = format!("{} {} {}", case.key.shape_name, case.key.dtype, case.key.mask);
-            match case.outcome {
-                Outcome::Unsupported { .. } => refused.insert(problem),
-                _ => taken.insert(problem),
-            };
-        }
-        for problem in refused.difference(&taken) {
-            let what = format!("{}: {problem}", stage.id);
-            missing.push(Missing { what, why: "no variant takes it; every stage must".into(), required: true });
-        }
-    }
-    missing
 }
 
 #[cfg(test)]

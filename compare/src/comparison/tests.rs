@@ -1,5 +1,7 @@
 use super::*;
 use crate::testing::{case, emulated, ladder, resummarise, timed};
+use common::check::Outcome;
+use common::device::BackendKind;
 use common::record::{Gpu, Negative, Progress, SCHEMA};
 
 /// Both claims of the literal ladder hold.

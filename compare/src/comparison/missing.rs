@@ -1,0 +1,106 @@
+//! Data that a report does not have: what this run should have measured, and what this machine cannot.
+
+use super::{ClaimRow, ClaimState, Row, RowState, measurable};
+use common::check::Outcome;
+use common::device::BackendKind;
+use common::record::{DeviceCompiler, Measurable, Progress, Record, Scope, StageBuild};
+use common::verdict::GateId;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Data that there is not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missing {
+    /// What.
+    pub what: String,
+    /// Why, and what it would take.
+    pub why: String,
+    /// Whether this run should have it: then the exit code is 3.
+    pub required: bool,
+}
+
+/// All that is missing, and why.
+pub fn missing(
+    stages: &[StageBuild],
+    rows: &[Row],
+    claims: &[ClaimRow],
+    subject: Option<(&str, &Record)>,
+) -> Vec<Missing> {
+    let Some((_, record)) = subject else {
+        let what = "every row".to_string();
+        return vec![Missing { what, why: "there is no run and no committed record".into(), required: true }];
+    };
+    let meta = &record.meta;
+    let mut missing = Vec::new();
+    for row in rows {
+        if let RowState::NoData(gates) = &row.state {
+            let names: Vec<String> = gates.iter().map(GateId::to_string).collect();
+            let what = format!(
+                "{}/{}: {}",
+                row.stage,
+                row.variant,
+                if names.is_empty() { "every gate".into() } else { names.join(", ") }
+            );
+            let why = if row.checked == 0 { "no case of it ran" } else { "no case of it had this evidence" };
+            missing.push(Missing { what, why: why.into(), required: true });
+        }
+    }
+    if let Progress::Partial { finished, planned } = meta.progress {
+        let what = format!("{} of {planned} cases", planned - finished.min(planned));
+        missing.push(Missing { what, why: "the run was interrupted".into(), required: true });
+    }
+    missing.extend(uncovered(stages, record));
+    let claims_measurable = measurable(meta, GateId::L1) && meta.scope == Scope::Whole;
+    for claim in claims.iter().filter(|claim| claims_measurable && matches!(claim.state, ClaimState::NoData { .. })) {
+        missing.push(Missing { what: claim.title(), why: "it was not timed".into(), required: true });
+    }
+    for scope in &meta.gates {
+        if let Measurable::No { reason } = &scope.measurable {
+            missing.push(Missing { what: format!("gate {}", scope.gate), why: reason.clone(), required: false });
+        }
+    }
+    let absent: BTreeSet<&str> = stages
+        .iter()
+        .filter_map(|stage| match &stage.device_compiler {
+            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
+            DeviceCompiler::Built { .. } => None,
+        })
+        .collect();
+    let what = "registers, spills, occupancy and GPU code".to_string();
+    missing.extend(absent.into_iter().map(|why| Missing { what: what.clone(), why: why.into(), required: false }));
+    if meta.backend == BackendKind::Emulated {
+        let what = "latency".to_string();
+        missing.push(Missing {
+            what,
+            why: "the emulator is functional and never a timer; run on a GPU".into(),
+            required: false,
+        });
+    }
+    missing
+}
+
+/// Problems that no variant of a stage takes: every stage must take every problem.
+fn uncovered(stages: &[StageBuild], record: &Record) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    // Where passing cases were left out of a committed record, absence says nothing. Nor does it where flags chose variants.
+    let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
+    if record.correctness.omitted_cases > 0 || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags)) {
+        return missing;
+    }
+    for stage in stages {
+        let mut refused: BTreeSet<String> = BTreeSet::new();
+        let mut taken: BTreeSet<String> = BTreeSet::new();
+        for case in record.correctness.cases.iter().filter(|case| case.key.stage == stage.id) {
+            let problem = format!("{} {} {}", case.key.shape_name, case.key.dtype, case.key.mask);
+            match case.outcome {
+                Outcome::Unsupported { .. } => refused.insert(problem),
+                _ => taken.insert(problem),
+            };
+        }
+        for problem in refused.difference(&taken) {
+            let what = format!("{}: {problem}", stage.id);
+            missing.push(Missing { what, why: "no variant takes it; every stage must".into(), required: true });
+        }
+    }
+    missing
+}
