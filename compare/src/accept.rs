@@ -27,7 +27,7 @@ pub enum AcceptError {
     },
     /// There is no `results/`.
     #[error(
-        "the workspace that this binary was built in is gone; name the folder of committed records with --into DIR"
+        "the current folder is not inside the workspace; go there, or name the folder of committed records with --into DIR"
     )]
     NoWorkspace,
     /// The run did not come to its end.

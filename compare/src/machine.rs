@@ -3,7 +3,7 @@
 use common::device::cuda::DeviceInfo;
 use common::record::{Git, Gpu, Machine};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Environment variables that change what is built.
@@ -17,10 +17,16 @@ pub fn git() -> Git {
     }
 }
 
-/// The workspace that this binary was built in, if it is still there: where COMPARE.md and results/ are.
+/// The workspace: where COMPARE.md and results/ are. The one around the current folder, else the one that `cargo run`
+/// names; `None` for a binary that was carried elsewhere.
 pub fn workspace() -> Option<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent()?.to_path_buf();
-    root.join("compare/src/registry.rs").exists().then_some(root)
+    let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let starts = [std::env::current_dir().ok(), named];
+    starts.iter().flatten().flat_map(|start| start.ancestors()).find(|root| is_workspace(root)).map(Path::to_path_buf)
+}
+
+fn is_workspace(root: &Path) -> bool {
+    root.join("Cargo.toml").is_file() && root.join("compare/src/registry.rs").is_file()
 }
 
 /// The machine, with the GPU or the reason why there is none.
@@ -110,6 +116,12 @@ mod tests {
         assert_eq!(Timestamp(951_827_696).iso(), "2000-02-29T12:34:56Z");
         assert_eq!(Timestamp(1_767_225_599).iso(), "2025-12-31T23:59:59Z");
         assert_eq!(Timestamp(1_767_225_600).compact(), "20260101T000000Z");
+    }
+
+    #[test]
+    fn the_workspace_is_found_from_a_folder_within() {
+        let root = workspace().expect("tests run inside the workspace");
+        assert!(is_workspace(&root) && !is_workspace(&root.join("compare")));
     }
 
     #[test]
