@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use crate::fault::Fault;
 use crate::layout::Layouts;
 use crate::schedule::Schedule;
+use crate::trace::Suppress;
 use crate::worker;
 
 /// Dynamic shared memory of the largest block: what sm_90 can opt in to.
@@ -125,7 +126,7 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     let blocks = launch.check()?;
     let shared = Shared(launch);
     // SAFETY: passed on.
-    unsafe { run(launch, blocks, |linear| shared.get().block_index(linear as u64)) }
+    unsafe { run(launch, blocks, None, |linear| shared.get().block_index(linear as u64)) }
 }
 
 /// As [`launch`], for some blocks of the grid only.
@@ -136,10 +137,26 @@ pub unsafe fn launch_blocks(launch: &Launch, blocks: &[[u32; 3]]) -> Result<Repo
     launch.check()?;
     let blocks = launch.check_blocks(blocks)?;
     // SAFETY: passed on.
-    unsafe { run(launch, blocks.len(), |index| blocks[index]) }
+    unsafe { run(launch, blocks.len(), None, |index| blocks[index]) }
 }
 
-unsafe fn run(launch: &Launch, blocks: usize, index_of: impl Fn(usize) -> [u32; 3] + Sync) -> Result<Report, Fault> {
+/// As [`launch`], but one synchronisation site does nothing: would anybody notice if the author had forgotten it?
+///
+/// # Safety
+/// As [`launch`].
+pub unsafe fn launch_suppressed(launch: &Launch, suppress: &Suppress) -> Result<Report, Fault> {
+    let blocks = launch.check()?;
+    let shared = Shared(launch);
+    // SAFETY: passed on.
+    unsafe { run(launch, blocks, Some(suppress), |linear| shared.get().block_index(linear as u64)) }
+}
+
+unsafe fn run(
+    launch: &Launch,
+    blocks: usize,
+    suppress: Option<&Suppress>,
+    index_of: impl Fn(usize) -> [u32; 3] + Sync,
+) -> Result<Report, Fault> {
     let layouts = Layouts::new(launch.schedule);
     let first_fault = AtomicUsize::new(usize::MAX);
     let launch = Shared(launch);
@@ -149,7 +166,7 @@ unsafe fn run(launch: &Launch, blocks: usize, index_of: impl Fn(usize) -> [u32; 
             return Ok(Report::default());
         }
         // SAFETY: passed on.
-        let result = unsafe { worker::run_block(launch.get(), index_of(index), &layouts, None) };
+        let result = unsafe { worker::run_block(launch.get(), index_of(index), &layouts, suppress, None) };
         result.map_err(|fault| {
             first_fault.fetch_min(index, Ordering::Relaxed);
             (index, fault)

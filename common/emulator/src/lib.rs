@@ -25,6 +25,6 @@ mod warp;
 mod worker;
 
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use launch::{Entry, Launch, MAX_SHARED_BYTES, Report, launch, launch_blocks};
+pub use launch::{Entry, Launch, MAX_SHARED_BYTES, Report, launch, launch_blocks, launch_suppressed};
 pub use schedule::Schedule;
 pub use trace::{Suppress, TraceReport};

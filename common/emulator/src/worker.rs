@@ -8,12 +8,12 @@ use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::fault::Fault;
 use crate::ffi::{
-    self, Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
+    Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
 };
 use crate::launch::{Launch, MAX_SHARED_BYTES, Report};
 use crate::layout::Layouts;
 use crate::stack::LaneStack;
-use crate::trace::{Judge, Outcome, Setup, Tracing};
+use crate::trace::{Judge, Outcome, Suppress, Tracing};
 
 /// Declared in abi.h behind the largest shared memory.
 const GUARD_BYTES: usize = 4096;
@@ -61,11 +61,12 @@ pub(crate) unsafe fn run_block(
     launch: &Launch,
     index: [u32; 3],
     layouts: &Layouts,
+    suppress: Option<&Suppress>,
     tracing: Option<(&Tracing, &mut Outcome)>,
 ) -> Result<Report, Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
-        unsafe { worker.run_block(launch, index, layouts, tracing) }
+        unsafe { worker.run_block(launch, index, layouts, suppress, tracing) }
     })
 }
 
@@ -93,6 +94,7 @@ impl Worker {
         launch: &Launch,
         index: [u32; 3],
         layouts: &Layouts,
+        suppress: Option<&Suppress>,
         tracing: Option<(&Tracing, &mut Outcome)>,
     ) -> Result<Report, Fault> {
         let [dim_x, dim_y, dim_z] = launch.block;
@@ -108,7 +110,7 @@ impl Worker {
             fault: RefCell::new(None),
             shared: start..start + launch.dynamic_shared_bytes,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
-            suppress: tracing.as_ref().and_then(|(tracing, _)| tracing.suppress.clone()),
+            suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
@@ -128,19 +130,10 @@ impl Worker {
         if let (Some(judge), Some((tracing, _))) = (&run.judge, &tracing) {
             let range = contexts.as_ptr_range();
             let layouts = std::ptr::from_ref(layouts) as usize;
-            judge.borrow_mut().start(Setup {
-                memory: tracing.memory.clone(),
-                block: index,
-                threads,
-                shared: start,
-                declared: launch.dynamic_shared_bytes,
-                mapped: MAX_SHARED_BYTES + GUARD_BYTES,
-                harmless: [
-                    range.start as usize..range.end as usize,
-                    layouts..layouts + size_of::<Layouts>(),
-                    ffi::image(),
-                ],
-            });
+            let mut setup = tracing.setup(index, threads, run.shared.clone(), MAX_SHARED_BYTES + GUARD_BYTES);
+            setup.harmless[0] = range.start as usize..range.end as usize;
+            setup.harmless[1] = layouts..layouts + size_of::<Layouts>();
+            judge.borrow_mut().start(setup);
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
         let lanes = lanes.map(|(stack, context)| start_lane(launch, stack, context)).collect();

@@ -38,6 +38,8 @@ impl AlignedBytes {
 /// The buffers of one launch.
 struct Buffers {
     images: [AlignedBytes; 3],
+    /// Aligned too: how many sectors they lie in is counted.
+    scales: [AlignedBytes; 3],
     output: AlignedBytes,
     params: AttentionParams,
 }
@@ -46,12 +48,14 @@ impl Buffers {
     fn new(staged: &Staged) -> Self {
         let mut images = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
-        let scales = staged.inputs.each_ref().map(|operand| match operand.scales.as_slice() {
-            [] => std::ptr::null(),
-            scales => scales.as_ptr(),
+        let bytes_of = |scales: &[f32]| scales.iter().flat_map(|scale| scale.to_ne_bytes()).collect::<Vec<u8>>();
+        let mut scales = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&bytes_of(&operand.scales)));
+        let addresses = scales.each_mut().map(|scales| match scales.len {
+            0 => std::ptr::null(),
+            _ => scales.address().cast_const().cast(),
         });
-        let params = staged.params(images.each_mut().map(AlignedBytes::address), scales, output.address());
-        Self { images, output, params }
+        let params = staged.params(images.each_mut().map(AlignedBytes::address), addresses, output.address());
+        Self { images, scales, output, params }
     }
 
     fn launch(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
@@ -74,11 +78,10 @@ impl Buffers {
                 .described_by(move |offset| words.describe_outside(offset))
         };
         let mut table = Vec::new();
-        for (operand, bytes) in staged.inputs.iter().zip(&self.images) {
+        for ((operand, bytes), scales) in staged.inputs.iter().zip(&self.images).zip(&self.scales) {
             table.push(image(operand.name, bytes, &operand.image, Access::Input));
-            let scales = &operand.scales;
-            let name = format!("the scales of {}", operand.name);
-            table.push(Allocation::whole(&name, scales.as_ptr(), size_of_val(scales.as_slice()), Access::Input));
+            let (name, start) = (format!("the scales of {}", operand.name), scales.storage[scales.start..].as_ptr());
+            table.push(Allocation::whole(&name, start, scales.len, Access::Input));
         }
         table.push(image("o", &self.output, &staged.output, Access::Output));
         let params = &raw const self.params;
@@ -96,6 +99,21 @@ pub fn execute(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> 
     let report = unsafe { emulator::launch(&launch) }?;
     let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
     Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
+}
+
+/// As [`execute`], but one synchronisation site does nothing: what the gates must notice.
+pub fn execute_suppressed(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+    suppress: &Suppress,
+) -> Result<Execution, Fault> {
+    let buffers = Buffers::new(staged);
+    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
+    // SAFETY: as in `execute`; without a barrier a kernel computes something else, but at the same addresses.
+    unsafe { emulator::launch_suppressed(&launch, suppress) }?;
+    let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
+    Ok(Execution { inputs, output: buffers.output.to_vec() })
 }
 
 /// What a traced run may leave out.
@@ -118,7 +136,7 @@ pub fn trace(
     let Some(entry) = prepared.kernel.traced else { return Ok(None) };
     let buffers = Buffers::new(staged);
     let memory = buffers.memory(staged);
-    let options = TraceOptions { memory, blocks: selection.blocks, suppress: selection.suppress.clone() };
+    let options = TraceOptions { memory, blocks: selection.blocks, suppress: selection.suppress.clone(), log: false };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
     unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }.map(Some)
 }

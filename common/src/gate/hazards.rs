@@ -62,6 +62,7 @@ mod tests {
             counted: Counted { traced_blocks: 2, ..Counted::default() },
             unwaited_copies: 0,
             sync_sites: Vec::new(),
+            accesses: Vec::new(),
         }
     }
 

@@ -16,7 +16,6 @@ pub(crate) struct Clocks {
 
 /// What a thread leaves at a synchronisation object for those who come after it: an arrival at an mbarrier or at a
 /// named barrier that does not wait.
-#[allow(dead_code, reason = "for barriers whose arrivals do not wait; none is emulated yet")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signal {
     generation: u32,
@@ -81,7 +80,6 @@ impl Clocks {
     }
 
     /// `thread` arrives at `signal` and goes on: who waits for the signal learns what it did so far.
-    #[allow(dead_code, reason = "see Signal")]
     pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
         if signal.generation != self.generation {
             signal.generation = self.generation;
@@ -94,7 +92,6 @@ impl Clocks {
     }
 
     /// `thread` has waited for `signal`. A signal of an older generation says nothing new.
-    #[allow(dead_code, reason = "see Signal")]
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
         if signal.generation == self.generation && !signal.known.is_empty() {
             let row = &mut self.known[thread as usize * self.threads..][..self.threads];

@@ -1,5 +1,6 @@
 //! What a traced launch counts. Each figure is defined where it stands; `GLOSSARY.md` explains them together.
 
+use std::fmt;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
@@ -104,6 +105,33 @@ fields!(GlobalTraffic: requests bytes sectors);
 fields!(SharedTraffic: requests bytes wavefronts ideal_wavefronts);
 fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tensor_ops
     tensor_macs shuffles votes warp_barriers barriers exps);
+
+impl fmt::Display for Counters {
+    /// One line each, for snapshots that a reviewer reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, it) in [("read", &self.global_read), ("written", &self.global_write)] {
+            let GlobalTraffic { requests, bytes, sectors } = it;
+            writeln!(f, "global {name}: {bytes} bytes, {sectors} sectors, {requests} requests")?;
+        }
+        for (name, it) in [
+            ("read", &self.shared_read),
+            ("written", &self.shared_write),
+            ("written by cp.async", &self.shared_async_write),
+        ] {
+            let SharedTraffic { requests, bytes, wavefronts, .. } = it;
+            let conflicts = it.conflicts();
+            writeln!(
+                f,
+                "shared {name}: {bytes} bytes, {wavefronts} wavefronts, {conflicts} conflicts, {requests} requests"
+            )?;
+        }
+        writeln!(f, "cp.async: {} bytes", self.async_copy_bytes)?;
+        writeln!(f, "tensor cores: {} operations, {} multiply-adds", self.tensor_ops, self.tensor_macs)?;
+        writeln!(f, "shuffles: {}, votes: {}", self.shuffles, self.votes)?;
+        writeln!(f, "__syncthreads: {}, __syncwarp: {}", self.barriers, self.warp_barriers)?;
+        write!(f, "exponentials: {}", self.exps)
+    }
+}
 
 /// Counters, and of what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

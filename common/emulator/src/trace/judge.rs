@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::clocks::Signal;
 use super::copies::{Copies, Copy};
 use super::counters::Counters;
 use super::global::{Global, Run};
@@ -42,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) mapped: usize,
     /// Memory that is neither shared nor global and not the kernel's business.
     pub(crate) harmless: [Range<usize>; 3],
+    /// Whether to keep every access.
+    pub(crate) log: bool,
 }
 
 /// What a block leaves.
@@ -54,6 +57,8 @@ pub(crate) struct Outcome {
     /// Bytes of outputs that were read or written.
     pub(crate) runs: Vec<Run>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
+    /// Every access, where the setup asks for it.
+    pub(crate) log: Vec<(Side, Space, u32, u32)>,
 }
 
 /// An access: how, from where, by whom. Its event is numbered when it is needed.
@@ -172,6 +177,9 @@ impl Judge {
 
     /// Bounds, value and order. False if it is not to be counted.
     fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
+        if self.setup().log {
+            self.outcome.log.push((made.side(), space, place, bytes as u32));
+        }
         match space {
             Space::Shared => self.touch_shared(place as usize, bytes, made),
             Space::Global => self.touch_global(place, bytes, made),
@@ -315,10 +323,7 @@ impl Judge {
             self.requests[warp].add(lane, site, space, Direction::Read, place, read_bytes as u32);
         }
         let offset = destination - self.setup().shared;
-        let set: Vec<bool> = self.set[offset..offset + bytes].to_vec();
         self.touch_shared(offset, bytes, made(How::CopyWrite));
-        // It is not there yet.
-        self.set[offset..offset + bytes].copy_from_slice(&set);
         self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
         Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from..from + read_bytes as u32)))
     }
@@ -362,6 +367,25 @@ impl Judge {
     pub(crate) fn warp_barrier(&mut self, warp: u32, lanes: u32) {
         self.outcome.counters.warp_barriers += 1;
         self.order.meet_lanes(warp, lanes);
+    }
+
+    /// `threads` are complete at a barrier of their own (`bar.sync`), and go on.
+    #[allow(dead_code, reason = "for barriers of a part of the block; none is emulated yet")]
+    pub(crate) fn meet(&mut self, threads: &[u32]) {
+        self.order.meet(threads.iter().copied());
+    }
+
+    /// `thread` arrives and does not wait (`bar.arrive`, an mbarrier's arrive): whoever acquires the signal later is
+    /// ordered after what the thread did so far. One signal per barrier and phase.
+    #[allow(dead_code, reason = "for barriers whose arrivals do not wait; none is emulated yet")]
+    pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
+        self.order.release(thread, signal);
+    }
+
+    /// `thread` has waited for the phase of `signal` (`mbarrier.try_wait`).
+    #[allow(dead_code, reason = "see release")]
+    pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
+        self.order.acquire(thread, signal);
     }
 
     /// All live lanes of a warp have met in some operation: their accesses so far are whole requests.

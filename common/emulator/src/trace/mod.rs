@@ -13,6 +13,8 @@ mod hazard;
 mod intern;
 mod judge;
 mod memory;
+#[cfg(test)]
+mod oracle;
 mod order;
 mod raw;
 mod requests;
@@ -20,12 +22,14 @@ mod site;
 mod source;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Place};
+use crate::ffi;
 use crate::launch::{Launch, Report, Shared};
 use crate::layout::Layouts;
 use crate::worker;
@@ -61,6 +65,17 @@ pub struct TraceOptions<'a> {
     pub blocks: Option<&'a [[u32; 3]]>,
     /// A site to leave out.
     pub suppress: Option<Suppress>,
+    /// Whether to list every access to memory in [`TraceReport::accesses`]: for small kernels only.
+    pub log: bool,
+}
+
+/// One access to shared or global memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedAccess {
+    /// Who and where.
+    pub access: HazardAccess,
+    /// Which bytes: "bytes 16-31 of q".
+    pub memory: String,
 }
 
 /// A synchronisation operation of the kernel.
@@ -85,12 +100,25 @@ pub struct TraceReport {
     pub unwaited_copies: u64,
     /// The synchronisation sites that were reached, suppressed ones included, by place.
     pub sync_sites: Vec<SyncSite>,
+    /// Every access of the traced blocks, where the options ask for it; parameters aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accesses: Vec<LoggedAccess>,
 }
 
 /// What all blocks of a traced launch share.
 pub(crate) struct Tracing {
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) suppress: Option<Suppress>,
+    memory: Arc<Memory>,
+    log: bool,
+}
+
+impl Tracing {
+    /// What the judge must know of a block, but for its place in memory.
+    pub(crate) fn setup(&self, block: [u32; 3], threads: u32, shared: Range<usize>, mapped: usize) -> Setup {
+        let memory = Arc::clone(&self.memory);
+        let (start, declared) = (shared.start, shared.len());
+        let harmless = [0..0, 0..0, ffi::image()];
+        Setup { memory, block, threads, shared: start, declared, mapped, harmless, log: self.log }
+    }
 }
 
 /// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
@@ -107,14 +135,17 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
         None => (0..all).map(|linear| launch.block_index(linear as u64)).collect(),
     };
     let layouts = Layouts::new(launch.schedule);
-    let tracing = Tracing { memory: Arc::new(options.memory.clone()), suppress: options.suppress.clone() };
+    let TraceOptions { memory, suppress, log, .. } = options;
+    let tracing = Tracing { memory: Arc::new(memory.clone()), log: *log };
     let shared = Shared(launch);
     let ends: Vec<(Result<Report, Fault>, Outcome)> = blocks
         .par_iter()
         .map(|&block| {
             let mut outcome = Outcome::default();
             // SAFETY: passed on.
-            let result = unsafe { worker::run_block(shared.get(), block, &layouts, Some((&tracing, &mut outcome))) };
+            let result = unsafe {
+                worker::run_block(shared.get(), block, &layouts, suppress.as_ref(), Some((&tracing, &mut outcome)))
+            };
             (result, outcome)
         })
         .collect();
@@ -131,16 +162,21 @@ fn summarise(
     let mut stopped = Vec::new();
     let mut counted = Counted { launch_blocks: all, traced_blocks: ends.len() as u64, ..Counted::default() };
     let mut alike = true;
-    let (mut syncs, mut runs, mut unwaited_copies) = (BTreeSet::new(), Vec::new(), 0);
+    let (mut syncs, mut runs, mut unwaited_copies, mut accesses) = (BTreeSet::new(), Vec::new(), 0, Vec::new());
+    let mut places = site::Places::default();
     for (index, (result, outcome)) in ends.into_iter().enumerate() {
         match result {
             Ok(report) => unwaited_copies += report.unwaited_copies,
             Err(Fault::Hazard { .. }) => {}
+            // The trace has seen the access itself.
+            Err(Fault::SharedOverflow { .. }) if outcome.found.is_out_of_bounds() => {}
             Err(fault) => stopped.push((blocks[index], fault)),
         }
         counted.sum += outcome.counters;
         counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
         alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
+        let log = outcome.log.into_iter();
+        accesses.extend(log.filter_map(|entry| raw::describe_access(blocks[index], entry, memory, &mut places)));
         found.merge(outcome.found);
         syncs.extend(outcome.syncs);
         runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
@@ -148,7 +184,6 @@ fn summarise(
     counted.each = counted.each.filter(|_| alike);
     compare_blocks(blocks, runs, &mut found);
 
-    let mut places = site::Places::default();
     let mut hazards = found.describe(memory, &mut places);
     hazards.extend(describe_stops(stopped));
     let more_hazards = hazards.len().saturating_sub(MAX_HAZARDS);
@@ -165,7 +200,7 @@ fn summarise(
         .collect();
     sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
     sync_sites.dedup();
-    TraceReport { hazards, more_hazards, counted, unwaited_copies, sync_sites }
+    TraceReport { hazards, more_hazards, counted, unwaited_copies, sync_sites, accesses }
 }
 
 /// The faults that stopped blocks, one hazard per kind.

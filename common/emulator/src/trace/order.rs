@@ -3,7 +3,7 @@
 //! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is
 //! checked against them, so of a byte that is raced for at least the first race is found, whatever the schedule.
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, Signal};
 use super::intern::{IntegerMap, Interner};
 
 /// How an access is made.
@@ -121,8 +121,25 @@ impl Order {
     /// `__syncwarp` of the lanes in `mask`.
     pub(crate) fn meet_lanes(&mut self, warp: u32, mask: u32) {
         let lanes = (0..32).filter(move |lane| mask >> lane & 1 == 1);
-        self.clocks.meet(lanes.map(move |lane| warp * 32 + lane));
-        self.present[warp as usize] = None;
+        self.meet(lanes.map(move |lane| warp * 32 + lane));
+    }
+
+    /// `threads` meet at a barrier of their own.
+    pub(crate) fn meet(&mut self, threads: impl Iterator<Item = u32> + Clone) {
+        threads.clone().for_each(|thread| self.present[thread as usize / 32] = None);
+        self.clocks.meet(threads);
+    }
+
+    /// `thread` arrives at `signal` and goes on.
+    pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
+        self.clocks.release(thread, signal);
+        self.present[thread as usize / 32] = None;
+    }
+
+    /// `thread` has seen that all have arrived at `signal` whom it waits for.
+    pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
+        self.clocks.acquire(thread, signal);
+        self.present[thread as usize / 32] = None;
     }
 
     /// The number of an access by one thread, now.

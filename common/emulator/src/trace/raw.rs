@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::fault::Place;
+
+use super::LoggedAccess;
 use super::hazard::{Hazard, HazardAccess, HazardKind};
-use super::memory::Memory;
+use super::memory::{Access, Allocation, Memory};
 use super::order::{Actor, Event, How};
 use super::requests::Space;
 use super::site::Places;
@@ -116,6 +119,11 @@ impl Found {
         known.times = times;
     }
 
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Raw> {
+        self.seen.values().map(|(_, raw)| raw)
+    }
+
     /// Adds what a later block found.
     pub(crate) fn merge(&mut self, later: Self) {
         later.seen.into_values().for_each(|(block, raw)| self.add(block, raw));
@@ -135,21 +143,39 @@ impl Found {
         self.seen.retain(|_, (_, raw)| raw.kind != HazardKind::UnsetShared || !explained.contains(&raw.first.site));
     }
 
-    /// In words, by place: the order does not depend on the numbers.
+    /// In words, by place: the order does not depend on the numbers. One place of the source may be several places of
+    /// the program, where a loop was unrolled or a function inlined; they are reported as one.
     pub(crate) fn describe(&self, memory: &Memory, places: &mut Places) -> Vec<Hazard> {
-        let mut hazards: Vec<Hazard> =
-            self.seen.values().map(|(block, raw)| describe(*block, raw, memory, places)).collect();
-        let order = |hazard: &Hazard| {
+        type Sides = (HazardKind, [Option<(Vec<Place>, String)>; 2]);
+        let describe = |(block, raw): &([u32; 3], Raw)| {
+            let hazard = describe(*block, raw, memory, places);
             let side = |side: &Option<HazardAccess>| side.as_ref().map(|it| (it.places.clone(), it.does.clone()));
-            (hazard.kind, side(&hazard.first), side(&hazard.second), hazard.block)
+            let mut sides = [side(&hazard.first), side(&hazard.second)];
+            sides.sort();
+            let sides: Sides = (hazard.kind, sides);
+            (sides, raw.hint.is_within_warp(), hazard)
         };
-        hazards.sort_by_cached_key(order);
-        hazards
+        let mut hazards: Vec<(Sides, bool, Hazard)> = self.seen.values().map(describe).collect();
+        hazards.sort_by(|(sides, within, hazard), (other_sides, other_within, other)| {
+            let rest = |hazard: &Hazard| (hazard.block, hazard.memory.clone(), hazard.missing.clone());
+            sides.cmp(other_sides).then(within.cmp(other_within)).then_with(|| rest(hazard).cmp(&rest(other)))
+        });
+        hazards.dedup_by(|(sides, _, hazard), (kept_sides, _, kept)| {
+            let same = sides == kept_sides;
+            kept.times += if same { hazard.times } else { 0 };
+            same
+        });
+        hazards.into_iter().map(|(_, _, hazard)| hazard).collect()
+    }
+
+    /// Whether an access outside of what was declared is among them.
+    pub(crate) fn is_out_of_bounds(&self) -> bool {
+        self.seen.values().any(|(_, raw)| raw.kind == HazardKind::OutOfBounds)
     }
 }
 
-fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
-    let mut access = |side: Side, block| HazardAccess {
+fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAccess {
+    HazardAccess {
         does: match side.how {
             How::Read => "reads",
             How::Write => "writes",
@@ -166,33 +192,45 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
         },
         warp: side.actor.warp(),
         places: places.get(side.site),
-    };
-    let (first, second) =
-        (access(raw.first, block), raw.second.map(|side| access(side, raw.other_block.unwrap_or(block))));
-    Hazard {
-        kind: raw.kind,
-        block,
-        memory: bytes_of(raw, memory),
-        first: Some(first),
-        second,
-        missing: missing(raw, memory, places),
-        times: raw.times,
     }
 }
 
-fn bytes_of(raw: &Raw, memory: &Memory) -> String {
-    let range = |start: usize| match raw.bytes {
+fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
+    let first = describe_side(raw.first, block, places);
+    let second = raw.second.map(|side| describe_side(side, raw.other_block.unwrap_or(block), places));
+    let bytes = match raw.hint {
+        Hint::Nowhere { address } | Hint::Alignment { address } => format!("address {address:#x}"),
+        _ => describe_bytes(raw.space, raw.offset, raw.bytes, memory),
+    };
+    let (kind, missing, times) = (raw.kind, missing(raw, memory, places), raw.times);
+    Hazard { kind, block, memory: bytes, first: Some(first), second, missing, times }
+}
+
+fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> String {
+    let range = |start: usize| match bytes {
         0 | 1 => format!("byte {start}"),
         bytes => format!("bytes {start}-{}", start + bytes as usize - 1),
     };
-    match (raw.hint, raw.space) {
-        (Hint::Nowhere { address } | Hint::Alignment { address }, _) => format!("address {address:#x}"),
-        (_, Space::Shared) => format!("{} of shared memory", range(raw.offset as usize)),
-        (_, Space::Global) => match memory.locate(raw.offset) {
-            Some((allocation, offset)) => format!("{} of {}", range(offset), allocation.name),
-            None => String::new(),
-        },
+    match (space, memory.locate(offset)) {
+        (Space::Shared, _) => format!("{} of shared memory", range(offset as usize)),
+        (Space::Global, Some((allocation, offset))) => format!("{} of {}", range(offset), allocation.name),
+        (Space::Global, None) => String::new(),
     }
+}
+
+/// An access of the log; none of the parameters.
+pub(crate) fn describe_access(
+    block: [u32; 3],
+    (side, space, offset, bytes): (Side, Space, u32, u32),
+    memory: &Memory,
+    places: &mut Places,
+) -> Option<LoggedAccess> {
+    let is_constant = |(allocation, _): (&Allocation, usize)| allocation.access == Access::Constant;
+    if space == Space::Global && memory.locate(offset).is_some_and(is_constant) {
+        return None;
+    }
+    let access = describe_side(side, block, places);
+    Some(LoggedAccess { access, memory: describe_bytes(space, offset, bytes, memory) })
 }
 
 fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {

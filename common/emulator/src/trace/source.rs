@@ -38,6 +38,9 @@ fn load() -> Option<Lines> {
     Some(Lines { context, shift: (ffi::image().start as u64 & !0xfff) - linked })
 }
 
+/// The shim's own files: a kernel's author has no use for their lines.
+const SHIM: &str = "common/emulator/include/";
+
 /// The source lines of the call that returns to `address`, innermost first; a placeholder where nothing is known.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
     let mut places = Vec::new();
@@ -53,9 +56,16 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
             }
         }
     }
+    if places.iter().any(|place| !is_of_shim(place)) {
+        places.retain(|place| !is_of_shim(place));
+    }
     if places.is_empty() {
         let offset = address.wrapping_sub(ffi::image().start);
         places.push(Place { file: format!("(no debug information) code+{offset:#x}"), line: 0 });
     }
     places
+}
+
+fn is_of_shim(place: &Place) -> bool {
+    place.file.contains(SHIM) || place.file.starts_with("../include/")
 }

@@ -9,6 +9,7 @@ mod fp8;
 mod half_precision;
 mod hazards;
 mod shared_memory;
+mod snippets;
 mod speed;
 mod support;
 mod warp;

@@ -36,6 +36,7 @@ pub struct Run {
     schedule: Schedule,
     elements: Option<std::ops::Range<usize>>,
     suppress: Option<Place>,
+    log: bool,
 }
 
 /// Buffers start on a boundary that vector types, cp.async and sectors can count on, as on a GPU.
@@ -63,6 +64,7 @@ impl Run {
             schedule: Schedule::InOrder,
             elements: None,
             suppress: None,
+            log: false,
         }
     }
 
@@ -118,6 +120,12 @@ impl Run {
         self
     }
 
+    /// Traced launches: list every access.
+    pub fn log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
     /// Traces the kernel, whose entry is one of the traced build, with outputs of these many bytes.
     pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
         let buffers = self.buffers(bytes);
@@ -135,7 +143,7 @@ impl Run {
             Allocation::whole("params", &raw const buffers.params, size_of::<KernelParams>(), Access::Constant);
         let memory = Memory::new(table.into_iter().chain(outputs).chain([params]));
         let suppress = self.suppress.clone().map(|site| Suppress { site });
-        let options = TraceOptions { memory, blocks: None, suppress };
+        let options = TraceOptions { memory, blocks: None, suppress, log: self.log };
         // SAFETY: as in `outputs`, and the table holds all buffers.
         unsafe { emulator::trace::trace(&self.launch(&buffers.params), &options) }.expect("the launch is legal")
     }

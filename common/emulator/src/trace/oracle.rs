@@ -1,0 +1,409 @@
+//! The judge against brute force: random small programs, whose accesses are ordered if a path of an explicit graph
+//! leads from one to the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::clocks::Signal;
+use super::hazard::HazardKind;
+use super::judge::{Judge, Matrix, Outcome, Setup};
+use super::memory::Memory;
+use super::requests::MatrixCount;
+
+/// Lanes 0 to 2 of two warps.
+const THREADS: [u32; 6] = [0, 1, 2, 32, 33, 34];
+const BYTES: usize = 4;
+const BASE: usize = 0x1000_0000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Access {
+        thread: u32,
+        at: usize,
+        bytes: usize,
+        write: bool,
+    },
+    /// `same`: each lane touches the same bytes in all such accesses at one place.
+    Matrix {
+        warp: u32,
+        at: usize,
+        write: bool,
+        same: bool,
+    },
+    SyncWarp {
+        warp: u32,
+        mask: u32,
+    },
+    Barrier,
+    Meet {
+        threads: [u32; 2],
+    },
+    Arrive {
+        thread: u32,
+        signal: usize,
+    },
+    Observe {
+        thread: u32,
+        signal: usize,
+    },
+    Issue {
+        thread: u32,
+        at: usize,
+    },
+    Commit {
+        thread: u32,
+    },
+    Wait {
+        thread: u32,
+        newest: usize,
+    },
+}
+
+fn lanes(warp: u32, mask: u32) -> Vec<u32> {
+    (0..3).filter(|lane| mask >> lane & 1 == 1).map(|lane| warp * 32 + lane).collect()
+}
+
+impl Op {
+    fn participants(&self) -> Vec<u32> {
+        match *self {
+            Op::Access { thread, .. } | Op::Issue { thread, .. } | Op::Commit { thread } | Op::Wait { thread, .. } => {
+                vec![thread]
+            }
+            Op::Matrix { warp, .. } => lanes(warp, 7),
+            Op::SyncWarp { warp, mask } => lanes(warp, mask),
+            Op::Barrier => THREADS.to_vec(),
+            Op::Meet { threads } => threads.to_vec(),
+            // What is observed is what has arrived: the signal keeps its order as if it were a thread.
+            Op::Arrive { thread, signal } | Op::Observe { thread, signal } => vec![thread, 1000 + signal as u32],
+        }
+    }
+}
+
+fn op(widest: usize) -> impl Strategy<Value = Op> {
+    let thread = prop::sample::select(THREADS.to_vec());
+    // Few, so that a copy is often committed and waited for.
+    let copier = prop::sample::select(vec![0u32, 32]);
+    let access = (thread.clone(), 0..BYTES, 1..=widest, any::<bool>())
+        .prop_map(|(thread, at, bytes, write)| Op::Access { thread, at: at.min(BYTES - bytes), bytes, write });
+    let matrix = (0..2u32, 0..BYTES - 1, any::<bool>(), any::<bool>()).prop_map(|(warp, at, write, same)| Op::Matrix {
+        warp,
+        at,
+        write,
+        same,
+    });
+    prop_oneof![
+        8 => access,
+        4 => matrix,
+        4 => (0..2u32, 1..8u32).prop_map(|(warp, mask)| Op::SyncWarp { warp, mask }),
+        3 => Just(Op::Barrier),
+        3 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::Issue { thread, at }),
+        3 => copier.clone().prop_map(|thread| Op::Commit { thread }),
+        3 => (copier, 0..2usize).prop_map(|(thread, newest)| Op::Wait { thread, newest }),
+        1 => (0..6usize, 0..5usize).prop_map(|(a, b)| Op::Meet { threads: [THREADS[a], THREADS[(a + b + 1) % 6]] }),
+        2 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Arrive { thread, signal }),
+        2 => (thread, 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
+    ]
+}
+
+/// Copies and groups of each thread, as cp.async has them: what a wait covers.
+#[derive(Clone, Default)]
+struct Groups<T> {
+    open: Vec<T>,
+    committed: Vec<Vec<T>>,
+}
+
+impl<T> Groups<T> {
+    fn commit(&mut self) {
+        self.committed.push(std::mem::take(&mut self.open));
+    }
+
+    fn wait(&mut self, newest: usize) -> Vec<T> {
+        let covered = self.committed.len().saturating_sub(newest);
+        self.committed.drain(..covered).flatten().collect()
+    }
+}
+
+/// What the judge says of `program`, in which op i is at site i + 1.
+fn judge(program: &[(usize, Op)]) -> Outcome {
+    let mut judge = Judge::default();
+    judge.start(Setup {
+        memory: Arc::new(Memory::default()),
+        block: [0; 3],
+        threads: 35,
+        shared: BASE,
+        declared: BYTES,
+        mapped: BYTES,
+        harmless: [0..0, 0..0, 0..0],
+        log: false,
+    });
+    let mut groups: Vec<Groups<u32>> = vec![Groups::default(); 35];
+    let mut signals = [Signal::default(), Signal::default()];
+    for &(index, ref op) in program {
+        let site = index as u32 + 1;
+        match *op {
+            Op::Access { thread, at, bytes, write } => {
+                judge.access(thread, BASE + at, bytes, write, false, site).unwrap();
+            }
+            Op::Matrix { warp, at, write, same } => {
+                let distribution = if same { at as u64 + 1 } else { 0 };
+                let (rows, count) = ([BASE + at], MatrixCount::Ldmatrix);
+                let (row_bytes, element_bytes) = (2, 2);
+                let lanes = 7;
+                judge
+                    .matrix(&Matrix {
+                        warp,
+                        lanes,
+                        rows: &rows,
+                        row_bytes,
+                        element_bytes,
+                        write,
+                        count,
+                        distribution,
+                        site,
+                    })
+                    .unwrap();
+            }
+            Op::SyncWarp { warp, mask } => judge.warp_barrier(warp, mask),
+            Op::Barrier => judge.barrier(site),
+            Op::Meet { threads } => judge.meet(&threads),
+            Op::Arrive { thread, signal } => judge.release(thread, &mut signals[signal]),
+            Op::Observe { thread, signal } => judge.acquire(thread, &signals[signal]),
+            Op::Issue { thread, at } => {
+                let tag = judge.issue(thread, BASE + at, 0, 1, 0, site).unwrap();
+                groups[thread as usize].open.push(tag);
+            }
+            Op::Commit { thread } => {
+                groups[thread as usize].commit();
+                judge.commit(thread);
+            }
+            Op::Wait { thread, newest } => {
+                groups[thread as usize].wait(newest).into_iter().for_each(|tag| judge.landed(tag));
+                judge.waited(thread, newest as u32, site);
+            }
+        }
+    }
+    judge.finish(0)
+}
+
+/// An access in the graph: the nodes of all lanes that may make it.
+struct Made {
+    op: usize,
+    at: usize,
+    bytes: usize,
+    write: bool,
+    nodes: Vec<usize>,
+    /// Warp and place of accesses that give each lane the same bytes.
+    same: Option<(u32, usize)>,
+}
+
+/// Accesses, and for each node the nodes that it is reached from.
+struct Graph {
+    accesses: Vec<Made>,
+    before: Vec<BTreeSet<usize>>,
+}
+
+impl Graph {
+    fn new(program: &[(usize, Op)]) -> Self {
+        let mut graph = Self { accesses: Vec::new(), before: Vec::new() };
+        let mut last: [Option<usize>; 35] = [None; 35];
+        let mut groups: Vec<Groups<usize>> = vec![Groups::default(); 35];
+        let mut arrivals = [Vec::new(), Vec::new()];
+        for &(op_index, ref op) in program {
+            let mut of_thread = |graph: &mut Self, thread: u32| {
+                let node = graph.node(last[thread as usize]);
+                last[thread as usize] = Some(node);
+                node
+            };
+            match *op {
+                Op::Access { thread, at, bytes, write } => {
+                    let nodes = vec![of_thread(&mut graph, thread)];
+                    graph.accesses.push(Made { op: op_index, at, bytes, write, nodes, same: None });
+                }
+                Op::Matrix { warp, at, write, same } => {
+                    let nodes = lanes(warp, 7).into_iter().map(|thread| of_thread(&mut graph, thread)).collect();
+                    let same = same.then_some((warp, at));
+                    graph.accesses.push(Made { op: op_index, at, bytes: 2, write, nodes, same });
+                }
+                Op::Arrive { thread, signal } => arrivals[signal].push(of_thread(&mut graph, thread)),
+                Op::Observe { thread, signal } => {
+                    let node = graph.node(last[thread as usize].into_iter().chain(arrivals[signal].iter().copied()));
+                    last[thread as usize] = Some(node);
+                }
+                Op::SyncWarp { .. } | Op::Barrier | Op::Meet { .. } => {
+                    let node = graph.node(op.participants().into_iter().filter_map(|thread| last[thread as usize]));
+                    op.participants().into_iter().for_each(|thread| last[thread as usize] = Some(node));
+                }
+                Op::Issue { thread, at } => {
+                    let issue = of_thread(&mut graph, thread);
+                    // The copy takes place at some time after it.
+                    let copy = graph.node(Some(issue));
+                    groups[thread as usize].open.push(copy);
+                    graph.accesses.push(Made {
+                        op: op_index,
+                        at,
+                        bytes: 1,
+                        write: true,
+                        nodes: vec![copy],
+                        same: None,
+                    });
+                }
+                Op::Commit { thread } => groups[thread as usize].commit(),
+                Op::Wait { thread, newest } => {
+                    let covered = groups[thread as usize].wait(newest);
+                    let node = graph.node(last[thread as usize].into_iter().chain(covered));
+                    last[thread as usize] = Some(node);
+                }
+            }
+        }
+        graph
+    }
+
+    fn node(&mut self, after: impl IntoIterator<Item = usize>) -> usize {
+        let mut before = BTreeSet::new();
+        for node in after {
+            before.extend(self.before[node].iter().copied().chain([node]));
+        }
+        self.before.push(before);
+        self.before.len() - 1
+    }
+
+    fn ordered(&self, first: &Made, second: &Made) -> bool {
+        let same = first.same.is_some() && first.same == second.same;
+        same || second.nodes.iter().all(|now| first.nodes.iter().all(|then| self.before[*now].contains(then)))
+    }
+
+    /// Pairs of conflicting accesses that nothing orders, with the bytes that they share.
+    fn conflicts(&self) -> Vec<((usize, usize), Vec<usize>)> {
+        let mut conflicts = Vec::new();
+        for (index, second) in self.accesses.iter().enumerate() {
+            for first in &self.accesses[..index] {
+                let bytes: Vec<usize> =
+                    (first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes)).collect();
+                if !bytes.is_empty()
+                    && (first.write || second.write)
+                    && !self.ordered(first, second)
+                    && !self.ordered(second, first)
+                {
+                    conflicts.push(((first.op.min(second.op), first.op.max(second.op)), bytes));
+                }
+            }
+        }
+        conflicts
+    }
+
+    /// Reads that some byte's writes do not all come before.
+    fn unset_reads(&self) -> BTreeSet<usize> {
+        let is_set = |read: &Made, byte: usize| {
+            let writes =
+                self.accesses.iter().filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
+            writes.into_iter().any(|write| self.ordered(write, read))
+        };
+        let reads = self.accesses.iter().filter(|made| !made.write);
+        reads
+            .filter(|read| (read.at..read.at + read.bytes).any(|byte| !is_set(read, byte)))
+            .map(|read| read.op)
+            .collect()
+    }
+}
+
+/// Ops and bytes of the judge's conflicts.
+fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
+    let conflicts = outcome.found.iter().filter_map(|raw| {
+        let (first, second) = (raw.first.site as usize - 1, raw.second?.site as usize - 1);
+        let bytes = raw.offset as usize..(raw.offset + raw.bytes) as usize;
+        Some(((first.min(second), first.max(second)), bytes.collect()))
+    });
+    conflicts.collect()
+}
+
+fn bytes(conflicts: &[((usize, usize), Vec<usize>)]) -> BTreeSet<usize> {
+    conflicts.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect()
+}
+
+/// Another order in which the same threads may run.
+fn reordered(program: &[(usize, Op)], mut seed: u64) -> Vec<(usize, Op)> {
+    let mut rest: Vec<(usize, Op)> = program.to_vec();
+    let mut result = Vec::new();
+    while !rest.is_empty() {
+        let is_ready = |index: &usize| {
+            let mine = rest[*index].1.participants();
+            rest[..*index].iter().all(|(_, earlier)| earlier.participants().iter().all(|thread| !mine.contains(thread)))
+        };
+        let ready: Vec<usize> = (0..rest.len()).filter(is_ready).collect();
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        result.push(rest.remove(ready[(seed >> 33) as usize % ready.len()]));
+    }
+    result
+}
+
+fn numbered(ops: Vec<Op>) -> Vec<(usize, Op)> {
+    ops.into_iter().enumerate().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_byte_is_raced_for_exactly_if_no_path_orders_its_accesses(
+        ops in prop::collection::vec(op(1), 1..40).prop_map(|ops| {
+            ops.into_iter().filter(|op| !matches!(op, Op::Matrix { .. })).collect::<Vec<_>>()
+        }),
+        seed: u64,
+    ) {
+        let program = numbered(ops);
+        let expected = Graph::new(&program).conflicts();
+        let actual = found(&judge(&program));
+        for (pair, _) in &actual {
+            prop_assert!(expected.iter().any(|(other, _)| other == pair), "false alarm {:?} in {:?}", pair, program);
+        }
+        prop_assert_eq!(bytes(&actual), bytes(&expected), "{:?}", program);
+        // And whatever order was run.
+        let other = reordered(&program, seed);
+        prop_assert_eq!(bytes(&found(&judge(&other))), bytes(&expected), "{:?}", other);
+    }
+
+    #[test]
+    fn wide_accesses_and_matrices_are_judged_as_the_graph_says(
+        ops in prop::collection::vec(op(3), 1..40),
+        seed: u64,
+    ) {
+        let program = numbered(ops);
+        let graph = Graph::new(&program);
+        let expected = graph.conflicts();
+        for order in [program.clone(), reordered(&program, seed)] {
+            let outcome = judge(&order);
+            let actual = found(&outcome);
+            for (pair, _) in &actual {
+                prop_assert!(expected.iter().any(|(other, _)| other == pair), "false alarm {:?} in {:?}", pair, order);
+            }
+            prop_assert_eq!(actual.is_empty(), expected.is_empty(), "{:?}", order);
+            if expected.is_empty() {
+                let unset = outcome.found.iter().filter(|raw| raw.kind == HazardKind::UnsetShared);
+                let unset: BTreeSet<usize> = unset.map(|raw| raw.first.site as usize - 1).collect();
+                prop_assert_eq!(unset, graph.unset_reads(), "{:?}", order);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lane_owns_its_elements_only_within_its_warp() {
+    let store = |warp| Op::Matrix { warp, at: 0, write: true, same: true };
+    assert_eq!(found(&judge(&numbered(vec![store(0), store(0)]))), []);
+    assert_eq!(found(&judge(&numbered(vec![store(0), store(1)]))), [((0, 1), vec![0, 1])]);
+}
+
+#[test]
+fn random_programs_are_a_fair_test() {
+    // Neither all racy nor all clean, or the tests above would show little.
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let programs = prop::collection::vec(op(3), 1..40);
+    let racy = (0..500)
+        .filter(|_| !Graph::new(&numbered(programs.new_tree(&mut runner).unwrap().current())).conflicts().is_empty())
+        .count();
+    assert!((100..=490).contains(&racy), "{racy} of 500");
+}
