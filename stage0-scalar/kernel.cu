@@ -1,5 +1,6 @@
-// Stage 0, the control: tiled online softmax, P·V by scalar FMA. Q·Kᵀ by scalar FMA too (`scalar`), or on tensor cores
-// (`wmma_qk`). Each warp owns 8 query rows from the scores to the output, so blocks synchronise only around K and V.
+// Stage 0, the control: tiled online softmax, P·V by scalar FMA. Q·Kᵀ by scalar FMA too (`scalar`), or on tensor
+// cores (`wmma_qk`). A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a
+// block synchronises only around K and V, and at the end where two warps share rows.
 
 #include <attn/mask.cuh>
 #include <attn/shared.cuh>
@@ -19,16 +20,20 @@ constexpr int MMA_N = 32;
 constexpr int MMA_K = 16;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
-template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_>
+template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
 struct Tile {
     using Element = Element_;
     static constexpr bool TENSOR_QK = TENSOR_QK_;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int BLOCK_M = BLOCK_M_;
     static constexpr int BLOCK_N = BLOCK_N_;
-    static constexpr int WARPS = BLOCK_M / WARP_M;
-    static constexpr int THREADS = WARPS * 32;
-    static constexpr int REGISTER_CAP = 128;
+    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
+    static constexpr int KEY_GROUPS = KEY_GROUPS_;
+    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
+    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
+    static constexpr int REGISTER_CAP = HEAD_DIM == 64 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
     static constexpr int SHARED_CAP_BYTES = (BLOCK_M > 32 ? 96 : 64) * 1024;
     static constexpr int PROBABILITY_BITS = 32;
@@ -43,16 +48,23 @@ struct Tile {
         alignas(128) half v[BLOCK_N][PITCH];
         alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
     };
+    // What the warps of the second key group hand over at the end, in the place of K and V.
+    struct Partial {
+        float o[BLOCK_M][HEAD_DIM]; // not yet divided by the sum
+        attn::RowState state[BLOCK_M];
+    };
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
-    static_assert(BLOCK_N % MMA_N == 0, "a tile of keys is whole fragments");
+    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(KEY_GROUPS == 1 || KEY_GROUPS == 2, "the merge at the end takes one other group");
+    static_assert(sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
     static_assert(HEAD_DIM % MMA_K == 0, "the head is whole fragments");
 };
 
-// scores[8][BLOCK_N] = q[8][HEAD_DIM] · k[BLOCK_N][HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
 template <class Preset>
 __device__ __forceinline__ void scores_by_fma(float *scores, const half *q, const half *k, int lane) {
-    constexpr int COLS = Preset::BLOCK_N / 32;
+    constexpr int COLS = Preset::WARP_N / 32;
     float acc[WARP_M][COLS] = {};
 #pragma unroll 2
     for (int d = 0; d < Preset::HEAD_DIM; d += 8) {
@@ -80,11 +92,12 @@ __device__ __forceinline__ void scores_by_fma(float *scores, const half *q, cons
 // The warp's 8 query rows as operands of the tensor cores.
 template <class Preset>
 struct QFragments {
-    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[Preset::HEAD_DIM / MMA_K]; // [8][16] each
+    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
+    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
 
     __device__ __forceinline__ explicit QFragments(const half *q) {
 #pragma unroll
-        for (int i = 0; i < Preset::HEAD_DIM / MMA_K; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
+        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
     }
 };
 
@@ -92,7 +105,7 @@ struct QFragments {
 template <class Preset>
 __device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
 #pragma unroll
-    for (int n = 0; n < Preset::BLOCK_N; n += MMA_N) {
+    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
         wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
         wmma::fill_fragment(s_frag, 0.0f);
 #pragma unroll
@@ -110,8 +123,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     using Element = typename Preset::Element;
     using Storage = typename Element::Storage;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
-    constexpr int PITCH = Preset::PITCH, THREADS = Preset::THREADS;
-    constexpr int SCORES_PER_LANE = BLOCK_N / LANES_PER_ROW;
+    constexpr int THREADS = Preset::THREADS;
+    constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_COLS = HEAD_DIM / 32;
     // Keys of P·V in flight: one warp per scheduler hides the latency of shared memory by itself or not at all.
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
@@ -120,16 +133,18 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = head_q / (params.heads_q / params.heads_kv);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warp_row = warp * WARP_M; // in the block
+    const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
+    const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
     const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
     const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
     const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E * attn::scale_of(params.q, params.heads_q, batch, head_q) *
-                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
+    const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
 
     auto &smem = attn::shared<typename Preset::Shared>();
-    float *scores = smem.scores[warp_row]; // [8][BLOCK_N], this warp's own
+    float *scores = &smem.scores[warp_row][warp_key]; // [8][WARP_N], this warp's own
 
     // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
@@ -138,7 +153,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
     float o_acc[WARP_M][O_COLS] = {};
 
-    attn::load_tile<Element, BLOCK_M, HEAD_DIM, PITCH, THREADS>(&smem.q[0][0], q_gmem, params.q.row_stride, params.seq_q - block_row);
+    attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
     // What Q is to the product: fragments, read once, or the rows in shared memory.
@@ -151,16 +166,17 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         // Every warp has finished P·V on the previous tile: K and V may be overwritten.
         __syncthreads();
         const int valid_keys = params.seq_kv - key;
-        attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.k[0][0], k_gmem + key * params.k.row_stride, params.k.row_stride, valid_keys);
-        attn::load_tile<Element, BLOCK_N, HEAD_DIM, PITCH, THREADS>(&smem.v[0][0], v_gmem + key * params.v.row_stride, params.v.row_stride, valid_keys);
+        const int64_t k_stride = params.k.row_stride, v_stride = params.v.row_stride;
+        attn::load_tile<Element, HEAD_DIM, THREADS>(smem.k, k_gmem + key * k_stride, k_stride, valid_keys);
+        attn::load_tile<Element, HEAD_DIM, THREADS>(smem.v, v_gmem + key * v_stride, v_stride, valid_keys);
         // K and V were written by all threads and are read by every warp.
         __syncthreads();
 
         // S = Q·Kᵀ.
         if constexpr (Preset::TENSOR_QK) {
-            scores_by_wmma<Preset>(scores, q_operand, &smem.k[0][0]);
+            scores_by_wmma<Preset>(scores, q_operand, smem.k[warp_key]);
         } else {
-            scores_by_fma<Preset>(scores, q_operand, &smem.k[0][0], lane);
+            scores_by_fma<Preset>(scores, q_operand, smem.k[warp_key], lane);
         }
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
@@ -170,7 +186,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) {
-            const int col = key + softmax_col + i * LANES_PER_ROW;
+            const int col = key + warp_key + softmax_col + i * LANES_PER_ROW;
             p_reg[i] = col < visible ? row_scores[i * LANES_PER_ROW] : -INFINITY;
         }
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
@@ -187,15 +203,42 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             for (int col = 0; col < O_COLS; ++col) o_acc[row][col] *= row_rescale;
         }
 #pragma unroll PV_UNROLL
-        for (int j = 0; j < BLOCK_N; ++j) {
+        for (int j = 0; j < WARP_N; ++j) {
             float v_reg[O_COLS];
 #pragma unroll
-            for (int col = 0; col < O_COLS; ++col) v_reg[col] = __half2float(smem.v[j][lane + 32 * col]);
+            for (int col = 0; col < O_COLS; ++col) v_reg[col] = __half2float(smem.v[warp_key + j][lane + 32 * col]);
 #pragma unroll
             for (int row = 0; row < WARP_M; ++row) {
                 const float p = scores[row * Preset::SCORE_PITCH + j]; // the same address in every lane: a broadcast
 #pragma unroll
                 for (int col = 0; col < O_COLS; ++col) o_acc[row][col] = fmaf(p, v_reg[col], o_acc[row][col]);
+            }
+        }
+    }
+
+    if constexpr (Preset::KEY_GROUPS > 1) {
+        // Every warp has read its last K and V: their place is free.
+        __syncthreads();
+        auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
+        if (key_group > 0) {
+#pragma unroll
+            for (int row = 0; row < WARP_M; ++row) {
+#pragma unroll
+                for (int col = 0; col < O_COLS; ++col) partial.o[warp_row + row][lane + 32 * col] = o_acc[row][col];
+            }
+            if (softmax_col == 0) partial.state[warp_row + softmax_row] = state;
+        }
+        // The second group has written its part above; the first reads it below.
+        __syncthreads();
+        if (key_group > 0) return;
+        const float2 factors = state.merge(partial.state[warp_row + softmax_row]);
+#pragma unroll
+        for (int row = 0; row < WARP_M; ++row) {
+            const float own = __shfl_sync(0xffffffffu, factors.x, row * LANES_PER_ROW);
+            const float other = __shfl_sync(0xffffffffu, factors.y, row * LANES_PER_ROW);
+#pragma unroll
+            for (int col = 0; col < O_COLS; ++col) {
+                o_acc[row][col] = fmaf(o_acc[row][col], own, partial.o[warp_row + row][lane + 32 * col] * other);
             }
         }
     }
@@ -214,17 +257,23 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 }
 
 template <class Element, int HEAD_DIM>
-using Scalar32x64 = Tile<false, Element, HEAD_DIM, 32, 64>;
+using Scalar32x64 = Tile<false, Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using Scalar64x64 = Tile<false, Element, HEAD_DIM, 64, 64>;
+using Scalar64x64 = Tile<false, Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64>;
+using Scalar32x64K2 = Tile<false, Element, HEAD_DIM, 32, 64, 2>;
 template <class Element, int HEAD_DIM>
-using WmmaQk64x64 = Tile<true, Element, HEAD_DIM, 64, 64>;
+using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64, 1>;
+template <class Element, int HEAD_DIM>
+using WmmaQk64x64 = Tile<true, Element, HEAD_DIM, 64, 64, 1>;
+template <class Element, int HEAD_DIM>
+using WmmaQk32x64K2 = Tile<true, Element, HEAD_DIM, 32, 64, 2>;
 
 } // namespace
 
 ATTN_VARIANT(scalar, scalar_32x64, Scalar32x64)
 ATTN_VARIANT(scalar, scalar_64x64, Scalar64x64)
+ATTN_VARIANT(scalar, scalar_32x64_k2, Scalar32x64K2)
 ATTN_VARIANT(wmma_qk, wmma_qk_32x64, WmmaQk32x64)
 ATTN_VARIANT(wmma_qk, wmma_qk_64x64, WmmaQk64x64)
+ATTN_VARIANT(wmma_qk, wmma_qk_32x64_k2, WmmaQk32x64K2)

@@ -14,7 +14,9 @@ struct F16 {
     static constexpr int PER_16_BYTES = 8;
 
     // Writes the 8 elements of `raw` to 16-byte aligned shared memory.
-    static __device__ __forceinline__ void unpack(const uint4 &raw, half *smem) { *reinterpret_cast<uint4 *>(smem) = raw; }
+    static __device__ __forceinline__ void unpack(const uint4 &raw, half *smem) {
+        *reinterpret_cast<uint4 *>(smem) = raw;
+    }
 };
 
 struct E4M3 {
@@ -33,14 +35,15 @@ struct E4M3 {
         const __half2_raw pair = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
         return static_cast<unsigned>(pair.x) | static_cast<unsigned>(pair.y) << 16;
     }
-    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(static_cast<unsigned short>(word)); }
-    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(static_cast<unsigned short>(word >> 16)); }
+    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(word & 0xffff); }
+    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(word >> 16); }
 };
 
 // Address of element [batch, head, row, 0]; rows are row_stride elements apart.
 template <class Storage>
 static __device__ __forceinline__ Storage *row_address(const AttentionTensor &tensor, int batch, int head, int row) {
-    return static_cast<Storage *>(tensor.data) + batch * tensor.batch_stride + head * tensor.head_stride + row * tensor.row_stride;
+    return static_cast<Storage *>(tensor.data) + batch * tensor.batch_stride + head * tensor.head_stride +
+           row * tensor.row_stride;
 }
 
 // The E4M3 scale of one batch and head; 1 for f16, which has none.

@@ -10,7 +10,9 @@ constexpr float LOG2_E = 1.4426950408889634f;
 template <int LANES>
 static __device__ __forceinline__ float row_max(float value) {
 #pragma unroll
-    for (int offset = LANES / 2; offset > 0; offset /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    for (int offset = LANES / 2; offset > 0; offset /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+    }
     return value;
 }
 template <int LANES>
@@ -45,6 +47,17 @@ struct RowState {
         sum = fmaf(sum, rescale, row_sum<LANES>(tile_sum));
         max = new_max;
         return rescale;
+    }
+
+    // Takes in the state of the same row over other keys. Returns the factors by which the outputs accumulated so far,
+    // the own (x) and the other (y), must be multiplied before they are added.
+    __device__ __forceinline__ float2 merge(const RowState &other) {
+        const float new_max = fmaxf(max, other.max);
+        const float shift = new_max == -INFINITY ? 0.0f : new_max;
+        const float2 factors = make_float2(exp2f(max - shift), exp2f(other.max - shift));
+        sum = fmaf(sum, factors.x, other.sum * factors.y);
+        max = new_max;
+        return factors;
     }
 
     // What the accumulated output is multiplied by at the end; 0 for a row that saw no key, whose output is exactly 0.
