@@ -38,14 +38,9 @@ fn without_a_barrier_there_is_a_hazard() {
         let whole = run(None);
         assert_eq!(whole.hazards, [], "{variant}");
         let is_redundant = |place| run(Some(Suppress { site: place })).hazards.is_empty();
-        let redundant: Vec<bool> = whole.sync_sites.iter().map(|site| is_redundant(site.place.clone())).collect();
+        let redundant: Vec<_> = whole.sync_sites.iter().filter(|site| is_redundant(site.place.clone())).collect();
         // Q's own barrier: the scalar family reads Q in the loop only, behind the barriers of the first tile.
-        assert_eq!(
-            redundant,
-            [variant == "scalar-32x64", false, false, false, false],
-            "{variant}: {:?}",
-            whole.sync_sites
-        );
+        assert_eq!(redundant.len(), usize::from(variant == "scalar-32x64"), "{variant}: {redundant:?}");
     }
 }
 

@@ -2,6 +2,13 @@
 //!
 //! A callback runs on the stack of the CUDA thread that called it. It never suspends while it borrows the run's state
 //! or owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
+//!
+//! What a primitive means to the judge of a traced launch is said here, once per primitive, where it is carried out:
+//! `emulator_barrier`, [`Run::judge_collective`] for all warp-wide operations, and `cp_async`. A barrier that some threads
+//! arrive at without waiting tells [`Judge::release`] and [`Judge::acquire`]; one of a part of the block [`Judge::meet`].
+
+mod access;
+mod cp_async;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
@@ -13,7 +20,7 @@ use crate::async_copy::AsyncCopies;
 use crate::block::{Block, Progress};
 use crate::fault::{Fault, Literal, Site};
 use crate::layout::Layouts;
-use crate::trace::{self, Judge, Matrix, MatrixCount, Stop, Suppress, Sync};
+use crate::trace::{self, Judge, Suppress, Sync};
 use crate::warp::{Collective, Group, Kind};
 
 /// Why a CUDA thread gave up the processor.
@@ -236,189 +243,4 @@ unsafe extern "C-unwind" fn emulator_trap(
         MISALIGNED => Fault::Misaligned { block, thread, operand: message.text(), value, required, place },
         _ => Fault::Trap { block, thread, message: message.text(), place },
     })
-}
-
-/// # Safety
-/// As [`emulator_collective`]; `src` is readable for `src_bytes` until the copy's wait.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async(
-    thread: *const ThreadContext,
-    dst: *mut c_void,
-    src: *const c_void,
-    bytes: u32,
-    src_bytes: u32,
-    site: Site,
-) {
-    // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let run = context.run();
-    if let Some(fault) = check_async_copy(context, dst as usize, src as usize, bytes, src_bytes, site) {
-        context.fail(fault);
-    }
-    let (to, from) = (dst as usize, src as usize);
-    let site = || trace::number(site.key());
-    let judged = run.judge(|judge| judge.issue(context.thread, to, from, bytes as usize, src_bytes as usize, site()));
-    let tag = match judged {
-        Some(Ok(tag)) => tag,
-        Some(Err(Stop)) => context.fail(Fault::Hazard { block: context.block_idx }),
-        None => 0,
-    };
-    let copies = &mut run.copies.borrow_mut()[context.thread as usize];
-    // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS thread; the kernel
-    // vouches for src as it does on a GPU.
-    unsafe { copies.issue(dst.cast(), src.cast(), bytes as usize, src_bytes as usize, tag) };
-}
-
-fn check_async_copy(
-    context: &ThreadContext,
-    dst: usize,
-    src: usize,
-    bytes: u32,
-    src_bytes: u32,
-    site: Site,
-) -> Option<Fault> {
-    let (block, thread) = (context.block_idx, context.thread);
-    let required = u64::from(bytes);
-    for (operand, address) in [("the destination of cp.async", dst), ("the source of cp.async", src)] {
-        let value = address as u64;
-        if !value.is_multiple_of(required) {
-            let (operand, place) = (operand.to_owned(), site.place());
-            return Some(Fault::Misaligned { block, thread, operand, value, required, place });
-        }
-    }
-    let shared = &context.run().shared;
-    let reason = if src_bytes > bytes {
-        format!("reads {src_bytes} bytes to write {bytes}")
-    } else if dst < shared.start || dst + bytes as usize > shared.end {
-        let size = shared.len();
-        match dst.checked_sub(shared.start) {
-            Some(offset) if offset < 1 << 20 => {
-                format!("its destination is byte {offset} of shared memory, of which the launch declared {size}")
-            }
-            _ => "its destination is not in shared memory".to_owned(),
-        }
-    } else {
-        return None;
-    };
-    Some(Fault::AsyncCopy { block, thread, reason, place: site.place() })
-}
-
-/// # Safety
-/// As [`emulator_collective`].
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
-    // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Commit, trace::number(site.key())));
-    if !run.suppresses(site) {
-        run.copies.borrow_mut()[context.thread as usize].commit();
-        run.judge(|judge| judge.commit(context.thread));
-    }
-}
-
-/// # Safety
-/// As [`emulator_collective`].
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext, newest_groups: u32, site: Site) {
-    // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Wait, trace::number(site.key())));
-    if run.suppresses(site) {
-        return;
-    }
-    let landed = |tag| {
-        run.judge(|judge| judge.landed(tag));
-    };
-    run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
-    run.judge(|judge| judge.waited(context.thread, newest_groups, trace::number(site.key())));
-}
-
-/// `write` of `emulator_access`: the access may be made in pieces, so any address will do.
-const IN_PIECES: u32 = 2;
-
-/// # Safety
-/// As [`emulator_collective`].
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_access(
-    thread: *const ThreadContext,
-    address: usize,
-    bytes: u64,
-    write: u32,
-    pc: usize,
-) {
-    // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    judge_access(context, address, bytes as usize, write, trace::Key::Code(pc));
-}
-
-/// # Safety
-/// As [`emulator_collective`].
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_access_at(
-    thread: *const ThreadContext,
-    address: usize,
-    bytes: u64,
-    write: u32,
-    site: Site,
-) {
-    // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    if !context.stack.contains(&address) {
-        judge_access(context, address, bytes as usize, write | IN_PIECES, site.key());
-    }
-}
-
-#[inline]
-fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, key: trace::Key) {
-    let (is_write, whole) = (write & 1 == 1, write & IN_PIECES == 0);
-    let site = trace::number(key);
-    let judged = context.run().judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
-    if judged == Some(Err(Stop)) {
-        context.fail(Fault::Hazard { block: context.block_idx });
-    }
-}
-
-/// `EmulatorMatrixAccess` of abi.h.
-#[repr(C)]
-struct MatrixAccess {
-    rows: *const usize,
-    row_count: u32,
-    row_bytes: u32,
-    element_bytes: u32,
-    write: u32,
-    count: u32,
-    distribution: u64,
-}
-
-/// # Safety
-/// `access` is a live struct of the shim whose `rows` point to `row_count` addresses. Called from an execution only.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) -> bool {
-    // SAFETY: see above.
-    let access = unsafe { &*access };
-    // SAFETY: see above.
-    let rows = unsafe { std::slice::from_raw_parts(access.rows, access.row_count as usize) };
-    // SAFETY: an execution runs while a block runs on this OS thread, and then the slot holds one of its contexts.
-    let context = unsafe { &*(*emulator_current_slot()).cast::<ThreadContext>() };
-    let run = context.run();
-    let (warp, lanes, site) = run.executing.get();
-    let Some(site) = site else { return true };
-    let matrix = Matrix {
-        warp,
-        lanes,
-        rows,
-        row_bytes: access.row_bytes,
-        element_bytes: access.element_bytes,
-        write: access.write != 0,
-        count: match access.count {
-            0 => MatrixCount::Ldmatrix,
-            1 => MatrixCount::Accumulator,
-            _ => MatrixCount::Transposed,
-        },
-        distribution: access.distribution,
-        site: trace::number(site.key()),
-    };
-    run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
 }

@@ -1,0 +1,105 @@
+//! cp.async: what it does to memory, and what it orders. Of all threads only the one that issued a copy can wait for it.
+
+use std::ffi::c_void;
+
+use crate::fault::{Fault, Site};
+use crate::trace::{self, Stop, Sync};
+
+use super::ThreadContext;
+
+/// # Safety
+/// As [`super::emulator_collective`]; `src` is readable for `src_bytes` until the copy's wait.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_cp_async(
+    thread: *const ThreadContext,
+    dst: *mut c_void,
+    src: *const c_void,
+    bytes: u32,
+    src_bytes: u32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    if let Some(fault) = check_async_copy(context, dst as usize, src as usize, bytes, src_bytes, site) {
+        context.fail(fault);
+    }
+    let (to, from) = (dst as usize, src as usize);
+    let site = || trace::number(site.key());
+    let judged = run.judge(|judge| judge.issue(context.thread, to, from, bytes as usize, src_bytes as usize, site()));
+    let tag = match judged {
+        Some(Ok(tag)) => tag,
+        Some(Err(Stop)) => context.fail(Fault::Hazard { block: context.block_idx }),
+        None => 0,
+    };
+    let copies = &mut run.copies.borrow_mut()[context.thread as usize];
+    // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS thread; the kernel
+    // vouches for src as it does on a GPU.
+    unsafe { copies.issue(dst.cast(), src.cast(), bytes as usize, src_bytes as usize, tag) };
+}
+
+fn check_async_copy(
+    context: &ThreadContext,
+    dst: usize,
+    src: usize,
+    bytes: u32,
+    src_bytes: u32,
+    site: Site,
+) -> Option<Fault> {
+    let (block, thread) = (context.block_idx, context.thread);
+    let required = u64::from(bytes);
+    for (operand, address) in [("the destination of cp.async", dst), ("the source of cp.async", src)] {
+        let value = address as u64;
+        if !value.is_multiple_of(required) {
+            let (operand, place) = (operand.to_owned(), site.place());
+            return Some(Fault::Misaligned { block, thread, operand, value, required, place });
+        }
+    }
+    let shared = &context.run().shared;
+    let reason = if src_bytes > bytes {
+        format!("reads {src_bytes} bytes to write {bytes}")
+    } else if dst < shared.start || dst + bytes as usize > shared.end {
+        let size = shared.len();
+        match dst.checked_sub(shared.start) {
+            Some(offset) if offset < 1 << 20 => {
+                format!("its destination is byte {offset} of shared memory, of which the launch declared {size}")
+            }
+            _ => "its destination is not in shared memory".to_owned(),
+        }
+    } else {
+        return None;
+    };
+    Some(Fault::AsyncCopy { block, thread, reason, place: site.place() })
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::Commit, trace::number(site.key())));
+    if !run.suppresses(site) {
+        run.copies.borrow_mut()[context.thread as usize].commit();
+        run.judge(|judge| judge.commit(context.thread));
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext, newest_groups: u32, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::Wait, trace::number(site.key())));
+    if run.suppresses(site) {
+        return;
+    }
+    let landed = |tag| {
+        run.judge(|judge| judge.landed(tag));
+    };
+    run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
+    run.judge(|judge| judge.waited(context.thread, newest_groups, trace::number(site.key())));
+}

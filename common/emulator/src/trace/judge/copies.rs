@@ -1,0 +1,72 @@
+//! The judge and cp.async.
+
+use super::{Direction, HazardKind, Hint, How, Judge, Made, Raw, Side, Space, Stop};
+use crate::trace::copies::Copy;
+use crate::trace::order::Actor;
+
+impl Judge {
+    /// An access to bytes that a copy under way will write or still reads.
+    pub(super) fn report_copy(&mut self, at: usize, copy: Copy, made: Made) {
+        let write = made.how.is_write();
+        let hint = if write { Hint::BufferInUse } else { self.copies.why_under_way(&copy, made.actor) };
+        let kind = if write { HazardKind::Race } else { HazardKind::ReadBeforeWait };
+        let how = if copy.bytes().contains(&at) { How::CopyWrite } else { How::CopyRead };
+        let space = if how == How::CopyWrite { Space::Shared } else { Space::Global };
+        let first = Side { actor: Actor::Thread(copy.thread), how, site: copy.site };
+        let second = Some(made.side());
+        let raw = Raw { kind, first, second, other_block: None, space, offset: at as u32, bytes: 1, hint, times: 1 };
+        self.outcome.found.add(self.setup().block, raw);
+    }
+
+    /// A thread issues a cp.async into shared memory, where the FFI module has found its destination to be. Returns the
+    /// copy's tag, for [`Judge::landed`].
+    pub(crate) fn issue(
+        &mut self,
+        thread: u32,
+        destination: usize,
+        source: usize,
+        bytes: usize,
+        read_bytes: usize,
+        site: u32,
+    ) -> Result<u32, Stop> {
+        let made = |how| Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let (warp, lane) = (thread as usize / 32, thread % 32);
+        let source = match read_bytes {
+            0 => None,
+            _ => self.place(source, read_bytes, made(How::CopyRead))?,
+        };
+        let from = source.map_or(0, |(_, place)| place);
+        if let Some((space, place)) = source
+            && self.touch(space, place, read_bytes, made(How::CopyRead))
+        {
+            self.outcome.counters.async_copy_bytes += read_bytes as u64;
+            self.requests[warp].add(lane, site, space, Direction::Read, place, read_bytes as u32);
+        }
+        let offset = destination - self.setup().shared;
+        self.touch_shared(offset, bytes, made(How::CopyWrite));
+        self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
+        Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from..from + read_bytes as u32)))
+    }
+
+    /// A thread closes its group.
+    pub(crate) fn commit(&mut self, thread: u32) {
+        self.copies.commit(thread);
+    }
+
+    /// A thread's wait makes a copy land.
+    pub(crate) fn landed(&mut self, tag: u32) {
+        let copy = self.copies.land(tag);
+        let event = self.order.event(copy.thread, copy.site, How::CopyWrite);
+        for at in copy.bytes() {
+            if self.copies.clear(at, tag) {
+                self.order.land(&mut self.shared[at], event);
+                self.set[at] = true;
+            }
+        }
+    }
+
+    /// The same wait, when all that it covers has landed.
+    pub(crate) fn waited(&mut self, thread: u32, newest: u32, site: u32) {
+        self.copies.waited(thread, newest, site);
+    }
+}
