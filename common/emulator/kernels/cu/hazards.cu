@@ -184,6 +184,17 @@ KERNEL(copy_without) {
     out<float>(params)[threadIdx.x] = mine[0];
 }
 
+// The source of a copy is overwritten by the thread that copies. n[0]: after the wait.
+KERNEL(copy_source_overwritten) {
+    float *source = out<float>(params) + threadIdx.x * 4;
+    source[0] = 1.0f;
+    attn::cp_async<16>(shared<float>(threadIdx.x * 16), source); // from the source
+    attn::cp_async_commit();
+    if (params->n[0]) attn::cp_async_wait_group<0>();
+    source[0] = 2.0f; // to the source
+    attn::cp_async_wait_group<0>();
+}
+
 // Two blocks write one word of the output, unless n[0].
 KERNEL(blocks_overlap) {
     if (threadIdx.x == 0) out<float>(params)[params->n[0] ? blockIdx.x : 0] = 1.0f; // the word

@@ -47,12 +47,12 @@ macro_rules! kernels {
 
 kernels! {
     arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_overlap builtins
-    copied_by_a_producer copied_one_ahead copy_without cp_async_groups cp_async_misused cp_async_sizes
-    cp_async_to_global cp_async_waited_by double_to_half e4m3_to_half exit_completes_sync_warp failing_assert
-    float_to_e4m3 float_to_half fma_only global_within_block groups_of_ones_own half2_operations half_arithmetic
-    half_to_float lanes_then_matrix mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes
-    partial_sync_warp read_unset reverse reverse_without_barrier ring_without_free_slots row_of_input rows_one_too_many
-    shuffle_from_exited_lane shuffle_meets_sync_warp shuffle_of_odd_width shuffle_outside_its_mask
+    copied_by_a_producer copied_one_ahead copy_source_overwritten copy_without cp_async_groups cp_async_misused
+    cp_async_sizes cp_async_to_global cp_async_waited_by double_to_half e4m3_to_half exit_completes_sync_warp
+    failing_assert float_to_e4m3 float_to_half fma_only global_within_block groups_of_ones_own half2_operations
+    half_arithmetic half_to_float lanes_then_matrix mask_without_the_caller masks_that_overlap matrix_in_place
+    matrix_then_lanes partial_sync_warp read_unset reverse reverse_without_barrier ring_without_free_slots row_of_input
+    rows_one_too_many shuffle_from_exited_lane shuffle_meets_sync_warp shuffle_of_odd_width shuffle_outside_its_mask
     shuffle_waits_for_a_lane_at_the_barrier shuffles shuffles_only snippet_bytes snippet_copy_16 snippet_copy_48
     snippet_copy_variable snippet_half snippet_half2 snippet_local_array snippet_scalar snippet_set snippet_struct
     snippet_twice snippet_vector snippet_vector_braces snippet_vector_chosen snippet_vector_made snippet_vector_member

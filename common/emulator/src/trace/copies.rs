@@ -69,7 +69,7 @@ impl Copies {
         if self.count == 0 {
             return None;
         }
-        let overlaps = |copy: &Copy| copy.from.0 < place + bytes as u32 && place < copy.from.1;
+        let overlaps = |copy: &Copy| copy.from.0 < place + bytes as u32 && place < copy.from.1; // none if it reads nothing
         self.under_way.iter().flatten().map(|&tag| self.copies[tag as usize]).find(overlaps)
     }
 

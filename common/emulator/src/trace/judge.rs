@@ -234,7 +234,7 @@ impl Judge {
             Access::Output => {
                 let event = self.event(made);
                 if write && let Some(copy) = self.copies.reads(place, bytes) {
-                    self.report_copy(place as usize, copy, made);
+                    self.report_copy_source(place, copy, made);
                 }
                 let races = &mut self.races;
                 self.global.touch(&mut self.order, place, bytes, event, write, made.actor.thread(), made.site, races);

@@ -48,6 +48,8 @@ pub(crate) enum Hint {
     LeftUnderWay { wait: u32, newest: u32 },
     /// A buffer is written while a copy into it is under way.
     BufferInUse,
+    /// What a copy under way reads is overwritten.
+    SourceInUse,
     /// Blocks are concurrent.
     Blocks,
     /// Never written in this block.
@@ -282,6 +284,9 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
             "A cp.async into these bytes is still under way: it must be waited for (and a barrier must \
                               follow) before they are written again"
                 .into()
+        }
+        Hint::SourceInUse => {
+            "A cp.async under way may read these bytes before or after this write: wait for the copy first".into()
         }
         Hint::Blocks => {
             "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()

@@ -1,11 +1,11 @@
 //! Each detector: a program that it catches, and a near miss that it must not flag. Verdicts are the same under every
 //! schedule, since they do not depend on the order that was run.
 
-use emulator::TraceReport;
 use emulator::trace::{Hazard, HazardKind};
+use emulator::{Place, TraceReport};
 use emulator_kernels::traced;
 
-use crate::support::{Run, SCHEDULES, at};
+use crate::support::{Run, SCHEDULES, at, line};
 
 /// The hazards of `run`, which must be of the same kinds and between the same places under every schedule.
 fn hazards(run: &Run) -> Vec<Hazard> {
@@ -198,6 +198,17 @@ fn copies_that_are_not_waited_for() {
 }
 
 #[test]
+fn a_copys_source_is_in_use_until_the_wait() {
+    let run = |waits| Run::new(traced::copy_source_overwritten, 32).shared(512).number(0, waits);
+    let text = only(&run(0), HazardKind::Race);
+    assert!(
+        text.contains(&at("hazards.cu", "// from the source")) && text.contains(&at("hazards.cu", "// to the source"))
+    );
+    assert!(text.contains("wait for the copy first"), "{text}");
+    assert_clean(&run(1), "after the wait");
+}
+
+#[test]
 fn blocks_are_concurrent() {
     let run = |own| Run::new(traced::blocks_overlap, 32).blocks(3).number(0, own);
     let text = only(&run(0), HazardKind::Race);
@@ -247,4 +258,16 @@ fn any_synchronisation_site_can_be_left_out() {
     for site in ping_pong.trace([8192, 0]).sync_sites {
         assert!(!ping_pong.clone().suppress(site.place.clone()).trace([8192, 0]).hazards.is_empty(), "{site:?}");
     }
+}
+
+#[test]
+fn the_plain_build_can_leave_a_site_out_too() {
+    let input: Vec<i32> = (0..64).collect();
+    let run = Run::new(emulator_kernels::entry::reverse, 64).shared(256).input(0, &input).number(0, 1);
+    let expected: Vec<i32> = input.iter().rev().copied().collect();
+    assert_eq!(run.output::<i32>(64).unwrap(), expected);
+    let site = |text| Place { file: "cu/barrier.cu".into(), line: line("barrier.cu", text) };
+    let without = |text| run.clone().suppress(site(text)).output::<i32>(64).unwrap();
+    assert_ne!(without("// all have written"), expected);
+    assert_eq!(without("// all have read"), expected, "one round only: nothing comes after it");
 }

@@ -114,7 +114,7 @@ impl Run {
         self
     }
 
-    /// Traced launches: this synchronisation site does nothing.
+    /// This synchronisation site does nothing.
     pub fn suppress(mut self, site: Place) -> Self {
         self.suppress = Some(site);
         self
@@ -178,9 +178,13 @@ impl Run {
     /// As [`Run::output`], with two buffers and the report.
     pub fn outputs<T: Plain>(&self, len0: usize, len1: usize) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
         let buffers = self.buffers([len0, len1].map(|len| len * size_of::<T>()));
-        // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of the
-        // size that the kernel says.
-        let report = unsafe { emulator::launch(&self.launch(&buffers.params))? };
+        let report = match self.suppress.clone() {
+            // SAFETY: as below; none of the kernels computes addresses from what barriers order.
+            Some(site) => unsafe { emulator::launch_suppressed(&self.launch(&buffers.params), &Suppress { site })? },
+            // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of
+            // the size that the kernel says.
+            None => unsafe { emulator::launch(&self.launch(&buffers.params))? },
+        };
         let read = |words: &[Line], len: usize| -> Vec<T> {
             // SAFETY: `words` has at least `len` elements of T, and any bytes are a valid T.
             unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<T>(), len) }.to_vec()

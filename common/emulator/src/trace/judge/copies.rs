@@ -5,13 +5,32 @@ use crate::trace::copies::Copy;
 use crate::trace::order::Actor;
 
 impl Judge {
-    /// An access to bytes that a copy under way will write or still reads.
+    /// An access to bytes of shared memory that a copy under way will write.
     pub(super) fn report_copy(&mut self, at: usize, copy: Copy, made: Made) {
-        let write = made.how.is_write();
-        let hint = if write { Hint::BufferInUse } else { self.copies.why_under_way(&copy, made.actor) };
-        let kind = if write { HazardKind::Race } else { HazardKind::ReadBeforeWait };
-        let how = if copy.bytes().contains(&at) { How::CopyWrite } else { How::CopyRead };
-        let space = if how == How::CopyWrite { Space::Shared } else { Space::Global };
+        let (kind, hint) = match made.how.is_write() {
+            true => (HazardKind::Race, Hint::BufferInUse),
+            false => (HazardKind::ReadBeforeWait, self.copies.why_under_way(&copy, made.actor)),
+        };
+        self.report_with_copy(kind, How::CopyWrite, Space::Shared, at, copy, made, hint);
+    }
+
+    /// A write of bytes of global memory that a copy under way still reads.
+    pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
+        let (kind, hint) = (HazardKind::Race, Hint::SourceInUse);
+        self.report_with_copy(kind, How::CopyRead, Space::Global, place as usize, copy, made, hint);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one hazard")]
+    fn report_with_copy(
+        &mut self,
+        kind: HazardKind,
+        how: How,
+        space: Space,
+        at: usize,
+        copy: Copy,
+        made: Made,
+        hint: Hint,
+    ) {
         let first = Side { actor: Actor::Thread(copy.thread), how, site: copy.site };
         let second = Some(made.side());
         let raw = Raw { kind, first, second, other_block: None, space, offset: at as u32, bytes: 1, hint, times: 1 };
@@ -35,7 +54,9 @@ impl Judge {
             0 => None,
             _ => self.place(source, read_bytes, made(How::CopyRead))?,
         };
-        let from = source.map_or(0, |(_, place)| place);
+        let from = source
+            .filter(|(space, _)| *space == Space::Global)
+            .map_or(0..0, |(_, place)| place..place + read_bytes as u32);
         if let Some((space, place)) = source
             && self.touch(space, place, read_bytes, made(How::CopyRead))
         {
@@ -45,7 +66,7 @@ impl Judge {
         let offset = destination - self.setup().shared;
         self.touch_shared(offset, bytes, made(How::CopyWrite));
         self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
-        Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from..from + read_bytes as u32)))
+        Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from)))
     }
 
     /// A thread closes its group.
