@@ -1,15 +1,16 @@
 //! One case through the correctness gates: generate inputs, launch, compare, judge.
 
 use crate::device::cuda::CudaDevice;
-use crate::device::{BackendKind, Execution, Staged, emulated};
-use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role};
+use crate::device::emulated::{self, Selection};
+use crate::device::{BackendKind, Execution, Staged};
+use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::Reference;
 use crate::stage::{LoadedStage, Prepared};
 use crate::verdict::{GateResult, Verdict};
-use emulator::Schedule;
+use emulator::{Fault, Schedule};
 use half::f16;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,8 @@ pub enum Target<'a> {
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
+        /// Whether the traced build runs too, under every schedule, and gate H1 judges it.
+        traced: bool,
     },
     /// On a GPU.
     Cuda {
@@ -139,7 +142,7 @@ struct Run {
     execution: Execution,
 }
 
-/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 against `reference`.
+/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 against `reference`, and by H1 where it is traced.
 ///
 /// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
 /// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
@@ -160,6 +163,13 @@ pub fn check(
         Ok(runs) => runs,
         Err((reason, fatal)) => return ended(Outcome::Failed { reason }, fatal),
     };
+    let hazards = match target {
+        Target::Emulated { schedules, traced: true } => match hazards(&prepared, inputs, schedules) {
+            Ok(result) => Some(result),
+            Err(fault) => return ended(Outcome::Failed { reason: format!("traced: {fault}") }, false),
+        },
+        _ => None,
+    };
     let outputs: Vec<Vec<f16>> = runs.iter().map(|run| run.staged.output.elements(&run.execution.output)).collect();
     let family = match source {
         Source::Seeded { family, .. } => Some(*family),
@@ -172,6 +182,7 @@ pub fn check(
         runs.iter().zip(&outputs).map(|(run, output)| Repeat { label: &run.label, output }).collect();
     gates.push(gate::c5(&inputs.problem, &repeats));
     gates.push(gate::c6(&runs.iter().flat_map(Run::buffers).collect::<Vec<_>>()));
+    gates.extend(hazards);
     Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
 }
 
@@ -205,7 +216,7 @@ fn launch_all(
     };
     let mut runs = Vec::new();
     match target {
-        Target::Emulated { schedules } => {
+        Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
                 let (execution, _) = emulated::execute(prepared, &staged[index % 2], schedule)
                     .map_err(|fault| (format!("schedule {schedule:?}: {fault}"), false))?;
@@ -222,4 +233,16 @@ fn launch_all(
         }
     }
     Ok(runs)
+}
+
+/// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds.
+fn hazards(prepared: &Prepared<'_>, inputs: &Inputs, schedules: &[Schedule]) -> Result<GateResult, Fault> {
+    let staged = Staged::new(inputs, Layout::Strided);
+    let mut reports = Vec::new();
+    for &schedule in schedules {
+        let report = emulated::trace(prepared, &staged, schedule, &Selection::default())?;
+        reports.extend(report.map(|report| (format!("{schedule:?}"), report)));
+    }
+    let traced: Vec<Traced<'_>> = reports.iter().map(|(label, report)| Traced { label, report }).collect();
+    Ok(gate::h1(&traced))
 }

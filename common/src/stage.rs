@@ -275,6 +275,11 @@ impl LoadedStage {
         self.attention.info()
     }
 
+    /// Whether every instance has a traced build, for gate H1.
+    pub fn is_traced(&self) -> bool {
+        self.kernels.iter().all(|kernel| kernel.traced.is_some())
+    }
+
     /// The names of the variants, in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

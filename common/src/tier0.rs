@@ -1,10 +1,6 @@
 //! Tier T0: what `cargo test` runs for every stage on the emulator. Few cases, chosen to be ragged, grouped and masked.
 
 use crate::check::{Outcome, Source, Target, check};
-use crate::device::Staged;
-use crate::device::emulated::{self, Selection};
-use crate::gate::{self, Traced};
-use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::reference::reference;
@@ -48,7 +44,7 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
         };
         let reference = reference(&inputs, probability).expect("generated inputs are finite");
         let source = Source::Seeded { family, seed };
-        let target = Target::Emulated { schedules: &SCHEDULES };
+        let target = Target::Emulated { schedules: &SCHEDULES, traced: true };
         match check(&stage, variant, &inputs, &source, &reference, target).outcome {
             Outcome::Checked { gates, .. } => failures.extend(
                 gates
@@ -58,23 +54,6 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
             ),
             Outcome::Unsupported { reason } | Outcome::Failed { reason } => failures.push(format!("{case}: {reason}")),
         }
-        failures.extend(hazards(&stage, variant, &inputs).err().map(|reason| format!("{case}: {reason}")));
     }
     failures
-}
-
-/// H1 on one case: traced under each schedule, with strided tensors, so that what lies between rows is out of bounds.
-fn hazards(stage: &LoadedStage, variant: &str, inputs: &Inputs) -> Result<(), String> {
-    let prepared = stage.prepare(variant, &inputs.problem).map_err(|unsupported| unsupported.to_string())?;
-    let staged = Staged::new(inputs, Layout::Strided);
-    for schedule in SCHEDULES {
-        let traced = emulated::trace(&prepared, &staged, schedule, &Selection::default());
-        let Some(report) = traced.map_err(|fault| fault.to_string())? else { return Ok(()) };
-        let label = format!("{schedule:?}");
-        let result = gate::h1(&[Traced { label: &label, report: &report }]);
-        if result.verdict == Verdict::Fail {
-            return Err(format!("{} {}: {}", result.gate, result.verdict, result.reason));
-        }
-    }
-    Ok(())
 }

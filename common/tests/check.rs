@@ -156,7 +156,8 @@ fn outcome(variant: &str) -> Outcome {
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F32).unwrap();
     let source = Source::Seeded { family: Family::Normal, seed: 0 };
-    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES }).outcome
+    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced: false })
+        .outcome
 }
 
 fn failed(variant: &str) -> Vec<GateId> {

@@ -158,8 +158,8 @@ impl Executor<'_> {
     fn target(&self, mode: Mode) -> Target<'_> {
         match (mode, self.device) {
             (Mode::Device, Some(device)) => Target::Cuda { device, launches: GPU_LAUNCHES },
-            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES },
-            _ => Target::Emulated { schedules: &tier0::SCHEDULES[..1] },
+            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
+            _ => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false },
         }
     }
 

@@ -6,7 +6,7 @@ use crate::comparison::Report;
 use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::input::{FileError, FileInput};
 use crate::machine::{self, Timestamp};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
 use crate::select::SelectError;
 use crate::{comparison, registry};
@@ -125,7 +125,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
             backend,
             scope: plan.scope.clone(),
             toggles: machine::toggles(),
-            gates: gate_scopes(&builds, &plan),
+            gates: gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced)),
             stages: builds.clone(),
         },
         correctness: Correctness { schema: SCHEMA, variants: vec![], cases: vec![], omitted_cases: 0, planted },
@@ -184,7 +184,7 @@ fn open_gpu(backend: Backend, stages: &[LoadedStage]) -> Result<Result<CudaDevic
 }
 
 /// What this machine, backend and tier can measure.
-fn gate_scopes(builds: &[StageBuild], plan: &Plan) -> Vec<GateScope> {
+fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
     let no = |reason: &str| Measurable::No { reason: reason.to_string() };
     let compiled = builds.iter().find_map(|build| match &build.device_compiler {
         DeviceCompiler::Absent { reason } => Some(reason.clone()),
@@ -195,7 +195,14 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan) -> Vec<GateScope> {
         GateId::C7 => {
             no("compute-sanitizer is run by hand on a GPU, see ARCHITECTURE.md; its findings are not in this record")
         }
-        GateId::H1 => no("the emulator does not judge hazards yet: it shows them by schedules and poison only"),
+        GateId::H1 if plan.backend == BackendKind::Cuda => {
+            no("hazards are judged by the emulator: run with --backend emulated")
+        }
+        GateId::H1 if !traced => no("the C++ compiler has no traced build; g++ 12 or later has"),
+        GateId::H1 if !plan.cases.iter().any(|case| case.mode == Mode::Traced) => {
+            no("no problem is small enough to be traced")
+        }
+        GateId::H1 => Measurable::Yes,
         GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
         GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
         GateId::L1 => Measurable::Yes,
