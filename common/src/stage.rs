@@ -9,6 +9,7 @@ use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
 use serde::Serialize;
 use std::ffi::CStr;
 use std::fmt;
+use std::ops::Deref;
 
 /// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
@@ -65,50 +66,19 @@ pub struct Kernel {
     pub family: String,
     /// The preset: `wmma-qk-32x64`.
     pub variant: String,
-    /// The entry's name in the fatbin.
-    pub symbol: String,
-    /// Element type of Q, K and V.
-    pub dtype: Dtype,
-    /// 64 or 128.
-    pub head_dim: usize,
-    /// Query rows per thread block.
-    pub block_m: usize,
-    /// Keys per tile.
-    pub block_n: usize,
-    /// Threads per block.
-    pub threads: u32,
-    /// Blocks per multiprocessor that `__launch_bounds__` promises the compiler.
-    pub min_blocks: u32,
-    /// Dynamic shared memory that a launch passes.
-    pub dynamic_shared_bytes: usize,
-    /// Gate R1: registers per thread, at most.
-    pub register_cap: u32,
-    /// Gate R1: shared memory per block, at most.
-    pub shared_cap_bytes: usize,
-    /// The type of P where it meets V; it sets the bounds of gates C2 and C3.
-    pub probability: Probability,
+    /// What `kernel.cu` declares of it.
+    pub facts: KernelFacts,
     /// One CUDA thread of the emulated build.
     pub emulated: emulator::Entry,
     /// The same of the traced build, for [`crate::device::emulated::trace`] alone.
     pub traced: Option<emulator::Entry>,
 }
 
-impl Kernel {
-    /// What gate R1 needs to know of this instance.
-    pub fn facts(&self) -> KernelFacts {
-        KernelFacts {
-            symbol: self.symbol.clone(),
-            dtype: self.dtype,
-            head_dim: self.head_dim,
-            block_m: self.block_m,
-            block_n: self.block_n,
-            threads: self.threads,
-            min_blocks: self.min_blocks,
-            dynamic_shared_bytes: self.dynamic_shared_bytes,
-            register_cap: self.register_cap,
-            shared_cap_bytes: self.shared_cap_bytes,
-            probability: self.probability,
-        }
+impl Deref for Kernel {
+    type Target = KernelFacts;
+
+    fn deref(&self) -> &KernelFacts {
+        &self.facts
     }
 }
 
@@ -365,9 +335,7 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
     if !threads.is_multiple_of(32) || threads > 1024 {
         return Err(fail(format!("{threads} threads are not whole warps of at most 1,024 threads")));
     }
-    Ok(Kernel {
-        family: hyphenated(family),
-        variant: hyphenated(variant),
+    let facts = KernelFacts {
         dtype,
         head_dim: positive("head_dim", record.head_dim)? as usize,
         block_m: positive("block_m", record.block_m)? as usize,
@@ -378,12 +346,11 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
         register_cap: positive("register_cap", record.register_cap)?,
         shared_cap_bytes: positive("shared_cap_bytes", record.shared_cap_bytes)? as usize,
         probability,
-        // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
-        // AttentionParams, and C++ code compiled with exceptions may unwind through it.
-        emulated: unsafe {
-            std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry)
-        },
-        traced: None,
         symbol,
-    })
+    };
+    // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
+    // AttentionParams, and C++ code compiled with exceptions may unwind through it.
+    let emulated =
+        unsafe { std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry) };
+    Ok(Kernel { family: hyphenated(family), variant: hyphenated(variant), facts, emulated, traced: None })
 }

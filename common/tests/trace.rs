@@ -9,6 +9,7 @@ use common::inputs::{Family, Inputs};
 use common::params::AttentionParams;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::Probability;
+use common::resources::KernelFacts;
 use common::stage::{Kernel, Prepared};
 use common::verdict::Verdict;
 use emulator::trace::HazardKind;
@@ -54,17 +55,19 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
     let kernel = Kernel {
         family: "fake".into(),
         variant: "fake".into(),
-        symbol: "fake".into(),
-        dtype,
-        head_dim: 64,
-        block_m: 16,
-        block_n: 16,
-        threads: 32,
-        min_blocks: 1,
-        dynamic_shared_bytes: 0,
-        register_cap: 64,
-        shared_cap_bytes: 0,
-        probability: Probability::F32,
+        facts: KernelFacts {
+            symbol: "fake".into(),
+            dtype,
+            head_dim: 64,
+            block_m: 16,
+            block_n: 16,
+            threads: 32,
+            min_blocks: 1,
+            dynamic_shared_bytes: 0,
+            register_cap: 64,
+            shared_cap_bytes: 0,
+            probability: Probability::F32,
+        },
         emulated: entry,
         traced: Some(entry),
     };

@@ -21,7 +21,9 @@ fn build(stage: &LoadedStage, opt_in_bytes: Option<usize>) -> StageBuild {
     let compiled: Vec<(&Kernel, KernelFacts, PtxasEntry)> = stage
         .kernels
         .iter()
-        .flat_map(|kernel| stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, kernel.facts(), entry)))
+        .flat_map(|kernel| {
+            stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, kernel.facts.clone(), entry))
+        })
         .collect();
     let distinct = compiled.iter().map(|(kernel, facts, entry)| (kernel.variant.as_str(), facts, entry));
     let variants = stage.variants().into_iter().map(|name| {
@@ -47,7 +49,7 @@ fn build(stage: &LoadedStage, opt_in_bytes: Option<usize>) -> StageBuild {
 }
 
 fn kernel_build(stage: &LoadedStage, kernel: &Kernel, opt_in_bytes: Option<usize>) -> KernelBuild {
-    let facts = kernel.facts();
+    let facts = kernel.facts.clone();
     let built = stage.ptxas_entries(kernel).into_iter().map(|ptxas| BuiltKernel {
         occupancy: resources::occupancy_of(&facts, &ptxas),
         result: resources::judge(&facts, &ptxas, opt_in_bytes),

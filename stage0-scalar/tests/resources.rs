@@ -23,7 +23,9 @@ fn resources_are_within_their_caps_and_as_recorded() {
     let entries: Vec<_> = stage
         .kernels
         .iter()
-        .flat_map(|kernel| stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, kernel.facts(), entry)))
+        .flat_map(|kernel| {
+            stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, kernel.facts.clone(), entry))
+        })
         .collect();
     let mut lines = Vec::new();
     for (kernel, facts, entry) in &entries {
