@@ -2,7 +2,7 @@
 
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
-use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
+use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming, named};
 use common::check::{self, CaseResult, Outcome, Source, Target};
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
@@ -236,7 +236,7 @@ impl Executor<'_> {
             let (Some(new), Some(base)) = (new, base) else { continue };
             let label = format!("{}/{new} against {}/{base}", stage.id, terms.base_stage);
             sink.starts("claim", &label, done, claims.len());
-            let problem = Problem::new(mission_shape(), Dtype::F16, Mask::Full).expect("mission is a valid problem");
+            let problem = Problem::new(named("mission"), Dtype::F16, Mask::Full).expect("mission is a valid problem");
             let bench = TimedProblem::new(device, &problem)?;
             let pair = |base: &str, new: &str| -> Result<Option<PairMeasurement>, CudaError> {
                 let (base_stage, new_stage) = (self.stage(&terms.base_stage), self.stage(&stage.id));
@@ -274,11 +274,6 @@ impl Executor<'_> {
         }
         Ok(())
     }
-}
-
-fn mission_shape() -> common::problem::Shape {
-    let mission = common::problem::NAMED_SHAPES.iter().find(|named| named.name == "mission");
-    mission.expect("mission is a named shape").shape
 }
 
 /// The fastest variant of a family on mission, among those whose time may be shown.

@@ -84,7 +84,8 @@ fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family
     Item { shape_name: shape_name.to_string(), problem, source, mode, default_only: false }
 }
 
-fn named(name: &str) -> Shape {
+/// The named shape that the ladder itself speaks of.
+pub fn named(name: &str) -> Shape {
     NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
 }
 

@@ -9,7 +9,7 @@ use crate::machine::{self, Timestamp};
 use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
 use crate::select::SelectError;
-use crate::{comparison, registry};
+use crate::{comparison, list, registry};
 use common::check::CaseResult;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
@@ -170,14 +170,7 @@ fn open_gpu(backend: Backend, stages: &[LoadedStage]) -> Result<Result<CudaDevic
     if backend == Backend::Emulated {
         return Ok(Err("not asked for: --backend emulated".to_string()));
     }
-    let built = stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none());
-    let opened = match built {
-        Some(stage) => {
-            Err(format!("{} was built without GPU code; run scripts/cuda-toolkit and build again", stage.info().id))
-        }
-        None => CudaDevice::open(0).map_err(|error| error.to_string()),
-    };
-    match (opened, backend) {
+    match (list::gpu(stages), backend) {
         (Err(reason), Backend::Cuda) => Err(RunError::NoGpu { reason }),
         (opened, _) => Ok(opened),
     }
