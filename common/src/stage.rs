@@ -261,6 +261,20 @@ impl LoadedStage {
         names
     }
 
+    /// One variant of each family, in the order of `kernel.cu`: the default variant where it is of that family, else the
+    /// first that is declared.
+    pub fn family_variants(&self) -> Vec<&str> {
+        let mut chosen: Vec<&Kernel> = Vec::new();
+        for kernel in &self.kernels {
+            match chosen.iter_mut().find(|known| known.family == kernel.family) {
+                Some(known) if kernel.variant == self.info().default_variant => *known = kernel,
+                Some(_) => {}
+                None => chosen.push(kernel),
+            }
+        }
+        chosen.into_iter().map(|kernel| kernel.variant.as_str()).collect()
+    }
+
     /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
     pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
         let GpuBuild::Built(code) = &self.report.gpu else { return Vec::new() };

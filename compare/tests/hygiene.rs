@@ -330,9 +330,28 @@ fn build_scripts_of_stages_hold_no_logic() {
 }
 
 #[test]
+fn every_stage_runs_the_common_tests() {
+    for stage in stages() {
+        let path = root().join(&stage).join("tests/stage.rs");
+        let module = stage.replace('-', "_");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text.contains(&format!("\nstage_tests::tests!({module}::")),
+            "{}: holds `stage_tests::tests!({module}::...);`, so that the stage runs what every stage runs",
+            shown(&path)
+        );
+    }
+}
+
+#[test]
 fn unsafe_code_is_forbidden_where_it_has_no_business() {
-    let candidates =
-        ["compare/src/main.rs", "compare/src/lib.rs", "common/kernel-build/src/lib.rs", "common/bench/src/lib.rs"];
+    let candidates = [
+        "compare/src/main.rs",
+        "compare/src/lib.rs",
+        "common/kernel-build/src/lib.rs",
+        "common/bench/src/lib.rs",
+        "common/stage-tests/src/lib.rs",
+    ];
     for path in candidates.map(|name| root().join(name)).iter().filter(|path| path.is_file()) {
         assert!(
             read(path).lines().any(|line| line == "#![forbid(unsafe_code)]"),

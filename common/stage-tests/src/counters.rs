@@ -1,0 +1,63 @@
+//! What the emulator counts: a pull request shows "bank conflicts 12,288 -> 0" as a change in a snapshot.
+
+use crate::{Snapshot, load};
+use common::device::Staged;
+use common::device::emulated::{Selection, trace};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem};
+use common::stage::{Attention, Prepared};
+use common::tier0::SCHEDULES;
+use emulator::Schedule;
+use emulator::trace::Counted;
+use std::fmt::Write;
+
+/// Counters are exact for one host compiler; the snapshots are of this version of GCC.
+const PINNED_GCC: u32 = 12;
+
+/// Fails unless the counters are the same under every schedule. Returns those of each family's first preset at the shapes
+/// `small` (the whole launch) and `mission` (the first and the last block), f16, full mask.
+pub fn counters(attention: &'static dyn Attention) -> Snapshot {
+    let stage = load(attention);
+    let compiler = &stage.report.emulated.compiler;
+    if (compiler.family.as_str(), compiler.major) != ("gnu", Some(PINNED_GCC)) {
+        return Snapshot::NotHere(format!("it holds for GCC {PINNED_GCC}, this is {}", compiler.description));
+    }
+    let mut text = String::new();
+    for named in NAMED_SHAPES.iter().filter(|named| ["small", "mission"].contains(&named.name)) {
+        let problem = Problem::new(named.shape, Dtype::F16, Mask::Full).expect("named shapes are valid");
+        let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+        for variant in stage.family_variants() {
+            let prepared = stage.prepare(variant, &problem).unwrap_or_else(|unsupported| panic!("{unsupported}"));
+            let count = |schedule| counted(&prepared, &staged, named.name == "small", schedule);
+            let counted = count(SCHEDULES[0]);
+            for schedule in &SCHEDULES[1..] {
+                assert_eq!(count(*schedule), counted, "{}, {variant}, {schedule:?}", named.name);
+            }
+            write(&mut text, &format!("{}, {variant}", named.name), &counted).expect("a String takes all");
+        }
+    }
+    Snapshot::Text(text.trim_end().to_string())
+}
+
+/// The counters of all blocks, or of the two at the ends of the grid.
+fn counted(prepared: &Prepared<'_>, staged: &Staged, all: bool, schedule: Schedule) -> Counted {
+    let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
+    let selection = Selection { blocks: (!all).then_some(&ends), ..Selection::default() };
+    let report = trace(prepared, staged, schedule, &selection).unwrap_or_else(|fault| panic!("{fault}"));
+    report.expect("GCC builds the traced kernel").counted
+}
+
+fn write(text: &mut String, name: &str, counted: &Counted) -> std::fmt::Result {
+    let (blocks, bytes) = (counted.launch_blocks, counted.shared_bytes_touched);
+    match counted.launch() {
+        Some(launch) => {
+            writeln!(text, "{name}: {blocks} blocks, each in {bytes} bytes of shared memory\n{launch}\n")
+        }
+        None => writeln!(
+            text,
+            "{name}: the first and the last of {blocks} blocks, which differ, each in {bytes} bytes of shared memory\n{}\n",
+            counted.sum
+        ),
+    }
+}

@@ -1,0 +1,70 @@
+//! The tests that every stage runs: `cargo test -p stage0-scalar`. A stage's `tests/stage.rs` is one line, the snapshots
+//! beside it are the stage's own:
+//!
+//! ```text
+//! stage_tests::tests!(stage0_scalar::Scalar);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod resources;
+
+pub use counters::counters;
+pub use insta;
+pub use resources::resources;
+
+use common::stage::{Attention, LoadedStage};
+
+/// What a test compares with its snapshot, unless the snapshot was made with another compiler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Snapshot {
+    /// The text.
+    Text(String),
+    /// It cannot be compared here; why.
+    NotHere(String),
+}
+
+/// Declares the tests of a stage, given its unit struct. They and their snapshots belong to the crate that calls this.
+#[macro_export]
+macro_rules! tests {
+    ($stage:path) => {
+        #[test]
+        fn every_variant_is_green_on_tier_0() {
+            $crate::tier_0(&$stage);
+        }
+
+        #[test]
+        fn resources_are_within_their_caps_and_as_recorded() {
+            $crate::assert_recorded!($crate::resources(&$stage));
+        }
+
+        #[test]
+        fn counters_are_as_recorded() {
+            $crate::assert_recorded!($crate::counters(&$stage));
+        }
+    };
+}
+
+/// Compares a [`Snapshot`] with the one of the crate and test that call this.
+#[macro_export]
+macro_rules! assert_recorded {
+    ($snapshot:expr) => {
+        match $snapshot {
+            $crate::Snapshot::Text(text) => $crate::insta::assert_snapshot!(text),
+            $crate::Snapshot::NotHere(reason) => println!("snapshot not compared: {reason}"),
+        }
+    };
+}
+
+/// Fails unless every variant is green on every case of tier T0: gates C1 to C6, and H1 under three schedules.
+pub fn tier_0(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    let variants = stage.variants().into_iter();
+    let failures: Vec<String> = variants.flat_map(|variant| common::tier0::failures(attention, variant)).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn load(attention: &'static dyn Attention) -> LoadedStage {
+    LoadedStage::load(attention).unwrap_or_else(|error| panic!("{error}"))
+}
