@@ -3,6 +3,7 @@
 pub mod check;
 pub mod device;
 pub mod e4m3;
+pub mod evidence;
 pub mod faults;
 pub mod gate;
 pub mod image;

@@ -1,6 +1,7 @@
 //! What a stage is: an idea, its predecessor, its claims as data, its compiled variants, and the trait that ties them to
 //! a device.
 
+use crate::evidence::EvidenceClaim;
 use crate::params::{self, AttentionKernel};
 use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
@@ -37,6 +38,8 @@ pub struct StageInfo {
     pub default_variant: &'static str,
     /// What the stage promises.
     pub claims: &'static [Claim],
+    /// The figures that show the promise is kept for the stated reason (gate E1).
+    pub evidence: &'static [EvidenceClaim],
 }
 
 /// A promised speedup, `base / candidate` of device time, on the mission shape with f16 and the full mask.

@@ -14,8 +14,14 @@ use std::ffi::c_char;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const INFO: StageInfo =
-    StageInfo { id: "stage-fake", idea: "wrong on purpose", predecessor: None, default_variant: "honest", claims: &[] };
+const INFO: StageInfo = StageInfo {
+    id: "stage-fake",
+    idea: "wrong on purpose",
+    predecessor: None,
+    default_variant: "honest",
+    claims: &[],
+    evidence: &[],
+};
 
 struct Fake;
 
