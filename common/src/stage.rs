@@ -40,6 +40,20 @@ pub struct StageInfo {
     pub claims: &'static [Claim],
     /// The figures that show the promise is kept for the stated reason (gate E1).
     pub evidence: &'static [EvidenceClaim],
+    /// Synchronisation that stands in `kernel.cu` although no gate misses it.
+    pub redundant: &'static [Redundant],
+}
+
+/// A synchronisation site (barrier, wait, arrive, commit) of one family that every instance does without, and why it is
+/// there all the same. `compare selftest` demands that each such site is listed, and no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Redundant {
+    /// The family that does without it: `scalar`.
+    pub family: &'static str,
+    /// Words of the call's line, or of the comment directly above it, that no other site of the family has.
+    pub site: &'static str,
+    /// Why it stands there, as a sentence.
+    pub reason: &'static str,
 }
 
 /// A promised speedup, `base / candidate` of device time, on the mission shape with f16 and the full mask.

@@ -21,6 +21,7 @@ const INFO: StageInfo = StageInfo {
     default_variant: "honest",
     claims: &[],
     evidence: &[],
+    redundant: &[],
 };
 
 struct Fake;

@@ -2,7 +2,7 @@
 //! FMA, `wmma-qk` on tensor cores; everything else is the same code.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::stage::{Artifacts, Attention, Base, Claim, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -44,6 +44,12 @@ const INFO: StageInfo = StageInfo {
             why: "everything but Q·Kᵀ is the same code",
         },
     ],
+    redundant: &[Redundant {
+        family: "scalar",
+        site: "Q was written by all threads",
+        reason: "wmma-qk loads its fragments of Q right after it; scalar reads Q in the loop alone, behind the barriers \
+                 around the first K and V",
+    }],
 };
 
 impl Attention for Scalar {
