@@ -14,13 +14,14 @@ enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };
 
 namespace emulator {
 
-// Every E4M3 value is a half. As a half's bits, exponent and mantissa sit 7 places higher and lack 8 in the exponent.
-__forceinline__ uint16_t e4m3_to_half(uint8_t code) {
-    uint16_t sign = uint16_t(code & 0x80) << 8;
-    if ((code & 0x7f) == 0x7f) return 0x7fff;
-    float value = half_to_float(uint16_t(code & 0x7f) << 7) * 256.0f;
-    return sign | float_to_half(value);
+// As a half's bits, exponent and mantissa sit 7 places higher and lack 8 in the exponent.
+__forceinline__ float e4m3_to_float(uint8_t code) {
+    if ((code & 0x7f) == 0x7f) return bits<float>(0x7fffffffu);
+    return half_to_float(uint16_t((code & 0x80) << 8 | (code & 0x7f) << 7)) * 256.0f;
 }
+
+// Every E4M3 value is a half.
+__forceinline__ uint16_t e4m3_to_half(uint8_t code) { return float_to_half(e4m3_to_float(code)); }
 
 // To the nearest code, ties to even. A NaN gives 0x7f. Above the largest value: that value, or NaN with __NV_NOSAT.
 __forceinline__ uint8_t float_to_e4m3(float value, bool saturate) {
@@ -71,7 +72,7 @@ struct __nv_fp8_e4m3 {
     __nv_fp8_e4m3() = default;
     explicit __nv_fp8_e4m3(float x) : __x(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3)) {}
     explicit __nv_fp8_e4m3(__half h) : __nv_fp8_e4m3(float(h)) {}
-    explicit operator float() const { return emulator::half_to_float(emulator::e4m3_to_half(__x)); }
+    explicit operator float() const { return emulator::e4m3_to_float(__x); }
     explicit operator __half() const { return __half(__nv_cvt_fp8_to_halfraw(__x, __NV_E4M3)); }
 };
 

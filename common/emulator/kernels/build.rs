@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 12] = [
-    "barrier", "builtins", "cp_async", "faults", "fp8", "half", "hazards", "shared", "snippets", "speed", "warp",
-    "wmma",
+const KERNELS: [&str; 13] = [
+    "barrier", "builtins", "cp_async", "faults", "fp8", "half", "hazards", "ptx", "shared", "snippets", "speed",
+    "warp", "wmma",
 ];
 
 fn main() {

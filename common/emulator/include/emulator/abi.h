@@ -112,6 +112,9 @@ struct EmulatorTrace {
     uint64_t exps;        // exponentials computed; only the shim counts them
 };
 
+// Start of the calling OS thread's shared memory.
+unsigned char *emulator_shared_memory();
+
 // Defined in runtime.cc. The initial-exec model makes an access one load; it holds in executables, which is where
 // kernels run.
 extern __thread const EmulatorThread *emulator_current __attribute__((tls_model("initial-exec")));

@@ -32,6 +32,9 @@
 #define EMULATOR_BEGIN inline namespace EMULATOR_BUILD {
 #define EMULATOR_END }
 
+// For what runs on behalf of a whole warp while accesses are not reported: asking at each of them would only cost time.
+#define EMULATOR_UNTRACED __attribute__((no_sanitize("thread")))
+
 #define __global__
 #define __device__
 #define __host__
@@ -52,4 +55,6 @@
 #include <cuda_fp8.h>
 #include <mma.h>
 #include <attn/ptx/cp_async.cuh>
+#include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mma.cuh>
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

@@ -1,6 +1,7 @@
 // What the judge of hazards must find, and beside each what it must not flag: a program that is as odd, but right.
 #include "kernel.h"
 #include <attn/ptx/cp_async.cuh>
+#include <attn/ptx/ldmatrix.cuh>
 #include <mma.h>
 
 using namespace nvcuda;
@@ -206,4 +207,27 @@ KERNEL(global_within_block) {
     if (threadIdx.x == 0) flag[0] = 1.0f; // sets
     if (params->n[0]) __syncthreads();
     out<float>(params)[1 + threadIdx.x] = flag[0]; // reads
+}
+
+// Lanes write a tile whose rows the warp loads by ldmatrix; each lane passes the row that it has written itself. n[0]:
+// the __syncwarp between; n[1]: bytes from row to row.
+KERNEL(lanes_then_ldmatrix) {
+    const int pitch = params->n[1];
+    *shared<uint4>(threadIdx.x * pitch) = make_uint4(threadIdx.x, 1, 2, 3); // one row of a matrix
+    if (params->n[0]) __syncwarp();
+    uint32_t reg[4];
+    attn::ldmatrix_x4(reg, shared<char>(threadIdx.x * pitch)); // the matrices
+    out<uint32_t>(params)[threadIdx.x] = reg[0];
+}
+
+// n[0]: byte of shared memory that lane 5 passes as its row; in[0] if that is negative. n[1]: lanes that take part.
+KERNEL(ldmatrix_misused) {
+    *shared<uint4>(threadIdx.x * 16) = make_uint4(0, 0, 0, 0);
+    __syncwarp();
+    if (int(threadIdx.x) >= params->n[1]) return;
+    const char *row = shared<char>(threadIdx.x * 16);
+    if (threadIdx.x == 5) row = params->n[0] < 0 ? in<char>(params) : shared<char>(params->n[0]);
+    uint32_t reg[2];
+    attn::ldmatrix_x2(reg, row); // of lane 5
+    out<uint32_t>(params)[threadIdx.x] = reg[0];
 }

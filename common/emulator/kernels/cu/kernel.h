@@ -1,6 +1,9 @@
 // What the test kernels share: one params struct for all, the shared-memory buffer, and the declaration of an entry.
 #pragma once
 
+#include <stdint.h>
+#include <cuda_fp16.h>
+
 struct KernelParams {
     const void *in[3];
     void *out[2];
@@ -11,7 +14,7 @@ extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
 
-// Both builds of a kernel are linked into one program.
+// Both emulated builds of a kernel are linked into one program. On a GPU the params lie in global memory.
 #ifdef EMULATOR_TRACED
 #define KERNEL(name) extern "C" __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
 #else

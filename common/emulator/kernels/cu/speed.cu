@@ -1,4 +1,6 @@
 #include "kernel.h"
+#include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mma.cuh>
 
 // n[0] barriers and nothing else.
 KERNEL(barriers_only) {
@@ -38,4 +40,19 @@ KERNEL(wmma_only) {
         wmma::mma_sync(c, a, b, c);
     }
     if (c.x[0] == 0.5f) out<float>(params)[0] = c.x[0];
+}
+
+// n[0] times one ldmatrix and two multiply-accumulates, as a kernel with its scores in registers has them.
+KERNEL(mma_only) {
+    for (int i = threadIdx.x; i < 1024; i += blockDim.x) shared<half>()[i] = half(1.0f);
+    __syncthreads();
+    float d[2][4] = {};
+    uint32_t a[4], b[4];
+    attn::ldmatrix_x4(a, shared<char>(threadIdx.x % 32 * 16));
+    for (int i = 0; i < params->n[0]; ++i) {
+        attn::ldmatrix_x4(b, shared<char>(512 + threadIdx.x % 32 * 16));
+        attn::mma_m16n8k16_f16_f32(d[0], a, {b[0], b[1]});
+        attn::mma_m16n8k16_f16_f32(d[1], a, {b[2], b[3]});
+    }
+    if (d[0][0] + d[1][3] == 0.5f) out<float>(params)[0] = d[0][0];
 }

@@ -30,7 +30,7 @@ fn every_code_converts_exactly() {
 }
 
 /// The nearest code by search; at a tie the even one.
-fn nearest(x: f32) -> u8 {
+pub fn nearest(x: f32) -> u8 {
     let x64 = f64::from(x.abs()).min(448.0);
     let distance = |code: &u8| (value(*code) - x64).abs();
     let best = (0..=0x7e).min_by(|a, b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1)))).unwrap();

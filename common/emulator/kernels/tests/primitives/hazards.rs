@@ -174,6 +174,16 @@ fn matrices_belong_to_the_whole_warp() {
         text.contains(&at("hazards.cu", "// the elements")) && text.contains(&at("hazards.cu", "// of the matrix"))
     );
     assert_clean(&load(1), "write, __syncwarp, load_matrix_sync");
+
+    let rows = |sync| Run::new(traced::lanes_then_ldmatrix, 32).shared(2048).number(0, sync).number(1, 16);
+    let text = only(&rows(0), HazardKind::Race);
+    assert!(
+        text.contains(&at("hazards.cu", "// one row of a matrix"))
+            && text.contains(&at("hazards.cu", "// the matrices")),
+        "{text}"
+    );
+    assert!(text.contains("a __syncwarp() must stand between a matrix access and what any lane"), "{text}");
+    assert_clean(&rows(1), "write, __syncwarp, ldmatrix");
     assert_clean(&Run::new(traced::matrix_in_place, 32).shared(1024), "each lane stores what it has loaded");
 }
 

@@ -8,6 +8,7 @@ mod faults;
 mod fp8;
 mod half_precision;
 mod hazards;
+mod ptx;
 mod shared_memory;
 mod snippets;
 mod speed;

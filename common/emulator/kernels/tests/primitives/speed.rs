@@ -30,9 +30,11 @@ fn cost_of_a_switch() {
 #[ignore = "a measurement"]
 fn cost_of_the_mission_shapes_parts() {
     // 128 blocks of 128 threads: 2 x 134 million multiply-adds, or as many on tensor cores.
-    for (name, kernel, repeats) in
-        [("scalar fma", entry::fma_only as Entry, 256), ("wmma with two loads", entry::wmma_only, 128)]
-    {
+    for (name, kernel, repeats) in [
+        ("scalar fma", entry::fma_only as Entry, 256),
+        ("wmma with two loads", entry::wmma_only, 128),
+        ("ldmatrix and two mma", entry::mma_only, 256),
+    ] {
         let run = Run::new(kernel, 128).blocks(128).shared(4096).number(0, repeats);
         let start = Instant::now();
         let (_, _, report) = run.outputs::<i32>(1, 0).unwrap();

@@ -1,0 +1,88 @@
+// One warp, one instruction: what each wrapper of attn/ptx/ does, on data in which no two elements may be exchanged. The
+// same source runs in the emulator and on a GPU, with the same expected values.
+#include "kernel.h"
+#include <attn/ptx/cp_async.cuh>
+#include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mma.cuh>
+
+// Registers in, registers out: in[0] is a[4] of each lane, in[1] b[2], in[2] d[4].
+#define MMA(name)                                                                                                      \
+    KERNEL(name) {                                                                                                     \
+        const int lane = threadIdx.x;                                                                                  \
+        uint32_t a[4], b[2];                                                                                           \
+        float d[4];                                                                                                    \
+        for (int i = 0; i < 4; ++i) a[i] = in<uint32_t>(params, 0)[lane * 4 + i];                                      \
+        for (int i = 0; i < 2; ++i) b[i] = in<uint32_t>(params, 1)[lane * 2 + i];                                      \
+        for (int i = 0; i < 4; ++i) d[i] = in<float>(params, 2)[lane * 4 + i];                                         \
+        attn::name(d, a, b);                                                                                           \
+        for (int i = 0; i < 4; ++i) out<float>(params)[lane * 4 + i] = d[i];                                           \
+    }
+MMA(mma_m16n8k16_f16_f32)
+MMA(mma_m16n8k32_e4m3_f32)
+
+// in[0]: 2 KiB that are copied to shared memory; in[1]: the byte that each lane passes as its row.
+#define LDMATRIX(name, MATRICES)                                                                                       \
+    KERNEL(name) {                                                                                                     \
+        const int lane = threadIdx.x;                                                                                  \
+        for (int i = lane; i < 512; i += 32) shared<uint32_t>()[i] = in<uint32_t>(params, 0)[i];                       \
+        __syncwarp(); /* the rows are written, each is read by other lanes */                                          \
+        uint32_t reg[MATRICES];                                                                                        \
+        attn::name(reg, shared<char>(in<int>(params, 1)[lane]));                                                       \
+        for (int i = 0; i < MATRICES; ++i) out<uint32_t>(params)[lane * MATRICES + i] = reg[i];                        \
+    }
+LDMATRIX(ldmatrix_x4, 4)
+LDMATRIX(ldmatrix_x4_trans, 4)
+LDMATRIX(ldmatrix_x2, 2)
+LDMATRIX(ldmatrix_x2_trans, 2)
+
+// As kernels use them together: A is 16 x 16 in in[0], B 16 x 8 in in[1], both row-major; D = A B. B goes through shared
+// memory once as it is and once transposed, and so through both forms of ldmatrix.
+KERNEL(ldmatrix_and_mma) {
+    constexpr int PITCH = 24; // halves; 48 bytes, so that 8 rows lie in different banks
+    const int lane = threadIdx.x;
+    half *a_smem = shared<half>();                   // [16][PITCH]
+    half *b_smem = a_smem + 16 * PITCH;              // [16][PITCH], of which 8 columns
+    half *b_transposed_smem = b_smem + 16 * PITCH;   // [8][PITCH]
+    for (int i = lane; i < 256; i += 32) a_smem[i / 16 * PITCH + i % 16] = in<half>(params, 0)[i];
+    for (int i = lane; i < 128; i += 32) {
+        const half element = in<half>(params, 1)[i];
+        b_smem[i / 8 * PITCH + i % 8] = element;
+        b_transposed_smem[i % 8 * PITCH + i / 8] = element;
+    }
+    __syncwarp(); // the tiles are written, their rows are read by other lanes
+    uint32_t a[4], b[2];
+    attn::ldmatrix_x4(a, a_smem + lane % 16 * PITCH + lane / 16 * 8);
+    for (int form = 0; form < 2; ++form) {
+        if (form == 0) {
+            attn::ldmatrix_x2_trans(b, b_smem + lane % 16 * PITCH);
+        } else {
+            attn::ldmatrix_x2(b, b_transposed_smem + lane % 8 * PITCH + lane / 8 % 2 * 8);
+        }
+        float d[4] = {0, 0, 0, 0};
+        attn::mma_m16n8k16_f16_f32(d, a, b);
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+            out<float>(params)[form * 128 + row * 8 + col] = d[i];
+        }
+    }
+}
+
+// Copies of each size, and zero-filled ones: 16 + 8 + 4 + 4 (of which 1 is read) + 16 (of which 5 are) + 16 (none).
+KERNEL(cp_async_of_each_size) {
+    const char *source = in<char>(params);
+    char *tile = shared<char>();
+    if (threadIdx.x == 0) {
+        attn::cp_async<16>(tile, source);
+        attn::cp_async<8>(tile + 16, source + 16);
+        attn::cp_async<4>(tile + 24, source + 24);
+        attn::cp_async_commit();
+        attn::cp_async_zfill<4>(tile + 28, source + 28, 1);
+        attn::cp_async_zfill<16>(tile + 32, source + 32, 5);
+        attn::cp_async_zfill<16>(tile + 48, source + 48, 0);
+        attn::cp_async_commit();
+        attn::cp_async_wait_group<1>();
+        for (int i = 0; i < 28; ++i) out<char>(params)[i] = tile[i];
+        attn::cp_async_wait_group<0>();
+        for (int i = 28; i < 64; ++i) out<char>(params)[i] = tile[i];
+    }
+}

@@ -1,0 +1,199 @@
+//! The wrappers of `attn/ptx/`, one instruction of one warp each: exact, on data in which no two elements may be
+//! exchanged. The same kernels must give the same bytes in the emulator and on a GPU.
+
+use std::array::from_fn;
+
+use emulator::{Entry, Fault};
+use emulator_kernels::{entry, traced};
+use half::f16;
+
+use crate::fp8::nearest;
+use crate::support::{Run, SCHEDULES, at, line};
+
+/// A kernel of `cu/ptx.cu`, what it is given, and what it must give.
+struct Case {
+    name: &'static str,
+    plain: Entry,
+    traced: Entry,
+    shared: usize,
+    inputs: [Vec<u8>; 3],
+    expected: Vec<u8>,
+}
+
+macro_rules! case {
+    ($name:ident, $shared:expr, $inputs:expr, $expected:expr) => {
+        Case {
+            name: stringify!($name),
+            plain: entry::$name,
+            traced: traced::$name,
+            shared: $shared,
+            inputs: $inputs,
+            expected: $expected,
+        }
+    };
+}
+
+fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
+    values.into_iter().flatten().collect()
+}
+
+/// Whole numbers from -8 to 8: as f16 and as e4m3 they are exact, and so is every sum of their products.
+fn numbers(seed: u32) -> impl Iterator<Item = i32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as i32 % 17 - 8
+    })
+}
+
+fn half_code(value: i32) -> u16 {
+    f16::from_f32(value as f32).to_bits()
+}
+
+/// A multiply-accumulate of 16 x K by K x 8, its operands laid over the lanes as the PTX ISA says: `code` gives an element's
+/// bits, of which `per_register` make a register.
+fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
+    let k_size = 8 * per_register;
+    let mut numbers = numbers(seed);
+    let a: Vec<Vec<i32>> = (0..16).map(|_| numbers.by_ref().take(k_size).collect()).collect();
+    let b: Vec<[i32; 8]> = (0..k_size).map(|_| from_fn(|_| numbers.next().unwrap())).collect();
+    let c: Vec<[i32; 8]> = (0..16).map(|_| from_fn(|_| 7 * numbers.next().unwrap())).collect();
+
+    let packed = |element: &dyn Fn(usize) -> i32| {
+        let bits = 32 / per_register;
+        (0..per_register).fold(0, |register, j| register | code(element(j)) << (bits * j))
+    };
+    let (mut a_registers, mut b_registers, mut c_registers, mut d_registers) = (vec![], vec![], vec![], vec![]);
+    for lane in 0..32 {
+        let (row, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
+        for (row, first) in [(row, first), (row + 8, first), (row, first + k_size / 2), (row + 8, first + k_size / 2)] {
+            a_registers.push(packed(&|j| a[row][first + j]));
+        }
+        for first in [first, first + k_size / 2] {
+            b_registers.push(packed(&|j| b[first + j][row]));
+        }
+        for (row, col) in [(row, pair), (row, pair + 1), (row + 8, pair), (row + 8, pair + 1)] {
+            let product: i32 = (0..k_size).map(|k| a[row][k] * b[k][col]).sum();
+            c_registers.push(c[row][col] as f32);
+            d_registers.push((c[row][col] + product) as f32);
+        }
+    }
+    let registers = |values: Vec<u32>| bytes(values.into_iter().map(u32::to_le_bytes));
+    let floats = |values: Vec<f32>| bytes(values.into_iter().map(f32::to_le_bytes));
+    ([registers(a_registers), registers(b_registers), floats(c_registers)], floats(d_registers))
+}
+
+/// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes must receive.
+fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 3], Vec<u8>) {
+    // Rows of 16 bytes at multiples of 16, in no order that a mistake could have; the last lanes' may be ignored.
+    let rows: [usize; 32] = from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
+    let element = |matrix: usize, row: usize, col: usize| (1000 + rows[matrix * 8 + row] * 8 + col) as u16;
+    let mut registers = Vec::new();
+    for lane in 0..32 {
+        for matrix in 0..matrices {
+            for j in 0..2 {
+                let (across, along) = (lane / 4, lane % 4 * 2 + j);
+                let value = if is_transposed { element(matrix, along, across) } else { element(matrix, across, along) };
+                registers.push(value.to_le_bytes());
+            }
+        }
+    }
+    let memory = (0..1024u16).map(|index| (1000 + index).to_le_bytes());
+    ([bytes(memory), bytes(rows.map(|row| (row as u32 * 16).to_le_bytes())), vec![]], bytes(registers))
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for seed in 0..3 {
+        let (inputs, expected) = mma(seed, 2, |value| half_code(value).into());
+        cases.push(case!(mma_m16n8k16_f16_f32, 0, inputs, expected));
+        let (inputs, expected) = mma(seed, 4, |value| nearest(value as f32).into());
+        cases.push(case!(mma_m16n8k32_e4m3_f32, 0, inputs, expected));
+    }
+    let (inputs, expected) = ldmatrix(4, false);
+    cases.push(case!(ldmatrix_x4, 2048, inputs, expected));
+    let (inputs, expected) = ldmatrix(4, true);
+    cases.push(case!(ldmatrix_x4_trans, 2048, inputs, expected));
+    let (inputs, expected) = ldmatrix(2, false);
+    cases.push(case!(ldmatrix_x2, 2048, inputs, expected));
+    let (inputs, expected) = ldmatrix(2, true);
+    cases.push(case!(ldmatrix_x2_trans, 2048, inputs, expected));
+
+    let (a, b): (Vec<i32>, Vec<i32>) = (numbers(7).take(256).collect(), numbers(8).take(128).collect());
+    let product = |row: usize, col: usize| (0..16).map(|k| a[row * 16 + k] * b[k * 8 + col]).sum::<i32>() as f32;
+    let d = (0..128).map(|i| product(i / 8, i % 8).to_le_bytes());
+    let halves = |values: &[i32]| bytes(values.iter().map(|&value| half_code(value).to_le_bytes()));
+    cases.push(case!(ldmatrix_and_mma, 2048, [halves(&a), halves(&b), vec![]], bytes(d.clone().chain(d))));
+
+    let source: Vec<u8> = (1..=64).collect();
+    let mut copied = vec![0; 64];
+    [0..29, 32..37].into_iter().for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
+    cases.push(case!(cp_async_of_each_size, 64, [source, vec![], vec![]], copied));
+    cases
+}
+
+fn run(case: &Case, entry: Entry) -> Run {
+    let run = Run::new(entry, 32).shared(case.shared);
+    (0..).zip(&case.inputs).fold(run, |run, (index, input)| run.input(index, input))
+}
+
+#[test]
+fn each_wrapper_gives_the_documented_registers() {
+    for case in cases() {
+        for schedule in SCHEDULES {
+            let output: Vec<u8> = run(&case, case.plain).schedule(schedule).output(case.expected.len()).unwrap();
+            let difference = output.iter().zip(&case.expected).position(|(is, should)| is != should);
+            assert_eq!(difference, None, "{} differs at this byte under {schedule:?}", case.name);
+            let report = run(&case, case.traced).schedule(schedule).trace([case.expected.len(), 0]);
+            assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name);
+        }
+    }
+}
+
+#[test]
+fn matrix_instructions_are_counted_as_what_they_are() {
+    let counted = |name: &str| {
+        let case = cases().into_iter().find(|case| case.name == name).unwrap();
+        run(&case, case.traced).trace([case.expected.len(), 0]).counted.sum
+    };
+    assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);
+    let e4m3 = counted("mma_m16n8k32_e4m3_f32");
+    assert_eq!((e4m3.tensor_ops, e4m3.tensor_macs), (1, 16 * 8 * 32));
+    for (name, passes) in [("ldmatrix_x4", 4), ("ldmatrix_x2_trans", 2)] {
+        let read = counted(name).shared_read;
+        assert_eq!((read.requests, read.bytes, read.ideal_wavefronts), (1, passes * 128, passes), "{name}");
+    }
+    // Rows of 48 bytes: 8 of them lie in different banks.
+    let together = counted("ldmatrix_and_mma");
+    assert_eq!((together.tensor_ops, together.shared_read.requests, together.shared_read.conflicts()), (2, 3, 0));
+    let conflicts = |pitch: i32| {
+        let run = Run::new(traced::lanes_then_ldmatrix, 32).shared(32 * 128).number(0, 1).number(1, pitch);
+        run.trace([128, 0]).counted.sum.shared_read.conflicts()
+    };
+    assert_eq!([16, 80, 128].map(conflicts), [0, 0, 28], "8 rows 128 bytes apart lie in the same banks");
+}
+
+#[test]
+fn misuse_of_ldmatrix_is_a_fault_with_its_place() {
+    let fault = |byte: i32, lanes: i32| {
+        let run = Run::new(entry::ldmatrix_misused, 32).shared(1024).input(0, &[0u64; 8]);
+        run.number(0, byte).number(1, lanes).output::<u32>(32).map(|_| ())
+    };
+    assert_eq!(fault(160, 32), Ok(()));
+    let place = line("hazards.cu", "// of lane 5");
+    let Err(Fault::Misaligned { thread: 5, operand, required: 16, place: found, .. }) = fault(8, 32) else {
+        panic!("{:?}", fault(8, 32))
+    };
+    assert_eq!((operand.as_str(), found.line), ("the row address of ldmatrix", place));
+    let at = at("hazards.cu", "// of lane 5");
+    for byte in [-1, 240_000 / 16 * 16] {
+        assert_eq!(
+            fault(byte, 32).unwrap_err().to_string(),
+            format!(
+                "block [0, 0, 0]: thread 5 called ldmatrix_x2 at {at}: the row address that it passes is not in shared \
+                 memory"
+            )
+        );
+    }
+    assert!(matches!(fault(0, 31), Err(Fault::CollectiveMismatch { .. })), "all lanes take part");
+}
