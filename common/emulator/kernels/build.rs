@@ -3,9 +3,23 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 13] = [
-    "barrier", "builtins", "cp_async", "faults", "fp8", "half", "hazards", "ptx", "shared", "snippets", "speed",
-    "warp", "wmma",
+const KERNELS: [&str; 16] = [
+    "barrier",
+    "builtins",
+    "cp_async",
+    "faults",
+    "fp8",
+    "half",
+    "hazards",
+    "mbarrier",
+    "named_barrier",
+    "ptx",
+    "roles",
+    "shared",
+    "snippets",
+    "speed",
+    "warp",
+    "wmma",
 ];
 
 fn main() {

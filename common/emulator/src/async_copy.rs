@@ -20,11 +20,12 @@ struct Copy {
 /// The copies that one thread has issued and not yet waited for.
 #[derive(Debug, Default)]
 pub(crate) struct AsyncCopies {
+    /// Those under way.
     copies: VecDeque<Copy>,
-    /// Copies in each committed group, oldest first.
-    groups: VecDeque<usize>,
-    /// Copies issued since the last commit.
-    open: usize,
+    /// For each committed group that nobody has waited for, oldest first: how many copies were issued when it was closed.
+    groups: VecDeque<u64>,
+    /// Copies issued at all.
+    issued: u64,
 }
 
 impl AsyncCopies {
@@ -37,28 +38,40 @@ impl AsyncCopies {
         // SAFETY: the caller vouches for dst.
         unsafe { dst.write_bytes(POISON, bytes) };
         self.copies.push_back(Copy { dst, src, bytes, src_bytes, tag });
-        self.open += 1;
+        self.issued += 1;
+    }
+
+    /// How many copies the thread has issued so far.
+    pub(crate) fn issued(&self) -> u64 {
+        self.issued
     }
 
     /// Closes the group of the copies issued since the last commit; it may be empty.
     pub(crate) fn commit(&mut self) {
-        self.groups.push_back(self.open);
-        self.open = 0;
+        self.groups.push_back(self.issued);
     }
 
-    /// Lands all groups but the `newest` ones; `landed` gets the tag of each copy.
-    pub(crate) fn wait(&mut self, newest: usize, mut landed: impl FnMut(u32)) {
-        while self.groups.len() > newest {
-            let copies = self.groups.pop_front().expect("len is above newest");
-            for copy in self.copies.drain(..copies) {
-                // SAFETY: `issue`'s caller vouches for both ranges until now. memmove semantics, since nothing says
-                // that a kernel's source and destination differ.
-                unsafe {
-                    copy.src.copy_to(copy.dst, copy.src_bytes);
-                    copy.dst.add(copy.src_bytes).write_bytes(0, copy.bytes - copy.src_bytes);
-                }
-                landed(copy.tag);
+    /// Lands all groups but the `newest` ones; `landed` gets the tag of each copy. Returns how many of the thread's copies
+    /// have landed for that reason, if there was a group to land.
+    pub(crate) fn wait(&mut self, newest: usize, landed: impl FnMut(u32)) -> Option<u64> {
+        let covered = self.groups.len().saturating_sub(newest);
+        let issued = self.groups.drain(..covered).next_back()?;
+        self.land(issued, landed);
+        Some(issued)
+    }
+
+    /// Lands what is still under way of the thread's first `issued` copies.
+    pub(crate) fn land(&mut self, issued: u64, mut landed: impl FnMut(u32)) {
+        let later = (self.issued - issued) as usize;
+        let count = self.copies.len().saturating_sub(later);
+        for Copy { dst, src, bytes, src_bytes, tag } in self.copies.drain(..count) {
+            // SAFETY: `issue`'s caller vouches for both ranges until now. memmove semantics, since nothing says that a
+            // kernel's source and destination differ.
+            unsafe {
+                src.copy_to(dst, src_bytes);
+                dst.add(src_bytes).write_bytes(0, bytes - src_bytes);
             }
+            landed(tag);
         }
     }
 
@@ -67,7 +80,7 @@ impl AsyncCopies {
         let unwaited = self.copies.len();
         self.copies.clear();
         self.groups.clear();
-        self.open = 0;
+        self.issued = 0;
         unwaited
     }
 }
@@ -102,5 +115,34 @@ mod tests {
         copies.commit();
         copies.wait(0, |_| ());
         assert_eq!(dst[4..], [255; 4]);
+    }
+
+    #[test]
+    fn groups_whose_copies_have_landed_are_still_groups() {
+        let src = [1u8, 2, 3, 4];
+        let mut dst = [0u8; 4];
+        let mut copies = AsyncCopies::default();
+        let at = dst.as_mut_ptr();
+        // SAFETY: all ranges lie in the arrays above, which outlive the waits.
+        let issue = |copies: &mut AsyncCopies, i: usize| unsafe {
+            copies.issue(at.add(i), src.as_ptr().add(i), 1, 1, i as u32);
+        };
+        issue(&mut copies, 0);
+        issue(&mut copies, 1);
+        copies.commit();
+        issue(&mut copies, 2);
+        let issued = copies.issued();
+        copies.commit();
+        issue(&mut copies, 3);
+        let mut landed = Vec::new();
+        copies.land(1, |tag| landed.push(tag));
+        copies.land(issued, |tag| landed.push(tag));
+        copies.land(issued, |tag| landed.push(tag));
+        assert_eq!(landed, [0, 1, 2]);
+        copies.commit();
+        assert_eq!(copies.wait(2, |tag| landed.push(tag)), Some(2), "only the first group is waited for");
+        assert_eq!((copies.wait(0, |tag| landed.push(tag)), copies.wait(0, |_| ())), (Some(4), None));
+        assert_eq!(landed, [0, 1, 2, 3]);
+        assert_eq!(copies.discard(), 0);
     }
 }

@@ -1,8 +1,20 @@
 //! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
 
-use crate::fault::{Fault, Literal, Party, Site, Waiting, Waits};
+use crate::fault::{Fault, Literal, Party, Place, Site, Waiting, Waits};
+use crate::mbarrier::Mbarriers;
 use crate::schedule::{Ready, Schedule};
-use crate::warp::{Collective, Group, Mismatch, Warp};
+use crate::trace::{Places, Signal};
+use crate::warp::{Collective, Group, Kind, Mismatch, Warp};
+
+/// A block has so many barriers; 0 is `__syncthreads`.
+const NAMED_BARRIERS: usize = 16;
+
+/// So many times in a row may all threads that can run ask for something in vain before it is taken for granted that they
+/// will do so for ever. A thread that gives up after fewer tries is not disturbed.
+const VAIN_ROUNDS: u32 = 1 << 12;
+
+/// A round in which a thread has read the same variables again and again counts as so many: it was a long one.
+const SPIN_ROUNDS: u32 = 1 << 8;
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +25,14 @@ enum Thread {
     Collective { name: Literal, site: Site },
     /// At `__syncthreads`.
     Barrier { site: Site },
+    /// At a named barrier.
+    Named { barrier: usize, site: Site },
+    /// At an mbarrier, by its offset in shared memory.
+    Mbarrier { offset: usize, site: Site },
+    /// Has asked whether a phase has ended, in vain; goes on once all others wait.
+    PollsMbarrier { offset: usize, site: Site },
+    /// Reads the same memory again and again; the site is one of the trace. Goes on likewise.
+    PollsMemory { site: u32 },
     /// Has returned from the kernel.
     Exited,
 }
@@ -35,6 +55,21 @@ pub(crate) struct Counts {
     pub(crate) collectives: u64,
 }
 
+/// A named barrier between two completions.
+#[derive(Debug, Default)]
+struct NamedBarrier {
+    /// Warps that have arrived, and what they called.
+    arrived: Vec<(u32, Collective)>,
+    /// What the arrivals tell those who wait.
+    signal: Signal,
+}
+
+impl NamedBarrier {
+    fn threads(&self) -> u64 {
+        32 * self.arrived.len() as u64
+    }
+}
+
 /// One block.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -43,7 +78,13 @@ pub(crate) struct Block {
     warps: Vec<Warp>,
     ready: Ready,
     at_barrier: u32,
+    named: [NamedBarrier; NAMED_BARRIERS],
+    mbarriers: Mbarriers,
     exited: u32,
+    /// Threads that go on once all others wait.
+    polling: u32,
+    /// Rounds in which nothing but their asking has happened.
+    vain: u32,
     counts: Counts,
 }
 
@@ -57,7 +98,8 @@ impl Block {
             ready.insert(warp, warps[warp as usize].live);
         }
         let threads = vec![Thread::Active; threads as usize];
-        Self { index, threads, warps, ready, at_barrier: 0, exited: 0, counts: Counts::default() }
+        let (named, mbarriers, counts) = Default::default();
+        Self { index, threads, warps, ready, at_barrier: 0, named, mbarriers, exited: 0, polling: 0, vain: 0, counts }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -70,8 +112,30 @@ impl Block {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
             None if self.exited as usize == self.threads.len() => Ok(None),
+            None if self.polling > 0 && self.vain < VAIN_ROUNDS => Ok(self.poll_again()),
             None => Err(self.diagnose()),
         }
+    }
+
+    /// All others wait: lets those go on that ask again and again.
+    fn poll_again(&mut self) -> Option<u32> {
+        let mut rounds = 1;
+        for thread in 0..self.threads.len() {
+            if let Thread::PollsMbarrier { .. } | Thread::PollsMemory { .. } = self.threads[thread] {
+                if let Thread::PollsMemory { .. } = self.threads[thread] {
+                    rounds = SPIN_ROUNDS;
+                }
+                self.wake(thread);
+            }
+        }
+        self.polling = 0;
+        self.vain += rounds;
+        self.ready.take()
+    }
+
+    fn wake(&mut self, thread: usize) {
+        self.threads[thread] = Thread::Active;
+        self.ready.insert(thread as u32 / 32, 1 << (thread % 32));
     }
 
     /// A thread arrives at a warp-wide operation.
@@ -117,6 +181,107 @@ impl Block {
         }
     }
 
+    /// A warp arrives at a named barrier, as a whole. Returns the barrier's signal, which takes what the warp's lanes did so
+    /// far, and, if the barrier is complete, the warps that have waited for it, this one perhaps included.
+    pub(crate) fn arrive_at_named(
+        &mut self,
+        warp: u32,
+        collective: &Collective,
+    ) -> Result<(&mut Signal, Option<Vec<u32>>), Fault> {
+        let [barrier, threads] = collective.agree;
+        let (index, known) = (self.index, &mut self.named[barrier as usize % NAMED_BARRIERS]);
+        let mismatch = |first: &(u32, Collective), rule: String| Fault::CollectiveMismatch {
+            block: index,
+            first: party(first.0 * 32, &first.1),
+            second: Some(party(warp * 32, collective)),
+            rule,
+        };
+        if let Some(first) = known.arrived.iter().find(|(_, first)| first.agree[1] != threads) {
+            let rule = format!(
+                "barrier {barrier} can't wait for {} threads and for {threads} at once: all that take part name the same \
+                 number",
+                first.1.agree[1]
+            );
+            return Err(mismatch(first, rule));
+        }
+        if let Some(first) = known.arrived.iter().find(|(other, _)| *other == warp) {
+            let rule = format!(
+                "a second arrival of warp {warp} at barrier {barrier} before its first has been answered ({} of {threads} \
+                 threads have arrived) counts in place of another warp's: it must wait in between for those that it \
+                 arrives for",
+                known.threads()
+            );
+            return Err(mismatch(first, rule));
+        }
+        if threads > self.threads.len() as u64 {
+            let rule = format!("it waits for {threads} threads, but the block has only {}", self.threads.len());
+            let first = party(warp * 32, collective);
+            return Err(Fault::CollectiveMismatch { block: index, first, second: None, rule });
+        }
+        known.arrived.push((warp, *collective));
+        let waiting = (known.threads() == threads).then(|| {
+            let arrived = std::mem::take(&mut known.arrived).into_iter();
+            arrived.filter(|(_, call)| call.kind() == Kind::NamedSync).map(|(warp, _)| warp).collect()
+        });
+        if waiting.is_some() {
+            self.vain = 0;
+        }
+        Ok((&mut known.signal, waiting))
+    }
+
+    /// What follows for the threads: `complete` names the warps that go on, if the barrier is complete.
+    pub(crate) fn pass_named(
+        &mut self,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+        complete: Option<Vec<u32>>,
+    ) -> Progress {
+        let (waits, is_complete) = (group.collective.kind() == Kind::NamedSync, complete.is_some());
+        for other in complete.into_iter().flatten().filter(|&other| other != warp) {
+            (other * 32..other * 32 + 32).for_each(|thread| self.wake(thread as usize));
+        }
+        if !waits || is_complete {
+            return self.release(warp, group, completer);
+        }
+        self.counts.collectives += 1;
+        let (barrier, site) = (group.collective.agree[0] as usize, group.collective.site);
+        self.threads[warp as usize * 32..][..32].fill(Thread::Named { barrier, site });
+        Progress::Wait
+    }
+
+    /// The mbarrier objects.
+    pub(crate) fn mbarriers(&mut self) -> &mut Mbarriers {
+        &mut self.mbarriers
+    }
+
+    /// A thread has arrived at an mbarrier; `is_end`: with it a phase ends, and those who wait look again.
+    pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
+        self.vain = 0;
+        for thread in 0..if is_end { self.threads.len() } else { 0 } {
+            if matches!(self.threads[thread], Thread::Mbarrier { offset: other, .. } if other == offset) {
+                self.wake(thread);
+            }
+        }
+    }
+
+    /// The running thread waits until a phase of an mbarrier ends.
+    pub(crate) fn wait_at_mbarrier(&mut self, thread: u32, offset: usize, site: Site) {
+        self.threads[thread as usize] = Thread::Mbarrier { offset, site };
+    }
+
+    /// The running thread has asked in vain whether a phase has ended, and lets others run.
+    pub(crate) fn poll_mbarrier(&mut self, thread: u32, offset: usize, site: Site) {
+        self.threads[thread as usize] = Thread::PollsMbarrier { offset, site };
+        self.polling += 1;
+    }
+
+    /// The running thread reads the same memory again and again, and lets others run.
+    pub(crate) fn poll_memory(&mut self, thread: u32, site: u32) {
+        self.threads[thread as usize] = Thread::PollsMemory { site };
+        self.polling += 1;
+    }
+
     /// A thread arrives at `__syncthreads`.
     pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
         self.threads[thread as usize] = Thread::Barrier { site };
@@ -129,6 +294,7 @@ impl Block {
             return Err(Fault::DivergentBarrier { block: self.index, waits: self.waits() });
         }
         self.at_barrier = 0;
+        self.vain = 0;
         self.counts.barriers += 1;
         self.threads.fill(Thread::Active);
         let goes_on = self.ready.completer_goes_on();
@@ -143,6 +309,7 @@ impl Block {
     pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
         self.threads[thread as usize] = Thread::Exited;
         self.exited += 1;
+        self.vain = 0;
         self.warps[thread as usize / 32].exit(thread % 32).map_err(|(group, _)| {
             let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
             let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
@@ -190,7 +357,8 @@ impl Block {
                 &format!("all lanes of mask {:#010x} must call the same operation", collective.mask),
             ),
             Mismatch::Arguments { first_lane } => {
-                with_first(first_lane, "pointer, stride, layout and width must be the same in all lanes")
+                let arguments = "pointer, stride, layout, width, barrier, number of threads";
+                with_first(first_lane, &format!("its arguments ({arguments}) must be the same in all lanes"))
             }
             Mismatch::Place { first_lane } => {
                 with_first(first_lane, "the lanes of a warp must reach this operation at the same place")
@@ -205,7 +373,25 @@ impl Block {
         if only_barriers {
             return Fault::DivergentBarrier { block: self.index, waits: self.waits() };
         }
-        self.overlap().unwrap_or_else(|| Fault::Deadlock { block: self.index, waits: self.waits() })
+        let (block, waits) = (self.index, self.waits());
+        let is_phase = |thread: &Thread| matches!(thread, Thread::Mbarrier { .. } | Thread::PollsMbarrier { .. });
+        let rule = if self.threads.iter().any(is_phase) {
+            Some(
+                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, and a wait the parity of \
+                 the phase whose end it waits for (0 for the first)",
+            )
+        } else if self.threads.iter().any(|thread| matches!(thread, Thread::PollsMemory { .. })) {
+            Some(
+                "No thread is left that would change what is read there. And a flag in memory orders nothing: signal by an \
+                 mbarrier or a named barrier",
+            )
+        } else {
+            None
+        };
+        if let Some(rule) = rule {
+            return Fault::WaitNeverObserved { block, waits, rule: rule.to_owned() };
+        }
+        self.overlap().unwrap_or(Fault::Deadlock { block, waits })
     }
 
     /// Two groups of a warp that wait for each other's lanes: their masks should have been the same.
@@ -228,20 +414,37 @@ impl Block {
         None
     }
 
+    fn describe_named(&self, barrier: usize) -> String {
+        let known = &self.named[barrier];
+        let threads = known.arrived.first().map_or(0, |(_, call)| call.agree[1]);
+        format!("named_barrier_sync, barrier {barrier}, {} of {threads} threads have arrived", known.threads())
+    }
+
     fn waits(&self) -> Waits {
         let mut waits = Waits { threads: self.threads.len() as u32, ..Waits::default() };
         for (thread, state) in self.threads.iter().enumerate() {
             let thread = thread as u32;
-            let (operation, site) = match state {
+            let (operation, place) = match state {
                 Thread::Active => continue,
                 Thread::Exited => {
                     waits.exited.push(thread);
                     continue;
                 }
-                Thread::Collective { name, site } => (name.text(), site),
-                Thread::Barrier { site } => ("__syncthreads".to_owned(), site),
+                Thread::Collective { name, site } => (name.text(), site.place()),
+                Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
+                Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
+                Thread::Mbarrier { offset, site } => {
+                    (format!("mbarrier_wait, {}", self.mbarriers.describe(*offset)), site.place())
+                }
+                Thread::PollsMbarrier { offset, site } => {
+                    let object = self.mbarriers.describe(*offset);
+                    (format!("mbarrier_test_wait, again and again, {object}"), site.place())
+                }
+                Thread::PollsMemory { site } => {
+                    let place: Option<Place> = Places::default().get(*site).pop();
+                    ("reads the same variables again and again".to_owned(), place.expect("never empty"))
+                }
             };
-            let place = site.place();
             match waits.waiting.iter_mut().find(|w| w.place == place && w.operation == operation) {
                 Some(waiting) => waiting.threads.push(thread),
                 None => waits.waiting.push(Waiting { operation, place, threads: vec![thread] }),
@@ -352,5 +555,61 @@ mod tests {
         block.exit(3).unwrap();
         let fault = block.next().unwrap_err();
         assert!(matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.contains("overlap")), "{fault}");
+    }
+
+    fn named(kind: u32, barrier: u64, threads: u64, line: u32) -> Group {
+        let collective = Collective { kind, agree: [barrier, threads], rules: 0, ..sync_warp(u32::MAX, line) };
+        Group { collective, first_lane: 0, arrived: u32::MAX }
+    }
+    const SYNC: u32 = 5;
+    const ARRIVE: u32 = 6;
+
+    fn pass(block: &mut Block, warp: u32, group: &Group) -> Result<Progress, Fault> {
+        let complete = block.arrive_at_named(warp, &group.collective)?.1;
+        Ok(block.pass_named(warp, group, Some(warp * 32), complete))
+    }
+
+    #[test]
+    fn a_named_barrier_releases_those_that_wait_and_is_there_again() {
+        let mut block = block(96);
+        run_all(&mut block);
+        for _ in 0..2 {
+            assert!(matches!(pass(&mut block, 2, &named(ARRIVE, 1, 96, 3)).unwrap(), Progress::GoOn));
+            assert!(matches!(pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap(), Progress::Wait));
+            assert_eq!(run_all(&mut block), (65..96).collect::<Vec<_>>(), "who only arrives goes on");
+            assert!(matches!(pass(&mut block, 1, &named(SYNC, 1, 96, 5)).unwrap(), Progress::GoOn));
+            let mut released = run_all(&mut block);
+            released.sort_unstable();
+            assert_eq!(released, (0..32).chain(33..64).collect::<Vec<_>>());
+        }
+        pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap();
+        let fault = pass(&mut block, 1, &named(SYNC, 1, 64, 5)).unwrap_err().to_string();
+        assert!(fault.ends_with(
+            "barrier 1 can't wait for 96 threads and for 64 at once: all that take part name the same number"
+        ));
+        let fault = pass(&mut block, 0, &named(ARRIVE, 1, 96, 6)).unwrap_err().to_string();
+        assert!(fault.contains("a second arrival of warp 0 at barrier 1 before its first has been answered (32 of 96"));
+    }
+
+    #[test]
+    fn who_asks_again_and_again_lets_others_run_and_gives_up_in_the_end() {
+        let mut block = block(2);
+        run_all(&mut block);
+        block.mbarriers().init(0, 1, line(2)).unwrap();
+        block.poll_mbarrier(0, 0, line(3));
+        block.ready.insert(0, 0b10);
+        assert_eq!(block.next().unwrap(), Some(1), "the other one first");
+        block.exit(1).unwrap();
+        for _ in 0..VAIN_ROUNDS {
+            assert_eq!(block.next().unwrap(), Some(0));
+            block.poll_mbarrier(0, 0, line(3));
+        }
+        assert_eq!(
+            block.next().unwrap_err().to_string(),
+            "block [1, 2, 0] can't go on: thread 0 waits at stage/kernel.cu:3 (mbarrier_test_wait, again and again, the \
+             mbarrier at byte 0: phase 0, parity 0, has 0 of 1 arrivals), thread 1 has exited. Each phase of an mbarrier \
+             needs exactly as many arrivals as mbarrier_init names, and a wait the parity of the phase whose end it waits \
+             for (0 for the first)"
+        );
     }
 }

@@ -187,6 +187,17 @@ pub enum Fault {
         /// Who waits where.
         waits: Waits,
     },
+    /// Threads wait for the end of an mbarrier's phase, or ask for it again and again, and nobody is left to arrive. Or they
+    /// read the same variables again and again, which nobody changes.
+    #[error("block {block:?} can't go on: {waits}. {rule}")]
+    WaitNeverObserved {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Who waits where.
+        waits: Waits,
+        /// What such a wait needs.
+        rule: String,
+    },
     /// `__syncthreads` was not reached by all threads of the block, or not at the same place.
     #[error("divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one")]
     DivergentBarrier {
@@ -286,6 +297,24 @@ pub enum Fault {
         /// Where.
         place: Place,
     },
+    /// An mbarrier used as none may be: before its initialisation, with more arrivals than it expects, at the wrong address.
+    #[error(
+        "block {block:?}, thread {thread}: {operation} at {place}, mbarrier at byte {offset} of shared memory: {reason}"
+    )]
+    Mbarrier {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block.
+        thread: u32,
+        /// Which operation: `mbarrier_arrive`.
+        operation: String,
+        /// The object's place in shared memory.
+        offset: usize,
+        /// What is wrong with it.
+        reason: String,
+        /// Where.
+        place: Place,
+    },
     /// A traced block made an access that can't be made; the hazards of the trace say which.
     #[error("block {block:?} was stopped at an access that can't be made")]
     Hazard {
@@ -299,6 +328,7 @@ impl Fault {
     pub fn block(&self) -> Option<[u32; 3]> {
         match self {
             Self::Deadlock { block, .. }
+            | Self::WaitNeverObserved { block, .. }
             | Self::DivergentBarrier { block, .. }
             | Self::CollectiveMismatch { block, .. }
             | Self::InvalidCollective { block, .. }
@@ -306,6 +336,7 @@ impl Fault {
             | Self::Trap { block, .. }
             | Self::Misaligned { block, .. }
             | Self::AsyncCopy { block, .. }
+            | Self::Mbarrier { block, .. }
             | Self::Hazard { block } => Some(*block),
             Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => None,
         }

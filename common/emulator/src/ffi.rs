@@ -4,11 +4,12 @@
 //! or owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
 //!
 //! What a primitive means to the judge of a traced launch is said here, once per primitive, where it is carried out:
-//! `emulator_barrier`, [`Run::judge_collective`] for all warp-wide operations, and `cp_async`. A barrier that some threads
-//! arrive at without waiting tells [`Judge::release`] and [`Judge::acquire`]; one of a part of the block [`Judge::meet`].
+//! `emulator_barrier`, [`Run::judge_collective`] and [`Run::pass_named`] for warp-wide operations, `cp_async` and
+//! `mbarrier`.
 
 mod access;
 mod cp_async;
+mod mbarrier;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
@@ -16,11 +17,13 @@ use std::ops::Range;
 
 use corosensei::Yielder;
 
+use access::Spin;
+
 use crate::async_copy::AsyncCopies;
 use crate::block::{Block, Progress};
 use crate::fault::{Fault, Literal, Site};
 use crate::layout::Layouts;
-use crate::trace::{self, Judge, Suppress, Sync};
+use crate::trace::{self, Judge, Signal, Suppress, Sync};
 use crate::warp::{Collective, Group, Kind};
 
 /// Why a CUDA thread gave up the processor.
@@ -70,6 +73,8 @@ pub(crate) struct Run {
     pub(crate) suppress: Option<Suppress>,
     /// The warp-wide operation that is being executed: warp, lanes and site.
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
+    /// What the running thread of a traced launch has been reading.
+    pub(crate) spin: Cell<Spin>,
 }
 
 unsafe extern "C" {
@@ -124,7 +129,7 @@ impl Run {
         self.suppress.as_ref().is_some_and(|suppress| site.is(&suppress.site))
     }
 
-    /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` orders memory.
+    /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` and the named barriers order memory.
     fn judge_collective(&self, warp: u32, group: &Group, live: u32) {
         self.judge(|judge| {
             match group.collective.kind() {
@@ -132,6 +137,7 @@ impl Run {
                 Kind::Shuffle => judge.counters().shuffles += 1,
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
+                Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
                 Kind::Mma => {
                     judge.counters().tensor_ops += 1;
                     judge.counters().tensor_macs += group.collective.work;
@@ -166,7 +172,27 @@ impl Run {
             }
         }
         self.judge_collective(warp, group, block.live(warp));
-        Ok(block.release(warp, group, completer))
+        match group.collective.kind() {
+            Kind::NamedSync | Kind::NamedArrive => self.pass_named(&mut block, warp, group, completer),
+            _ => Ok(block.release(warp, group, completer)),
+        }
+    }
+
+    /// A warp comes to a named barrier: what it did so far is known to those who wait, once all have arrived.
+    fn pass_named(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let (signal, complete) = block.arrive_at_named(warp, &group.collective)?;
+        self.judge(|judge| judge.arrive_at_named(warp, signal));
+        if let Some(warps) = &complete {
+            self.judge(|judge| warps.iter().for_each(|&warp| judge.leave_named(warp, signal)));
+            *signal = Signal::default();
+        }
+        Ok(block.pass_named(warp, group, completer, complete))
     }
 }
 
@@ -177,8 +203,8 @@ unsafe extern "C-unwind" fn emulator_collective(thread: *const ThreadContext, co
     // SAFETY: see above.
     let (context, collective) = unsafe { (&*thread, &*collective) };
     let run = context.run();
-    if collective.kind() == Kind::SyncWarp {
-        run.judge(|judge| judge.reaches(Sync::WarpBarrier, trace::number(collective.site.key())));
+    if let Some(sync) = collective.kind().sync() {
+        run.judge(|judge| judge.reaches(sync, trace::number(collective.site.key())));
         if run.suppresses(collective.site) {
             return;
         }

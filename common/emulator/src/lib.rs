@@ -18,6 +18,7 @@ mod fault;
 mod ffi;
 mod launch;
 mod layout;
+mod mbarrier;
 mod schedule;
 mod stack;
 pub mod trace;

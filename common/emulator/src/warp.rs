@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use crate::fault::{Literal, Site};
+use crate::trace::Sync;
 
 /// `EmulatorExecute` of abi.h.
 pub(crate) type Execute = unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
@@ -35,6 +36,20 @@ pub(crate) enum Kind {
     Vote,
     MatrixCopy,
     Mma,
+    NamedSync,
+    NamedArrive,
+}
+
+impl Kind {
+    /// What it synchronises, if anything.
+    pub(crate) fn sync(self) -> Option<Sync> {
+        match self {
+            Self::SyncWarp => Some(Sync::WarpBarrier),
+            Self::NamedSync => Some(Sync::NamedBarrier),
+            Self::NamedArrive => Some(Sync::NamedArrive),
+            Self::Shuffle | Self::Vote | Self::MatrixCopy | Self::Mma => None,
+        }
+    }
 }
 
 impl Collective {
@@ -44,7 +59,9 @@ impl Collective {
             1 => Kind::Shuffle,
             2 => Kind::Vote,
             3 => Kind::MatrixCopy,
-            _ => Kind::Mma,
+            4 => Kind::Mma,
+            5 => Kind::NamedSync,
+            _ => Kind::NamedArrive,
         }
     }
 }
@@ -112,7 +129,8 @@ impl Warp {
         };
         let group = &mut self.groups[index];
         let (first, first_lane) = (&group.collective, group.first_lane);
-        if first.execute.map(|f| f as usize) != collective.execute.map(|f| f as usize) {
+        let operation = |it: &Collective| (it.kind, it.execute.map(|f| f as usize));
+        if operation(first) != operation(collective) {
             return Err(Mismatch::Operation { first_lane });
         }
         if first.agree != collective.agree {

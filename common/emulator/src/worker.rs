@@ -112,6 +112,7 @@ impl Worker {
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
+            spin: Cell::default(),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
             .map(|thread| ThreadContext {
@@ -226,6 +227,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
         let trace = unsafe { &mut *emulator_trace_slot() };
         (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
         switches += 1;
+        run.spin.take();
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}
             CoroutineResult::Yield(Pause::Faulted) => {

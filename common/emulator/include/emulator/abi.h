@@ -40,13 +40,17 @@ enum EmulatorRule {
     EMULATOR_PLACES_MAY_DIFFER = 2,  // lanes may arrive from different source lines
 };
 
-// What a warp-wide operation is to the judge of hazards and to the counters. Only EMULATOR_SYNC_WARP orders memory.
+// What a warp-wide operation is to the scheduler, the judge of hazards and the counters. Only EMULATOR_SYNC_WARP and the
+// named barriers order memory.
 enum EmulatorKind {
     EMULATOR_SYNC_WARP = 0,
     EMULATOR_SHUFFLE = 1,
     EMULATOR_VOTE = 2,
     EMULATOR_MATRIX_COPY = 3, // its execution declares what it accesses by emulator_matrix_access
     EMULATOR_MMA = 4,         // `work` is the number of multiply-adds
+    // The warp arrives at barrier agree[0] of agree[1] threads, and waits there or goes on.
+    EMULATOR_NAMED_SYNC = 5,
+    EMULATOR_NAMED_ARRIVE = 6,
 };
 
 // What one lane brings to a warp-wide operation.
@@ -96,6 +100,11 @@ void emulator_cp_async(const EmulatorThread *thread, void *dst, const void *src,
                        EmulatorSite site);
 void emulator_cp_async_commit(const EmulatorThread *thread, EmulatorSite site);
 void emulator_cp_async_wait(const EmulatorThread *thread, uint32_t newest_groups, EmulatorSite site);
+void emulator_mbarrier_init(const EmulatorThread *thread, uint64_t *object, int32_t arrivals, EmulatorSite site);
+void emulator_mbarrier_arrive(const EmulatorThread *thread, uint64_t *object, EmulatorSite site);
+void emulator_mbarrier_arrive_after_cp_async(const EmulatorThread *thread, uint64_t *object, EmulatorSite site);
+bool emulator_mbarrier_test_wait(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
+void emulator_mbarrier_wait(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
 
 // For the traced build. The first may be called from an EmulatorExecute; false: memory that does not exist, don't touch
 // it. The second is a plain access at a known place, the third one at a return address (from the __tsan_* functions).

@@ -54,7 +54,9 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <mma.h>
+#include <attn/ptx/barrier.cuh>
 #include <attn/ptx/cp_async.cuh>
 #include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mma.cuh>
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

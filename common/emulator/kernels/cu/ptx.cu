@@ -1,8 +1,10 @@
-// One warp, one instruction: what each wrapper of attn/ptx/ does, on data in which no two elements may be exchanged. The
+// One warp (or, where warps meet, as few as possible): what each wrapper of attn/ptx/ does, on data in which no two elements may be exchanged. The
 // same source runs in the emulator and on a GPU, with the same expected values.
 #include "kernel.h"
+#include <attn/ptx/barrier.cuh>
 #include <attn/ptx/cp_async.cuh>
 #include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mma.cuh>
 
 // Registers in, registers out: in[0] is a[4] of each lane, in[1] b[2], in[2] d[4].
@@ -85,4 +87,87 @@ KERNEL(cp_async_of_each_size) {
         attn::cp_async_wait_group<0>();
         for (int i = 28; i < 64; ++i) out<char>(params)[i] = tile[i];
     }
+}
+
+// Warps 0 and 1 hand a row of numbers to and fro, n[0] times: warp 1 turns it by one lane and triples it, warp 0 reverses
+// it and adds its own.
+KERNEL(named_barriers_hand_over) {
+    int *row = shared<int>();
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        int value = in<int>(params)[lane];
+        for (int round = 0; round < params->n[0]; ++round) {
+            row[lane] = value;
+            attn::named_barrier_arrive<1, 64>(); // the row is warp 1's
+            attn::named_barrier_sync<2, 64>();   // it is back
+            value = row[31 - lane] + lane;
+            __syncwarp(); // all lanes have read, before any writes again
+        }
+        out<int>(params)[lane] = value;
+    } else {
+        for (int round = 0; round < params->n[0]; ++round) {
+            attn::named_barrier_sync<1, 64>();
+            const int value = row[(lane + 1) % 32];
+            __syncwarp(); // all lanes have read
+            row[lane] = 3 * value;
+            attn::named_barrier_arrive<2, 64>();
+        }
+    }
+}
+
+// What a test says at each point of an mbarrier's life, seen by every lane: 8 answers.
+KERNEL(mbarrier_phases) {
+    auto *barrier = shared<attn::Mbarrier>();
+    const int lane = threadIdx.x;
+    int *answers = out<int>(params) + lane * 8;
+    if (lane == 0) attn::mbarrier_init(barrier, 32);
+    __syncthreads(); // the object is there
+    answers[0] = attn::mbarrier_test_wait(barrier, 0);
+    answers[1] = attn::mbarrier_test_wait(barrier, 1); // "the phase before the first" has ended
+    __syncwarp();
+    attn::mbarrier_arrive(barrier);
+    attn::mbarrier_wait(barrier, 0);
+    answers[2] = attn::mbarrier_test_wait(barrier, 0);
+    answers[3] = attn::mbarrier_test_wait(barrier, 1);
+    __syncwarp();
+    attn::mbarrier_arrive(barrier);
+    attn::mbarrier_wait(barrier, 1);
+    answers[4] = attn::mbarrier_test_wait(barrier, 0);
+    answers[5] = attn::mbarrier_test_wait(barrier, 1);
+    __syncwarp();
+    attn::mbarrier_arrive_after_cp_async(barrier); // nothing is under way: at once
+    while (!attn::mbarrier_test_wait(barrier, 0)) {
+    }
+    answers[6] = attn::mbarrier_test_wait(barrier, 0);
+    answers[7] = attn::mbarrier_test_wait(barrier, 1);
+}
+
+// Warp 0 streams n[0] tiles of 32 x 16 bytes through a ring of two; warps 1 and 2 read all of each tile.
+KERNEL(mbarrier_ring) {
+    auto *full = shared<attn::Mbarrier>();       // [2]: 32 copying threads arrive
+    auto *empty = shared<attn::Mbarrier>(16);    // [2]: 64 reading threads arrive
+    auto *ring = shared<uint4>(32);              // [2][32]
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tiles = params->n[0];
+    if (threadIdx.x < 2) {
+        attn::mbarrier_init(full + threadIdx.x, 32);
+        attn::mbarrier_init(empty + threadIdx.x, 64);
+    }
+    __syncthreads(); // the objects are there
+    unsigned sum = 0;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int slot = tile % 2, parity = tile / 2 % 2;
+        if (warp == 0) {
+            attn::mbarrier_wait(empty + slot, parity ^ 1); // passes at once for the first two tiles
+            attn::cp_async<16>(ring + slot * 32 + lane, in<uint4>(params) + tile * 32 + lane);
+            attn::mbarrier_arrive_after_cp_async(full + slot);
+        } else {
+            attn::mbarrier_wait(full + slot, parity);
+            for (int i = 0; i < 32; ++i) {
+                const uint4 chunk = ring[slot * 32 + (i + lane) % 32];
+                sum = sum * 31 + (chunk.x ^ chunk.y * 3 ^ chunk.z * 5 ^ chunk.w * 7) + i;
+            }
+            attn::mbarrier_arrive(empty + slot);
+        }
+    }
+    if (warp > 0) out<unsigned>(params)[threadIdx.x - 32] = sum;
 }

@@ -52,14 +52,17 @@ kernels! {
     exit_completes_sync_warp failing_assert float_to_e4m3 float_to_half fma_only global_within_block
     groups_of_ones_own half2_operations half_arithmetic half_to_float lanes_then_ldmatrix lanes_then_matrix
     ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans
-    mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mma_m16n8k16_f16_f32
-    mma_m16n8k32_e4m3_f32 mma_only partial_sync_warp read_unset reverse reverse_without_barrier
-    ring_without_free_slots row_of_input rows_one_too_many shuffle_from_exited_lane shuffle_meets_sync_warp
+    mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
+    mbarrier_ring mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
+    named_barrier_of_too_many named_barrier_of_two_counts named_barrier_twice named_barriers_differ
+    named_barriers_hand_over named_barriers_of_pairs partial_sync_warp phase_that_a_waiter_misses read_unset reverse
+    reverse_without_barrier ring ring_by_stores ring_without_free_slots roles_with_flags roles_with_unequal_barriers
+    row_by_named_barrier row_of_input rows_one_too_many shuffle_from_exited_lane shuffle_meets_sync_warp
     shuffle_of_odd_width shuffle_outside_its_mask shuffle_waits_for_a_lane_at_the_barrier shuffles shuffles_only
     snippet_bytes snippet_copy_16 snippet_copy_48 snippet_copy_variable snippet_half snippet_half2 snippet_local_array
     snippet_scalar snippet_set snippet_struct snippet_twice snippet_vector snippet_vector_braces snippet_vector_chosen
-    snippet_vector_made snippet_vector_member sync_warp_after_exit trap_in_one_thread vector_at vector_copy votes
-    warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit
-    wmma_col_col wmma_col_row wmma_half_accumulator wmma_misaligned wmma_only wmma_pointers_differ wmma_registers
-    wmma_row_col wmma_row_row write_shared_at
+    snippet_vector_made snippet_vector_member store_before_copies_arrive sync_warp_after_exit tile_copied_by_one_warp
+    trap_in_one_thread vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
+    wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator
+    wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row write_shared_at
 }

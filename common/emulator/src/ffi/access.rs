@@ -3,7 +3,7 @@
 use crate::fault::{Fault, Site};
 use crate::trace::{self, Matrix, MatrixCount, Stop};
 
-use super::{ThreadContext, emulator_current_slot};
+use super::{Pause, ThreadContext, emulator_current_slot};
 
 /// `write` of `emulator_access`: the access may be made in pieces, so any address will do.
 const IN_PIECES: u32 = 2;
@@ -40,6 +40,38 @@ unsafe extern "C-unwind" fn emulator_access_at(
     }
 }
 
+/// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
+/// change them. Without a pause that would never come, since nothing else runs meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spin {
+    variables: [usize; 4],
+    known: usize,
+    reads: u32,
+}
+
+/// So many reads of the same variables in a row are taken for a wait.
+const SPIN_READS: u32 = 4096;
+
+impl Spin {
+    /// Takes a read; true if the thread should let others run.
+    #[inline]
+    fn read(&mut self, address: usize) -> bool {
+        self.reads += 1;
+        if !self.variables[..self.known].contains(&address) {
+            if self.known == self.variables.len() {
+                *self = Self::default();
+            }
+            self.variables[self.known] = address;
+            self.known += 1;
+        }
+        if self.reads < SPIN_READS {
+            return false;
+        }
+        *self = Self::default();
+        true
+    }
+}
+
 #[inline]
 fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, key: trace::Key) {
     let (is_write, whole) = (write & 1 == 1, write & IN_PIECES == 0);
@@ -47,6 +79,13 @@ fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u3
     let judged = context.run().judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
     if judged == Some(Err(Stop)) {
         context.fail(Fault::Hazard { block: context.block_idx });
+    }
+    let mut spin = if is_write { Spin::default() } else { context.run().spin.get() };
+    let is_waiting = !is_write && spin.read(address);
+    context.run().spin.set(spin);
+    if is_waiting {
+        context.run().block.borrow_mut().poll_memory(context.thread, site);
+        context.suspend(Pause::Waiting);
     }
 }
 

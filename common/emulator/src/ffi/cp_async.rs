@@ -1,4 +1,5 @@
-//! cp.async: what it does to memory, and what it orders. Of all threads only the one that issued a copy can wait for it.
+//! cp.async: what it does to memory, and what it orders. Of all threads only the one that issued a copy can wait for it,
+//! unless that one makes it arrive at an mbarrier.
 
 use std::ffi::c_void;
 
@@ -100,6 +101,6 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext,
     let landed = |tag| {
         run.judge(|judge| judge.landed(tag));
     };
-    run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
-    run.judge(|judge| judge.waited(context.thread, newest_groups, trace::number(site.key())));
+    let covered = run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
+    run.judge(|judge| judge.waited(context.thread, newest_groups, covered, trace::number(site.key())));
 }

@@ -10,17 +10,30 @@ use super::raw::Hint;
 pub(crate) struct Copy {
     /// Who issued it.
     pub(crate) thread: u32,
+    /// Its number among the copies of its thread, from 1.
+    pub(crate) number: u32,
     pub(crate) site: u32,
     to: (usize, usize),
     from: (u32, u32),
     committed: bool,
+    /// Where it was made to arrive at an mbarrier by itself.
+    pub(crate) arrives: Option<u32>,
     /// The last wait of its thread since then: site, and how many groups that left under way.
     waited: Option<(u32, u32)>,
 }
 
 impl Copy {
     pub(crate) fn new(thread: u32, site: u32, to: Range<usize>, from: Range<u32>) -> Self {
-        Self { thread, site, to: (to.start, to.end), from: (from.start, from.end), committed: false, waited: None }
+        Self {
+            thread,
+            number: 0,
+            site,
+            to: (to.start, to.end),
+            from: (from.start, from.end),
+            committed: false,
+            arrives: None,
+            waited: None,
+        }
     }
 
     /// The bytes of shared memory that it writes.
@@ -35,6 +48,8 @@ pub(crate) struct Copies {
     copies: Vec<Copy>,
     /// Per thread: those under way, by tag.
     under_way: Vec<Vec<u32>>,
+    /// Per thread: how many it has issued.
+    issued: Vec<u32>,
     /// Per thread: its last wait.
     last_wait: Vec<Option<u32>>,
     /// Per byte of shared memory: tag, plus one, of the copy that will write it.
@@ -47,6 +62,8 @@ impl Copies {
         self.copies.clear();
         self.under_way.iter_mut().for_each(Vec::clear);
         self.under_way.resize_with(threads as usize, Vec::new);
+        self.issued.clear();
+        self.issued.resize(threads as usize, 0);
         self.last_wait.clear();
         self.last_wait.resize(threads as usize, None);
         self.pending.clear();
@@ -73,8 +90,11 @@ impl Copies {
         self.under_way.iter().flatten().map(|&tag| self.copies[tag as usize]).find(overlaps)
     }
 
-    pub(crate) fn issue(&mut self, copy: Copy) -> u32 {
+    pub(crate) fn issue(&mut self, mut copy: Copy) -> u32 {
         let tag = self.copies.len() as u32;
+        let issued = &mut self.issued[copy.thread as usize];
+        *issued += 1;
+        copy.number = *issued;
         self.pending[copy.bytes()].fill(tag + 1);
         self.under_way[copy.thread as usize].push(tag);
         self.copies.push(copy);
@@ -85,6 +105,13 @@ impl Copies {
     pub(crate) fn commit(&mut self, thread: u32) {
         for &tag in &self.under_way[thread as usize] {
             self.copies[tag as usize].committed = true;
+        }
+    }
+
+    /// What the thread has under way arrives at an mbarrier by itself.
+    pub(crate) fn arrive(&mut self, thread: u32, site: u32) {
+        for &tag in &self.under_way[thread as usize] {
+            self.copies[tag as usize].arrives.get_or_insert(site);
         }
     }
 
@@ -114,6 +141,9 @@ impl Copies {
 
     /// Why the copy has not landed for `reader`.
     pub(crate) fn why_under_way(&self, copy: &Copy, reader: Actor) -> Hint {
+        if let Some(arrive) = copy.arrives {
+            return Hint::PhaseNotObserved { arrive };
+        }
         if let Some((wait, newest)) = copy.waited {
             return if copy.committed { Hint::LeftUnderWay { wait, newest } } else { Hint::NotCommitted { wait } };
         }

@@ -71,6 +71,12 @@ pub struct Counters {
     pub warp_barriers: u64,
     /// `__syncthreads`, per block.
     pub barriers: u64,
+    /// Named barriers, per warp that arrives, waiting or not.
+    pub named_barriers: u64,
+    /// Arrivals at mbarriers, per thread; those that cp.async makes included.
+    pub mbarrier_arrivals: u64,
+    /// Waits for mbarriers that were satisfied, and tests that said yes, per thread.
+    pub mbarrier_waits: u64,
     /// Exponentials (`exp2f`, `expf`, `__expf`), per thread.
     pub exps: u64,
 }
@@ -104,7 +110,7 @@ macro_rules! fields {
 fields!(GlobalTraffic: requests bytes sectors);
 fields!(SharedTraffic: requests bytes wavefronts ideal_wavefronts);
 fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tensor_ops
-    tensor_macs shuffles votes warp_barriers barriers exps);
+    tensor_macs shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
 
 impl fmt::Display for Counters {
     /// One line each, for snapshots that a reviewer reads.
@@ -129,6 +135,14 @@ impl fmt::Display for Counters {
         writeln!(f, "tensor cores: {} operations, {} multiply-adds", self.tensor_ops, self.tensor_macs)?;
         writeln!(f, "shuffles: {}, votes: {}", self.shuffles, self.votes)?;
         writeln!(f, "__syncthreads: {}, __syncwarp: {}", self.barriers, self.warp_barriers)?;
+        let Self { named_barriers, mbarrier_arrivals, mbarrier_waits, .. } = self;
+        if named_barriers + mbarrier_arrivals + mbarrier_waits > 0 {
+            // Most kernels have none.
+            writeln!(
+                f,
+                "named barriers: {named_barriers}, mbarriers: {mbarrier_arrivals} arrivals, {mbarrier_waits} waits"
+            )?;
+        }
         write!(f, "exponentials: {}", self.exps)
     }
 }

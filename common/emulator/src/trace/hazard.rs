@@ -20,6 +20,8 @@ pub enum HazardKind {
     OutOfBounds,
     /// An address that is not a multiple of the access's size.
     Misaligned,
+    /// Bytes of an mbarrier are read or written by anything but its own operations.
+    BarrierObject,
     /// `__syncthreads` that not all threads reach, or not at one place.
     DivergentBarrier,
     /// Threads that wait for each other for ever.
@@ -37,6 +39,7 @@ impl HazardKind {
             Self::UnsetShared => "read of unset shared memory",
             Self::OutOfBounds => "out of bounds",
             Self::Misaligned => "misaligned access",
+            Self::BarrierObject => "access to a barrier object",
             Self::DivergentBarrier => "divergent barrier",
             Self::Deadlock => "deadlock",
             Self::Stopped => "stopped",

@@ -27,8 +27,41 @@ pub(crate) struct Stop;
 pub(crate) enum Sync {
     Barrier,
     WarpBarrier,
+    NamedBarrier,
+    NamedArrive,
     Commit,
     Wait,
+    Arrive,
+    ArriveAfterCopies,
+    PhaseTest,
+    PhaseWait,
+}
+
+impl Sync {
+    /// As the kernel calls it.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Self::Barrier => "__syncthreads",
+            Self::WarpBarrier => "__syncwarp",
+            Self::NamedBarrier => "named_barrier_sync",
+            Self::NamedArrive => "named_barrier_arrive",
+            Self::Commit => "cp_async_commit",
+            Self::Wait => "cp_async_wait_group",
+            Self::Arrive => "mbarrier_arrive",
+            Self::ArriveAfterCopies => "mbarrier_arrive_after_cp_async",
+            Self::PhaseTest => "mbarrier_test_wait",
+            Self::PhaseWait => "mbarrier_wait",
+        }
+    }
+}
+
+/// What a byte of shared memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Unset,
+    Value,
+    /// It belongs to a barrier object.
+    Barrier,
 }
 
 /// What is fixed for a block.
@@ -85,8 +118,10 @@ pub(crate) struct Judge {
     setup: Option<Setup>,
     order: Order,
     shared: Vec<Cell>,
-    /// Per byte of shared memory: it holds a value.
-    set: Vec<bool>,
+    /// Per byte of shared memory.
+    content: Vec<Content>,
+    /// Whether any of them belongs to a barrier object.
+    has_barriers: bool,
     copies: Copies,
     global: Global,
     requests: Vec<Requests>,
@@ -100,8 +135,9 @@ impl Judge {
         let generation = self.order.generation() + 1;
         self.order.start(setup.threads, generation);
         self.shared.resize(setup.declared.max(self.shared.len()), Cell::default());
-        self.set.clear();
-        self.set.resize(setup.declared, false);
+        self.content.clear();
+        self.content.resize(setup.declared, Content::Unset);
+        self.has_barriers = false;
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
         self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
@@ -201,18 +237,22 @@ impl Judge {
             self.report_copy(at, copy, made);
             return true;
         }
+        if self.has_barriers && self.content[range.clone()].contains(&Content::Barrier) {
+            self.report(HazardKind::BarrierObject, made.side(), Space::Shared, range, Hint::BarrierObject);
+            return true;
+        }
         let event = self.event(made);
         let cells = self.shared[range.clone()].iter_mut();
         if made.how.is_write() {
             let races = &mut self.races;
             self.order.write(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
-            self.set[range].fill(true);
+            self.content[range].fill(Content::Value);
         } else {
             let races = &mut self.races;
             self.order.read(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
-            if let Some(first) = self.set[range.clone()].iter().position(|set| !set) {
+            if let Some(first) = self.content[range.clone()].iter().position(|&content| content == Content::Unset) {
                 let unset = range.start + first..range.end;
                 self.report(HazardKind::UnsetShared, made.side(), Space::Shared, unset, Hint::Unset);
             }
@@ -251,7 +291,7 @@ impl Judge {
 
     fn event(&mut self, made: Made) -> u32 {
         match made.actor {
-            Actor::Thread(thread) => self.order.event(thread, made.site, made.how),
+            Actor::Thread(thread) | Actor::Copies(thread) => self.order.event(thread, made.site, made.how),
             Actor::Warp(warp) => self.order.warp_event(warp, made.lanes, made.site, made.how, made.distribution),
         }
     }
@@ -266,8 +306,12 @@ impl Judge {
             let other = Side::from(self.order.describe(event));
             let same_warp = other.actor.warp() == made.actor.warp();
             let matrix = |actor| matches!(actor, Actor::Warp(_));
-            let unset = space == Space::Shared && made.how.is_write() && !self.set[start + first];
-            let hint = if same_warp && (matrix(other.actor) || matrix(made.actor)) {
+            let unset = space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Unset;
+            let hint = if other.how == How::BarrierInit {
+                Hint::BarrierNotSeen
+            } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
+                Hint::PhaseObservedByOthers
+            } else if same_warp && (matrix(other.actor) || matrix(made.actor)) {
                 Hint::MatrixSync
             } else if other.how == How::CopyWrite && !made.how.is_write() {
                 Hint::BarrierAfterWait { same_warp }
@@ -306,22 +350,45 @@ impl Judge {
         self.order.meet_lanes(warp, lanes);
     }
 
-    /// `threads` are complete at a barrier of their own (`bar.sync`), and go on.
-    #[allow(dead_code, reason = "for barriers of a part of the block; none is emulated yet")]
-    pub(crate) fn meet(&mut self, threads: &[u32]) {
-        self.order.meet(threads.iter().copied());
+    /// A warp arrives at a named barrier, of which `signal` belongs to the present phase.
+    pub(crate) fn arrive_at_named(&mut self, warp: u32, signal: &mut Signal) {
+        self.outcome.counters.named_barriers += 1;
+        (warp * 32..warp * 32 + 32).for_each(|thread| self.order.release(thread, signal));
     }
 
-    /// `thread` arrives and does not wait (`bar.arrive`, an mbarrier's arrive): whoever acquires the signal later is
-    /// ordered after what the thread did so far. One signal per barrier and phase.
-    #[allow(dead_code, reason = "for barriers whose arrivals do not wait; none is emulated yet")]
-    pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
+    /// The phase of `signal` is complete, and a warp goes on that has waited for it.
+    pub(crate) fn leave_named(&mut self, warp: u32, signal: &Signal) {
+        (warp * 32..warp * 32 + 32).for_each(|thread| self.order.acquire(thread, signal));
+    }
+
+    /// A thread makes an mbarrier of 8 bytes of shared memory.
+    pub(crate) fn init_barrier(&mut self, thread: u32, offset: usize, site: u32) {
+        let how = How::BarrierInit;
+        self.touch_shared(offset, 8, Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site });
+        self.content[offset..offset + 8].fill(Content::Barrier);
+        self.has_barriers = true;
+    }
+
+    /// A thread uses an mbarrier by its own operations, which are atomic, but must come after its initialisation.
+    pub(crate) fn use_barrier(&mut self, thread: u32, offset: usize, site: u32) {
+        let how = How::BarrierUse;
+        let made = Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let event = self.event(made);
+        let (cells, races) = (self.shared[offset..offset + 8].iter_mut(), &mut self.races);
+        self.order.follow(cells, event, |index, other| note(races, index, other));
+        self.report_races(Space::Shared, offset, made);
+    }
+
+    /// `thread` arrives at an mbarrier and goes on: whoever observes the end of the phase of `signal` is ordered after
+    /// what the thread did so far.
+    pub(crate) fn arrive(&mut self, thread: u32, signal: &mut Signal) {
+        self.outcome.counters.mbarrier_arrivals += 1;
         self.order.release(thread, signal);
     }
 
-    /// `thread` has waited for the phase of `signal` (`mbarrier.try_wait`).
-    #[allow(dead_code, reason = "see release")]
-    pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
+    /// `thread` has observed the end of the phase of `signal`.
+    pub(crate) fn observe(&mut self, thread: u32, signal: &Signal) {
+        self.outcome.counters.mbarrier_waits += 1;
         self.order.acquire(thread, signal);
     }
 

@@ -2,8 +2,9 @@
 //!
 //! The order in which the emulator happens to run threads decides nothing: two accesses are in order only if
 //! synchronisation puts them in order. What counts as synchronisation is said in one place per primitive, in the FFI
-//! module: `__syncthreads`, `__syncwarp` of the lanes in its mask, and a cp.async with the wait of its own thread.
-//! Shuffles, votes and matrix operations order nothing. `GLOSSARY.md` defines the words and the counters.
+//! module: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an mbarrier with who
+//! observes the end of that phase, and a cp.async with the wait of its own thread. Shuffles, votes and matrix operations
+//! order nothing. `GLOSSARY.md` defines the words and the counters.
 
 mod clocks;
 mod copies;
@@ -38,9 +39,10 @@ pub use counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use hazard::{Hazard, HazardAccess, HazardKind};
 pub use memory::{Access, Allocation, Memory};
 
+pub(crate) use clocks::Signal;
 pub(crate) use judge::{Judge, Matrix, Outcome, Setup, Stop, Sync};
 pub(crate) use requests::MatrixCount;
-pub(crate) use site::{Key, number};
+pub(crate) use site::{Key, Places, number};
 
 use order::{Actor, How};
 use raw::{Found, Hint, Raw, Side};
@@ -81,7 +83,7 @@ pub struct LoggedAccess {
 /// A synchronisation operation of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SyncSite {
-    /// `__syncthreads`, `__syncwarp`, `cp_async_commit`, `cp_async_wait_group`.
+    /// As the kernel calls it: `__syncthreads`, `mbarrier_wait`.
     pub operation: String,
     /// Where it is called.
     pub place: Place,
@@ -163,7 +165,7 @@ fn summarise(
     let mut counted = Counted { launch_blocks: all, traced_blocks: ends.len() as u64, ..Counted::default() };
     let mut alike = true;
     let (mut syncs, mut runs, mut unwaited_copies, mut accesses) = (BTreeSet::new(), Vec::new(), 0, Vec::new());
-    let mut places = site::Places::default();
+    let mut places = Places::default();
     for (index, (result, outcome)) in ends.into_iter().enumerate() {
         match result {
             Ok(report) => unwaited_copies += report.unwaited_copies,
@@ -188,15 +190,9 @@ fn summarise(
     hazards.extend(describe_stops(stopped));
     let more_hazards = hazards.len().saturating_sub(MAX_HAZARDS);
     hazards.truncate(MAX_HAZARDS);
-    let name = |sync| match sync {
-        Sync::Barrier => "__syncthreads",
-        Sync::WarpBarrier => "__syncwarp",
-        Sync::Commit => "cp_async_commit",
-        Sync::Wait => "cp_async_wait_group",
-    };
     let mut sync_sites: Vec<SyncSite> = syncs
         .into_iter()
-        .map(|(sync, site)| SyncSite { operation: name(sync).to_owned(), place: places.get(site).swap_remove(0) })
+        .map(|(sync, site)| SyncSite { operation: sync.operation().to_owned(), place: places.get(site).swap_remove(0) })
         .collect();
     sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
     sync_sites.dedup();
@@ -209,7 +205,7 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     for (block, fault) in stopped {
         let kind = match fault {
             Fault::DivergentBarrier { .. } => HazardKind::DivergentBarrier,
-            Fault::Deadlock { .. } => HazardKind::Deadlock,
+            Fault::Deadlock { .. } | Fault::WaitNeverObserved { .. } => HazardKind::Deadlock,
             Fault::Misaligned { .. } => HazardKind::Misaligned,
             Fault::SharedOverflow { .. } => HazardKind::OutOfBounds,
             _ => HazardKind::Stopped,

@@ -17,6 +17,8 @@ const THREADS: [u32; 6] = [0, 1, 2, 32, 33, 34];
 const BYTES: usize = 4;
 const BASE: usize = 0x1000_0000;
 const CASES: u32 = 4000;
+/// Of whole warps: a named barrier takes no less.
+const ALL: usize = 64;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -38,10 +40,16 @@ enum Op {
         mask: u32,
     },
     Barrier,
-    Meet {
-        threads: [u32; 2],
+    /// Both warps arrive; those that wait go on with what both did.
+    Named {
+        waits: [bool; 2],
     },
     Arrive {
+        thread: u32,
+        signal: usize,
+    },
+    /// The thread's copies arrive by themselves.
+    ArriveAfterCopies {
         thread: u32,
         signal: usize,
     },
@@ -74,10 +82,11 @@ impl Op {
             }
             Op::Matrix { warp, .. } => lanes(warp, 7),
             Op::SyncWarp { warp, mask } => lanes(warp, mask),
-            Op::Barrier => THREADS.to_vec(),
-            Op::Meet { threads } => threads.to_vec(),
+            Op::Barrier | Op::Named { .. } => THREADS.to_vec(),
             // What is observed is what has arrived: the signal keeps its order as if it were a thread.
-            Op::Arrive { thread, signal } | Op::Observe { thread, signal } => vec![thread, 1000 + signal as u32],
+            Op::Arrive { thread, signal }
+            | Op::ArriveAfterCopies { thread, signal }
+            | Op::Observe { thread, signal } => vec![thread, 1000 + signal as u32],
         }
     }
 }
@@ -101,28 +110,32 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
         3 => Just(Op::Barrier),
         3 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::Issue { thread, at }),
         3 => copier.clone().prop_map(|thread| Op::Commit { thread }),
-        3 => (copier, 0..2usize).prop_map(|(thread, newest)| Op::Wait { thread, newest }),
-        1 => (0..6usize, 0..5usize).prop_map(|(a, b)| Op::Meet { threads: [THREADS[a], THREADS[(a + b + 1) % 6]] }),
+        3 => (copier.clone(), 0..2usize).prop_map(|(thread, newest)| Op::Wait { thread, newest }),
+        1 => any::<[bool; 2]>().prop_map(|waits| Op::Named { waits }),
         2 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Arrive { thread, signal }),
-        2 => (thread, 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
+        3 => (copier.clone(), 0..2usize).prop_map(|(thread, signal)| Op::ArriveAfterCopies { thread, signal }),
+        3 => (thread, 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
     ]
 }
 
 /// Copies and groups of each thread, as cp.async has them: what a wait covers.
 #[derive(Clone, Default)]
 struct Groups<T> {
-    open: Vec<T>,
-    committed: Vec<Vec<T>>,
+    copies: Vec<T>,
+    /// For each group not waited for, how many copies there were when it was closed.
+    committed: Vec<usize>,
 }
 
-impl<T> Groups<T> {
+impl<T: Copy> Groups<T> {
     fn commit(&mut self) {
-        self.committed.push(std::mem::take(&mut self.open));
+        self.committed.push(self.copies.len());
     }
 
-    fn wait(&mut self, newest: usize) -> Vec<T> {
+    /// The copies up to the last one that the wait covers.
+    fn wait(&mut self, newest: usize) -> Option<&[T]> {
         let covered = self.committed.len().saturating_sub(newest);
-        self.committed.drain(..covered).flatten().collect()
+        let end = self.committed.drain(..covered).next_back()?;
+        Some(&self.copies[..end])
     }
 }
 
@@ -132,15 +145,16 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.start(Setup {
         memory: Arc::new(Memory::default()),
         block: [0; 3],
-        threads: 35,
+        threads: ALL as u32,
         shared: BASE,
         declared: BYTES,
         mapped: BYTES,
         harmless: [0..0, 0..0, 0..0],
         log: false,
     });
-    let mut groups: Vec<Groups<u32>> = vec![Groups::default(); 35];
-    let mut signals = [Signal::default(), Signal::default()];
+    let mut groups: Vec<Groups<u32>> = vec![Groups::default(); ALL];
+    let mut has_landed = BTreeSet::new();
+    let mut signals: [(Signal, Vec<(u32, usize)>); 2] = Default::default();
     for &(index, ref op) in program {
         let site = index as u32 + 1;
         match *op {
@@ -168,20 +182,39 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
             }
             Op::SyncWarp { warp, mask } => judge.warp_barrier(warp, mask),
             Op::Barrier => judge.barrier(site),
-            Op::Meet { threads } => judge.meet(&threads),
-            Op::Arrive { thread, signal } => judge.release(thread, &mut signals[signal]),
-            Op::Observe { thread, signal } => judge.acquire(thread, &signals[signal]),
+            Op::Named { waits } => {
+                let mut signal = Signal::default();
+                (0..2).for_each(|warp| judge.arrive_at_named(warp, &mut signal));
+                (0..2).filter(|&warp| waits[warp as usize]).for_each(|warp| judge.leave_named(warp, &signal));
+            }
+            Op::Arrive { thread, signal } => judge.arrive(thread, &mut signals[signal].0),
+            Op::ArriveAfterCopies { thread, signal } => {
+                let (signal, copies) = &mut signals[signal];
+                judge.arrive_after_copies(thread, site, signal);
+                copies.push((thread, groups[thread as usize].copies.len()));
+            }
+            Op::Observe { thread, signal } => {
+                let (signal, copies) = &mut signals[signal];
+                for (copier, issued) in copies.drain(..) {
+                    let mine = &groups[copier as usize].copies[..issued];
+                    mine.iter().filter(|&&tag| has_landed.insert(tag)).for_each(|&tag| judge.landed(tag));
+                    judge.release_copies(copier, issued as u64, signal);
+                }
+                judge.observe(thread, signal);
+            }
             Op::Issue { thread, at } => {
                 let tag = judge.issue(thread, BASE + at, 0, 1, 0, site).unwrap();
-                groups[thread as usize].open.push(tag);
+                groups[thread as usize].copies.push(tag);
             }
             Op::Commit { thread } => {
                 groups[thread as usize].commit();
                 judge.commit(thread);
             }
             Op::Wait { thread, newest } => {
-                groups[thread as usize].wait(newest).into_iter().for_each(|tag| judge.landed(tag));
-                judge.waited(thread, newest as u32, site);
+                let covered = groups[thread as usize].wait(newest);
+                let tags = covered.iter().copied().flatten().filter(|&&tag| has_landed.insert(tag));
+                tags.for_each(|&tag| judge.landed(tag));
+                judge.waited(thread, newest as u32, covered.map(|tags| tags.len() as u64), site);
             }
         }
     }
@@ -208,8 +241,10 @@ struct Graph {
 impl Graph {
     fn new(program: &[(usize, Op)]) -> Self {
         let mut graph = Self { accesses: Vec::new(), before: Vec::new() };
-        let mut last: [Option<usize>; 35] = [None; 35];
-        let mut groups: Vec<Groups<usize>> = vec![Groups::default(); 35];
+        let mut last: [Option<usize>; ALL] = [None; ALL];
+        // Where each thread last took part in synchronisation.
+        let mut last_sync = last;
+        let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
         for &(op_index, ref op) in program {
             let mut of_thread = |graph: &mut Self, thread: u32| {
@@ -227,20 +262,39 @@ impl Graph {
                     let same = same.then_some((warp, at));
                     graph.accesses.push(Made { op: op_index, at, bytes: 2, write, nodes, same });
                 }
-                Op::Arrive { thread, signal } => arrivals[signal].push(of_thread(&mut graph, thread)),
+                Op::Arrive { thread, signal } => {
+                    let node = of_thread(&mut graph, thread);
+                    arrivals[signal].push(node);
+                    last_sync[thread as usize] = Some(node);
+                }
+                Op::ArriveAfterCopies { thread, signal } => {
+                    arrivals[signal].extend(&groups[thread as usize].copies);
+                    arrivals[signal].extend(last_sync[thread as usize]);
+                }
                 Op::Observe { thread, signal } => {
                     let node = graph.node(last[thread as usize].into_iter().chain(arrivals[signal].iter().copied()));
-                    last[thread as usize] = Some(node);
+                    (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
                 }
-                Op::SyncWarp { .. } | Op::Barrier | Op::Meet { .. } => {
+                Op::SyncWarp { .. } | Op::Barrier => {
                     let node = graph.node(op.participants().into_iter().filter_map(|thread| last[thread as usize]));
-                    op.participants().into_iter().for_each(|thread| last[thread as usize] = Some(node));
+                    for thread in op.participants() {
+                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                    }
+                }
+                Op::Named { waits } => {
+                    let arrivals: Vec<usize> =
+                        op.participants().into_iter().map(|thread| of_thread(&mut graph, thread)).collect();
+                    last_sync = last;
+                    let node = graph.node(arrivals);
+                    for thread in op.participants().into_iter().filter(|&thread| waits[thread as usize / 32]) {
+                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                    }
                 }
                 Op::Issue { thread, at } => {
                     let issue = of_thread(&mut graph, thread);
                     // The copy takes place at some time after it.
                     let copy = graph.node(Some(issue));
-                    groups[thread as usize].open.push(copy);
+                    groups[thread as usize].copies.push(copy);
                     graph.accesses.push(Made {
                         op: op_index,
                         at,
@@ -252,9 +306,10 @@ impl Graph {
                 }
                 Op::Commit { thread } => groups[thread as usize].commit(),
                 Op::Wait { thread, newest } => {
-                    let covered = groups[thread as usize].wait(newest);
-                    let node = graph.node(last[thread as usize].into_iter().chain(covered));
-                    last[thread as usize] = Some(node);
+                    if let Some(covered) = groups[thread as usize].wait(newest) {
+                        let node = graph.node(last[thread as usize].into_iter().chain(covered.iter().copied()));
+                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                    }
                 }
             }
         }

@@ -19,11 +19,15 @@ pub(crate) enum How {
     MatrixRead,
     /// A warp writes a matrix.
     MatrixWrite,
+    /// A barrier object is initialised.
+    BarrierInit,
+    /// A barrier object is used by its own operations.
+    BarrierUse,
 }
 
 impl How {
     pub(crate) fn is_write(self) -> bool {
-        matches!(self, Self::Write | Self::CopyWrite | Self::MatrixWrite)
+        matches!(self, Self::Write | Self::CopyWrite | Self::MatrixWrite | Self::BarrierInit)
     }
 }
 
@@ -33,13 +37,15 @@ pub(crate) enum Actor {
     Thread(u32),
     /// A whole warp: any of its lanes may be the one that touches a byte.
     Warp(u32),
+    /// The copies of a thread that arrive at an mbarrier by themselves, when they land.
+    Copies(u32),
 }
 
 impl Actor {
     /// The thread, or the warp's first.
     pub(crate) fn thread(self) -> u32 {
         match self {
-            Self::Thread(thread) => thread,
+            Self::Thread(thread) | Self::Copies(thread) => thread,
             Self::Warp(warp) => warp * 32,
         }
     }
@@ -53,7 +59,7 @@ impl Actor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) actor: Actor,
-    /// The thread's clock; for a warp the number of its lanes' clocks.
+    /// The thread's clock, the number of the copy, or the number of the warp's lanes' clocks.
     clock: u32,
     pub(crate) site: u32,
     pub(crate) how: How,
@@ -142,6 +148,28 @@ impl Order {
         self.present[thread as usize / 32] = None;
     }
 
+    /// Copies of `thread` will arrive at `signal` by themselves.
+    pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
+        self.clocks.release_before_copies(thread, signal);
+    }
+
+    /// The copies of `thread` up to number `copy` have landed, for those who wait for `signal`.
+    pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
+        self.clocks.release_copies(thread, copy, signal);
+    }
+
+    /// `thread` itself has waited for its copies up to number `copy`.
+    pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
+        self.clocks.wait_for_copies(thread, copy);
+        self.present[thread as usize / 32] = None;
+    }
+
+    /// The number of the landing of a copy that arrives by itself; `copy` is its number among those of its thread.
+    pub(crate) fn landing(&mut self, thread: u32, copy: u32, site: u32) -> u32 {
+        let actor = Actor::Copies(thread);
+        self.events.number(Event { actor, clock: copy, site, how: How::CopyWrite, distribution: 0 })
+    }
+
     /// The number of an access by one thread, now.
     #[inline]
     pub(crate) fn event(&mut self, thread: u32, site: u32, how: How) -> u32 {
@@ -174,6 +202,7 @@ impl Order {
         }
         let known_to = |reader: u32| match earlier.actor {
             Actor::Thread(thread) => self.clocks.knows(reader, thread, earlier.clock),
+            Actor::Copies(thread) => self.clocks.knows_copy(reader, thread, earlier.clock),
             Actor::Warp(warp) => {
                 let lanes = &self.lanes[earlier.clock as usize];
                 lanes_of(lanes.mask)
@@ -181,7 +210,7 @@ impl Order {
             }
         };
         match now.actor {
-            Actor::Thread(thread) => known_to(thread),
+            Actor::Thread(thread) | Actor::Copies(thread) => known_to(thread),
             Actor::Warp(warp) => lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane)),
         }
     }
@@ -280,6 +309,21 @@ impl Order {
                 race(index, other);
             }
             *cell = Cell { generation, write: event, reads: 0 };
+        }
+    }
+
+    /// An access that must come after the last write of `cells`, but with which later ones need no order.
+    pub(crate) fn follow<'a>(
+        &mut self,
+        cells: impl Iterator<Item = &'a mut Cell>,
+        event: u32,
+        mut race: impl FnMut(usize, u32),
+    ) {
+        let generation = self.generation();
+        for (index, cell) in cells.enumerate() {
+            if cell.generation == generation && cell.write != 0 && !self.ordered(cell.write, event) {
+                race(index, cell.write);
+            }
         }
     }
 

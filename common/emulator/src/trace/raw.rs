@@ -46,6 +46,14 @@ pub(crate) enum Hint {
     NotCommitted { wait: u32 },
     /// The last wait left the newest groups under way, and the copy is in one of them.
     LeftUnderWay { wait: u32, newest: u32 },
+    /// The copy arrives at an mbarrier by itself, and nobody has observed that the phase has ended.
+    PhaseNotObserved { arrive: u32 },
+    /// Somebody has, but not who makes this access.
+    PhaseObservedByOthers,
+    /// A barrier object is used by a thread that has not been told of its initialisation.
+    BarrierNotSeen,
+    /// Not by its own operations.
+    BarrierObject,
     /// A buffer is written while a copy into it is under way.
     BufferInUse,
     /// What a copy under way reads is overwritten.
@@ -185,11 +193,13 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
             How::CopyWrite => "writes by cp.async",
             How::MatrixRead => "reads a matrix",
             How::MatrixWrite => "writes a matrix",
+            How::BarrierInit => "initialises an mbarrier",
+            How::BarrierUse => "uses an mbarrier",
         }
         .to_owned(),
         block,
         thread: match side.actor {
-            Actor::Thread(thread) => Some(thread),
+            Actor::Thread(thread) | Actor::Copies(thread) => Some(thread),
             Actor::Warp(_) => None,
         },
         warp: side.actor.warp(),
@@ -253,7 +263,8 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                 .into()
         }
         Hint::BarrierAfterWrite { same_warp } => {
-            format!("The read may come before the write: a {} is missing after the write", meeting(same_warp))
+            let else_where = if same_warp { "" } else { " (or a barrier at which the writer arrives and the reader waits)" };
+            format!("The read may come before the write: a {} is missing after the write{else_where}", meeting(same_warp))
         }
         Hint::BarrierAfterWait { same_warp } => format!(
             "The wait_group of the thread that issued a cp.async tells nobody else that it has landed: a {} is missing \
@@ -280,6 +291,21 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
              to copy",
             at(wait)
         ),
+        Hint::PhaseNotObserved { arrive } => format!(
+            "The copy arrives by itself at the mbarrier at {}, and no thread has observed the end of that phase: \
+             mbarrier_wait for it is missing before this access",
+            at(arrive)
+        ),
+        Hint::PhaseObservedByOthers => "Who observes the end of the copy's phase knows that it has landed, and nobody \
+                                        else: an mbarrier_wait for the phase is missing in this thread (or a barrier \
+                                        with one that has waited)"
+            .into(),
+        Hint::BarrierNotSeen => "Nothing tells this thread that the mbarrier is initialised: a __syncthreads() is \
+                                 missing after mbarrier_init"
+            .into(),
+        Hint::BarrierObject => "These bytes are an mbarrier since its mbarrier_init: only mbarrier operations may touch \
+                                them; if they belong to a tile too, the layout of shared memory overlaps"
+            .into(),
         Hint::BufferInUse => {
             "A cp.async into these bytes is still under way: it must be waited for (and a barrier must \
                               follow) before they are written again"
@@ -291,11 +317,10 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
         Hint::Blocks => {
             "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()
         }
-        Hint::Unset => {
-            "No thread of the block has written these bytes: the part of the tile that holds no data must be \
-                        zeroed, or not be read"
-                .into()
-        }
+        Hint::Unset => "No thread of the block has written these bytes: either what fills the tile leaves them out \
+                        (compare the threads that run the loop with its step), or they hold no data and must be zeroed, or \
+                        not be read"
+            .into(),
         Hint::BehindShared { declared } => format!(
             "The launch declares {declared} bytes of dynamic shared memory: a row, column or stage index is one too high, \
              or the layout is larger than what is passed"

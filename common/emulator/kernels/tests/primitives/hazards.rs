@@ -8,7 +8,7 @@ use emulator_kernels::traced;
 use crate::support::{Run, SCHEDULES, at, line};
 
 /// The hazards of `run`, which must be of the same kinds and between the same places under every schedule.
-fn hazards(run: &Run) -> Vec<Hazard> {
+pub fn hazards(run: &Run) -> Vec<Hazard> {
     let input: Vec<f32> = (0..4096).map(|i| i as f32).collect();
     let reports: Vec<TraceReport> =
         SCHEDULES.iter().map(|&schedule| run.clone().input(0, &input).schedule(schedule).trace([8192, 0])).collect();
@@ -30,13 +30,13 @@ fn hazards(run: &Run) -> Vec<Hazard> {
     reports[0].hazards.clone()
 }
 
-fn assert_clean(run: &Run, what: &str) {
+pub fn assert_clean(run: &Run, what: &str) {
     let found = hazards(run);
     assert!(found.is_empty(), "{what}: {}", found[0]);
 }
 
 /// The one hazard, as a sentence.
-fn only(run: &Run, kind: HazardKind) -> String {
+pub fn only(run: &Run, kind: HazardKind) -> String {
     let found = hazards(run);
     let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(found.len(), 1, "{texts:#?}");
@@ -268,6 +268,38 @@ fn any_synchronisation_site_can_be_left_out() {
     for site in ping_pong.trace([8192, 0]).sync_sites {
         assert!(!ping_pong.clone().suppress(site.place.clone()).trace([8192, 0]).hazards.is_empty(), "{site:?}");
     }
+}
+
+#[test]
+fn without_a_site_of_a_barrier_object_or_a_named_barrier_there_is_a_hazard() {
+    let ring = Run::new(traced::mbarrier_ring, 96).shared(1056).number(0, 6).input(0, &[1u32; 6 * 128]);
+    let stores = Run::new(traced::ring_by_stores, 64).shared(288).number(0, 6).input(0, &[1f32; 6 * 32]);
+    let row = Run::new(traced::named_barriers_hand_over, 64).shared(128).number(0, 4).input(0, &[1i32; 32]);
+    let pairs = Run::new(traced::named_barriers_of_pairs, 128).shared(512).number(0, 3);
+    let mut operations = std::collections::BTreeSet::new();
+    for run in [ring, stores, row, pairs] {
+        let whole = run.trace([8192, 0]);
+        assert_eq!(whole.hazards, []);
+        for site in &whole.sync_sites {
+            for schedule in SCHEDULES {
+                let broken = run.clone().schedule(schedule).suppress(site.place.clone()).trace([8192, 0]);
+                assert!(!broken.hazards.is_empty(), "{site:?} is needed, {schedule:?}");
+                assert!(broken.sync_sites.contains(site), "a suppressed site is still a site");
+            }
+            operations.insert(site.operation.clone());
+        }
+    }
+    let expected = [
+        "__syncthreads",
+        "__syncwarp",
+        "mbarrier_arrive",
+        "mbarrier_arrive_after_cp_async",
+        "mbarrier_test_wait",
+        "mbarrier_wait",
+        "named_barrier_arrive",
+        "named_barrier_sync",
+    ];
+    assert_eq!(operations.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
 #[test]

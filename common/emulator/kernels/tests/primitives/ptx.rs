@@ -15,7 +15,9 @@ struct Case {
     name: &'static str,
     plain: Entry,
     traced: Entry,
+    threads: u32,
     shared: usize,
+    number: i32,
     inputs: [Vec<u8>; 3],
     expected: Vec<u8>,
 }
@@ -26,7 +28,9 @@ macro_rules! case {
             name: stringify!($name),
             plain: entry::$name,
             traced: traced::$name,
+            threads: 32,
             shared: $shared,
+            number: 0,
             inputs: $inputs,
             expected: $expected,
         }
@@ -129,11 +133,41 @@ fn cases() -> Vec<Case> {
     let mut copied = vec![0; 64];
     [0..29, 32..37].into_iter().for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
     cases.push(case!(cp_async_of_each_size, 64, [source, vec![], vec![]], copied));
+
+    let mut row: [i32; 32] = from_fn(|lane| 7 * lane as i32 - 50);
+    let input = bytes(row.map(i32::to_le_bytes));
+    for _ in 0..5 {
+        row = from_fn(|lane| 3 * row[(32 - lane) % 32] + lane as i32);
+    }
+    let case = case!(named_barriers_hand_over, 128, [input, vec![], vec![]], bytes(row.map(i32::to_le_bytes)));
+    cases.push(Case { threads: 64, number: 5, ..case });
+
+    let answers = [0, 1, 1, 0, 0, 1, 1, 0].map(i32::to_le_bytes);
+    let answers = bytes(std::iter::repeat_n(answers, 32).flatten());
+    cases.push(case!(mbarrier_phases, 8, [vec![], vec![], vec![]], answers));
+
+    for tiles in [1, 2, 3, 9] {
+        let words: Vec<u32> = (0..tiles * 128).map(|i: u32| i.wrapping_mul(2_654_435_761) >> 7).collect();
+        let chunk = |tile: u32, chunk: u32| {
+            let words = &words[(tile * 128 + chunk * 4) as usize..][..4];
+            words[0] ^ words[1].wrapping_mul(3) ^ words[2].wrapping_mul(5) ^ words[3].wrapping_mul(7)
+        };
+        let steps = || (0..tiles).flat_map(|tile| (0..32).map(move |i| (tile, i)));
+        let sum = |lane: u32| {
+            let add =
+                |sum: u32, (tile, i)| sum.wrapping_mul(31).wrapping_add(chunk(tile, (i + lane) % 32)).wrapping_add(i);
+            steps().fold(0u32, add).to_le_bytes()
+        };
+        let sums = bytes((0..64).map(|thread| sum(thread % 32)));
+        let input = bytes(words.iter().map(|word| word.to_le_bytes()));
+        let case = case!(mbarrier_ring, 32 + 1024, [input, vec![], vec![]], sums);
+        cases.push(Case { threads: 96, number: tiles as i32, ..case });
+    }
     cases
 }
 
 fn run(case: &Case, entry: Entry) -> Run {
-    let run = Run::new(entry, 32).shared(case.shared);
+    let run = Run::new(entry, case.threads).shared(case.shared).number(0, case.number);
     (0..).zip(&case.inputs).fold(run, |run, (index, input)| run.input(index, input))
 }
 

@@ -82,7 +82,8 @@ fn the_whole_warp_must_come_with_the_same_arguments() {
         fault.to_string(),
         format!(
             "block [0, 0, 0]: thread 0 called wmma::load_matrix_sync at {place}, but thread 3 called \
-         wmma::load_matrix_sync at {place}: pointer, stride, layout and width must be the same in all lanes"
+         wmma::load_matrix_sync at {place}: its arguments (pointer, stride, layout, width, barrier, number of threads) must \
+         be the same in all lanes"
         )
     );
     for schedule in SCHEDULES {

@@ -1,6 +1,7 @@
 //! The judge and cp.async.
 
-use super::{Direction, HazardKind, Hint, How, Judge, Made, Raw, Side, Space, Stop};
+use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Raw, Side, Space, Stop};
+use crate::trace::clocks::Signal;
 use crate::trace::copies::Copy;
 use crate::trace::order::Actor;
 
@@ -74,20 +75,39 @@ impl Judge {
         self.copies.commit(thread);
     }
 
-    /// A thread's wait makes a copy land.
+    /// All copies that a thread has under way will arrive at the mbarrier of `signal` by themselves.
+    pub(crate) fn arrive_after_copies(&mut self, thread: u32, site: u32, signal: &mut Signal) {
+        self.outcome.counters.mbarrier_arrivals += 1;
+        self.copies.arrive(thread, site);
+        self.order.release_before_copies(thread, signal);
+    }
+
+    /// A copy has landed: by the wait of its thread, or as the end of its phase is first observed.
     pub(crate) fn landed(&mut self, tag: u32) {
         let copy = self.copies.land(tag);
-        let event = self.order.event(copy.thread, copy.site, How::CopyWrite);
+        let event = match copy.arrives {
+            None => self.order.event(copy.thread, copy.site, How::CopyWrite),
+            Some(_) => self.order.landing(copy.thread, copy.number, copy.site),
+        };
         for at in copy.bytes() {
             if self.copies.clear(at, tag) {
                 self.order.land(&mut self.shared[at], event);
-                self.set[at] = true;
+                self.content[at] = Content::Value;
             }
         }
     }
 
-    /// The same wait, when all that it covers has landed.
-    pub(crate) fn waited(&mut self, thread: u32, newest: u32, site: u32) {
+    /// The first `issued` copies of `thread` have arrived by themselves and are there, for those who observe the phase of
+    /// `signal`.
+    pub(crate) fn release_copies(&mut self, thread: u32, issued: u64, signal: &mut Signal) {
+        self.order.release_copies(thread, issued as u32, signal);
+    }
+
+    /// A thread has waited for its own groups, and what that covers has landed: its first `covered` copies.
+    pub(crate) fn waited(&mut self, thread: u32, newest: u32, covered: Option<u64>, site: u32) {
         self.copies.waited(thread, newest, site);
+        if let Some(covered) = covered {
+            self.order.wait_for_copies(thread, covered as u32);
+        }
     }
 }

@@ -1,0 +1,216 @@
+//! mbarriers: an arrival orders what its thread did so far before what those do who observe the end of its phase. A
+//! cp.async arrival does so for the thread's copies, which land when the first of them looks.
+
+use crate::fault::{Fault, Site};
+use crate::mbarrier::{Misuse, Seen};
+use crate::trace::{self, Sync};
+
+use super::{Pause, Run, ThreadContext};
+
+/// What the 8 bytes of an object hold, so that an overwritten one is recognised: no float that a kernel would compute.
+const MARK: u64 = 0xFFF7_6D62_6172_7269;
+
+/// A call of one thread.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    context: &'a ThreadContext,
+    operation: &'static str,
+    object: *mut u64,
+    site: Site,
+}
+
+impl Call<'_> {
+    fn run(&self) -> &Run {
+        self.context.run()
+    }
+
+    fn fault(&self, Misuse(reason): Misuse) -> Fault {
+        let ThreadContext { block_idx, thread, .. } = *self.context;
+        let offset = (self.object as usize).wrapping_sub(self.run().shared.start);
+        let operation = self.operation.to_owned();
+        Fault::Mbarrier { block: block_idx, thread, operation, offset, reason, place: self.site.place() }
+    }
+
+    fn fail(&self, misuse: Misuse) -> ! {
+        self.context.fail(self.fault(misuse))
+    }
+
+    /// Where the object is in shared memory.
+    fn offset(&self) -> usize {
+        let (at, shared) = (self.object as usize, &self.run().shared);
+        if at < shared.start || at + 8 > shared.end {
+            let declared = shared.len();
+            self.fail(Misuse(format!("its 8 bytes are not in shared memory, of which the launch declared {declared}")));
+        }
+        if !at.is_multiple_of(8) {
+            let (block, thread) = (self.context.block_idx, self.context.thread);
+            let (value, required, place) = (at as u64, 8, self.site.place());
+            let operand = format!("the object of {}", self.operation);
+            self.context.fail(Fault::Misaligned { block, thread, operand, value, required, place });
+        }
+        at - shared.start
+    }
+
+    /// The same of an object that must exist, whole, and known to the thread.
+    fn used(&self) -> usize {
+        let offset = self.offset();
+        let known = self.run().block.borrow_mut().mbarriers().get(offset).map(|_| ());
+        if let Err(misuse) = known {
+            self.fail(misuse);
+        }
+        // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
+        if unsafe { self.object.read() } != MARK {
+            self.fail(Misuse("its bytes were overwritten since mbarrier_init: a tile overlaps the object".into()));
+        }
+        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, trace::number(self.site.key())));
+        offset
+    }
+
+    /// Notes the site. True if it is to do nothing.
+    fn is_suppressed(&self, sync: Sync) -> bool {
+        self.run().judge(|judge| judge.reaches(sync, trace::number(self.site.key())));
+        self.run().suppresses(self.site)
+    }
+
+    fn arrive(&self, with_copies: bool) {
+        let (thread, offset) = (self.context.thread, self.used());
+        let issued = self.run().copies.borrow()[thread as usize].issued();
+        let arrive = || {
+            let mut block = self.run().block.borrow_mut();
+            let object = block.mbarriers().get(offset)?;
+            let arriving = object.arriving();
+            if with_copies {
+                arriving.copies.push((thread, issued));
+                let site = trace::number(self.site.key());
+                self.run().judge(|judge| judge.arrive_after_copies(thread, site, &mut arriving.signal));
+            } else {
+                self.run().judge(|judge| judge.arrive(thread, &mut arriving.signal));
+            }
+            let is_end = object.arrive()?;
+            block.mbarrier_arrived(offset, is_end);
+            Ok(())
+        };
+        if let Err(misuse) = arrive() {
+            self.fail(misuse);
+        }
+    }
+
+    /// Whether the phase has ended; if so, the thread is told what its arrivals did. `since`: the phase that it has been
+    /// waiting for.
+    fn look(&self, offset: usize, parity: i32, since: Option<u64>) -> Seen {
+        let look = || {
+            let mut block = self.run().block.borrow_mut();
+            let object = block.mbarriers().get(offset)?;
+            let seen = object.look(parity, since)?;
+            if seen == Seen::Ended {
+                let ended = object.ended();
+                for (copier, issued) in ended.copies.drain(..) {
+                    let landed = |tag| {
+                        self.run().judge(|judge| judge.landed(tag));
+                    };
+                    self.run().copies.borrow_mut()[copier as usize].land(issued, landed);
+                    self.run().judge(|judge| judge.release_copies(copier, issued, &mut ended.signal));
+                }
+                self.run().judge(|judge| judge.observe(self.context.thread, &ended.signal));
+            }
+            Ok(seen)
+        };
+        look().unwrap_or_else(|misuse| self.fail(misuse))
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`]; so for all callbacks here.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_init(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    arrivals: i32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let call = Call { context, operation: "mbarrier_init", object, site };
+    let offset = call.offset();
+    let made = context.run().block.borrow_mut().mbarriers().init(offset, arrivals, site);
+    if let Err(misuse) = made {
+        call.fail(misuse);
+    }
+    // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
+    unsafe { object.write(MARK) };
+    context.run().judge(|judge| judge.init_barrier(context.thread, offset, trace::number(site.key())));
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_arrive(thread: *const ThreadContext, object: *mut u64, site: Site) {
+    // SAFETY: see emulator_collective.
+    let call = Call { context: unsafe { &*thread }, operation: Sync::Arrive.operation(), object, site };
+    if !call.is_suppressed(Sync::Arrive) {
+        call.arrive(false);
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let call = Call { context: unsafe { &*thread }, operation: Sync::ArriveAfterCopies.operation(), object, site };
+    if !call.is_suppressed(Sync::ArriveAfterCopies) {
+        call.arrive(true);
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    parity: i32,
+    site: Site,
+) -> bool {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let call = Call { context, operation: Sync::PhaseTest.operation(), object, site };
+    if call.is_suppressed(Sync::PhaseTest) {
+        return true; // as if the kernel had not asked
+    }
+    let offset = call.used();
+    let is_ended = call.look(offset, parity, None) == Seen::Ended;
+    if !is_ended {
+        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, site);
+        context.suspend(Pause::Waiting);
+    }
+    is_ended
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_wait(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    parity: i32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let call = Call { context, operation: Sync::PhaseWait.operation(), object, site };
+    if call.is_suppressed(Sync::PhaseWait) {
+        return;
+    }
+    let offset = call.used();
+    let mut since = None;
+    while let Seen::Present(phase) = call.look(offset, parity, since) {
+        since = Some(phase);
+        context.run().block.borrow_mut().wait_at_mbarrier(context.thread, offset, site);
+        context.suspend(Pause::Waiting);
+    }
+}

@@ -1,0 +1,225 @@
+//! The mbarrier objects of one block: phases that end when the expected number of arrivals has come.
+//!
+//! A wait names a phase by its parity only, so at any time it can tell the present phase from the one before and from no
+//! other. Two phases that end without anybody having looked in between would be taken for none at all; that is how
+//! an arrival too many shows.
+
+use std::fmt;
+
+use crate::fault::Site;
+use crate::trace::Signal;
+
+/// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
+const MAX_ARRIVALS: i32 = (1 << 20) - 1;
+
+/// What those leave who arrive in one phase, for those who observe its end.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    pub(crate) signal: Signal,
+    /// Threads whose copies arrived by themselves, and how many each had issued by then.
+    pub(crate) copies: Vec<(u32, u64)>,
+}
+
+/// One object.
+#[derive(Debug)]
+pub(crate) struct Mbarrier {
+    /// Where it lies in shared memory.
+    offset: usize,
+    init: Site,
+    expected: u32,
+    pending: u32,
+    phase: u64,
+    /// Whether a thread has observed the end of the phase before the present one.
+    is_observed: bool,
+    arriving: Arrivals,
+    ended: Arrivals,
+}
+
+/// What one may not do with an mbarrier, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misuse(pub(crate) String);
+
+/// What a wait sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The phase has ended.
+    Ended,
+    /// It is the present one, of this number.
+    Present(u64),
+}
+
+impl Mbarrier {
+    /// The present phase's arrivals, for those who add to them.
+    pub(crate) fn arriving(&mut self) -> &mut Arrivals {
+        &mut self.arriving
+    }
+
+    /// The arrivals of the phase that has ended, for those who observe that; none before the first end.
+    pub(crate) fn ended(&mut self) -> &mut Arrivals {
+        &mut self.ended
+    }
+
+    /// Counts one arrival. True if the phase ends with it.
+    pub(crate) fn arrive(&mut self) -> Result<bool, Misuse> {
+        self.pending -= 1;
+        if self.pending > 0 {
+            return Ok(false);
+        }
+        if self.phase > 0 && !self.is_observed {
+            let (ends, before, expected, init) = (self.phase, self.phase - 1, self.expected, self.init.place());
+            return Err(Misuse(format!(
+                "it ends phase {ends}, while no thread has observed the end of phase {before}: a wait takes one for the \
+                 other by its parity. Either more threads arrive than the {expected} that mbarrier_init at {init} \
+                 expects, or nobody waits for each phase"
+            )));
+        }
+        self.phase += 1;
+        self.pending = self.expected;
+        self.is_observed = false;
+        self.ended = std::mem::take(&mut self.arriving);
+        Ok(true)
+    }
+
+    /// Whether the phase of `parity` has ended. `since`: the phase that this wait has been waiting for.
+    pub(crate) fn look(&mut self, parity: i32, since: Option<u64>) -> Result<Seen, Misuse> {
+        if !(0..=1).contains(&parity) {
+            return Err(Misuse(format!("it waits for parity {parity}, and a phase has parity 0 or 1: pass phase & 1")));
+        }
+        if let Some(since) = since.filter(|&since| self.phase > since + 1) {
+            return Err(Misuse(format!(
+                "phase {since}, for which it waits, has ended and phase {} as well, before this thread looked again: it \
+                 can't tell them apart by parity. Whoever ends the next phase must first wait until all that wait for \
+                 this one have gone on",
+                since + 1
+            )));
+        }
+        if self.phase & 1 == parity as u64 {
+            return Ok(Seen::Present(self.phase));
+        }
+        self.is_observed = true;
+        Ok(Seen::Ended)
+    }
+}
+
+impl fmt::Display for Mbarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, phase, expected, pending, .. } = self;
+        write!(
+            f,
+            "the mbarrier at byte {offset}: phase {phase}, parity {}, has {} of {expected} arrivals",
+            phase & 1,
+            expected - pending
+        )
+    }
+}
+
+/// The objects of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Mbarriers(Vec<Mbarrier>);
+
+impl Mbarriers {
+    /// Makes an object; phase 0 is current.
+    pub(crate) fn init(&mut self, offset: usize, arrivals: i32, init: Site) -> Result<(), Misuse> {
+        if !(1..=MAX_ARRIVALS).contains(&arrivals) {
+            return Err(Misuse(format!(
+                "it asks for {arrivals} arrivals a phase, and 1 to {MAX_ARRIVALS} are possible"
+            )));
+        }
+        if let Ok(known) = self.get(offset) {
+            let place = known.init.place();
+            return Err(Misuse(format!("it is initialised already, at {place}: one thread does that, once")));
+        }
+        let expected = arrivals as u32;
+        self.0.push(Mbarrier {
+            offset,
+            init,
+            expected,
+            pending: expected,
+            phase: 0,
+            is_observed: false,
+            arriving: Arrivals::default(),
+            ended: Arrivals::default(),
+        });
+        Ok(())
+    }
+
+    /// The object at an offset in shared memory.
+    pub(crate) fn get(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
+        self.0.iter_mut().find(|object| object.offset == offset).ok_or_else(|| {
+            let reason = "it is not initialised yet: one thread calls mbarrier_init, and a __syncthreads() stands between \
+                          that and every use";
+            Misuse(reason.to_owned())
+        })
+    }
+
+    /// For reports.
+    pub(crate) fn describe(&self, offset: usize) -> String {
+        self.0.iter().find(|object| object.offset == offset).map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(arrivals: i32) -> Mbarrier {
+        let mut objects = Mbarriers::default();
+        objects.init(64, arrivals, Site::new(c"kernel.cu", 3)).unwrap();
+        objects.0.pop().unwrap()
+    }
+
+    #[test]
+    fn a_phase_ends_with_its_last_arrival_and_parities_alternate() {
+        let mut object = one(2);
+        assert_eq!(object.look(1, None), Ok(Seen::Ended), "the phase before the first counts as ended");
+        for phase in 0..4u64 {
+            let parity = (phase & 1) as i32;
+            assert_eq!(object.look(parity, None), Ok(Seen::Present(phase)));
+            assert_eq!(object.arrive(), Ok(false));
+            assert_eq!(
+                object.to_string(),
+                format!("the mbarrier at byte 64: phase {phase}, parity {parity}, has 1 of 2 arrivals")
+            );
+            assert_eq!(object.arrive(), Ok(true));
+            assert_eq!(object.look(parity, Some(phase)), Ok(Seen::Ended));
+        }
+    }
+
+    #[test]
+    fn phases_that_nobody_saw_are_a_misuse() {
+        let mut object = one(1);
+        assert_eq!(object.look(1, None), Ok(Seen::Ended));
+        assert_eq!(object.arrive(), Ok(true), "the last phase of a kernel may stay unseen");
+        let Err(Misuse(reason)) = object.arrive() else { panic!() };
+        assert!(reason.starts_with("it ends phase 1, while no thread has observed the end of phase 0"), "{reason}");
+        assert!(
+            reason.contains("more threads arrive than the 1 that mbarrier_init at kernel.cu:3 expects"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_waiter_that_looks_too_late_is_told_so() {
+        let mut object = one(1);
+        assert_eq!(object.look(0, None), Ok(Seen::Present(0)), "this thread waits, another one looks in time");
+        object.arrive().unwrap();
+        object.look(0, None).unwrap();
+        object.arrive().unwrap();
+        let Err(Misuse(reason)) = object.look(0, Some(0)) else { panic!() };
+        assert!(reason.starts_with("phase 0, for which it waits, has ended and phase 1 as well"), "{reason}");
+    }
+
+    #[test]
+    fn counts_parities_and_objects_are_checked() {
+        let mut objects = Mbarriers::default();
+        let site = Site::new(c"kernel.cu", 3);
+        let reason = |result: Result<(), Misuse>| result.unwrap_err().0;
+        for arrivals in [0, -1, 1 << 20] {
+            assert!(reason(objects.init(0, arrivals, site)).starts_with(&format!("it asks for {arrivals} arrivals")));
+        }
+        assert!(reason(objects.get(0).map(|_| ())).starts_with("it is not initialised yet"));
+        objects.init(0, 1, site).unwrap();
+        assert!(reason(objects.init(0, 1, site)).starts_with("it is initialised already, at kernel.cu:3"));
+        assert!(reason(objects.get(0).unwrap().look(2, None).map(|_| ())).starts_with("it waits for parity 2"));
+    }
+}
