@@ -23,6 +23,8 @@ pub struct Artifacts {
     pub fatbin: Option<&'static [u8]>,
     /// [`BuildReport`] as JSON.
     pub report_json: &'static str,
+    /// The device sources: paths relative to the workspace root, as in [`BuildReport::identity_files`], and their text.
+    pub sources: &'static [(&'static str, &'static str)],
 }
 
 /// The fixed facts of a stage.
@@ -45,7 +47,7 @@ pub struct StageInfo {
 }
 
 /// A synchronisation site (barrier, wait, arrive, commit) of one family that every instance does without, and why it is
-/// there all the same. `compare selftest` demands that each such site is listed, and no other.
+/// there all the same. [`crate::suppression`] demands that each such site is listed, and no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Redundant {
     /// The family that does without it: `scalar`.

@@ -32,7 +32,13 @@ impl Attention for Fake {
     }
     fn artifacts(&self) -> &'static Artifacts {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
-        ARTIFACTS.get_or_init(|| Artifacts { kernels: table, traced_kernels: None, fatbin: None, report_json: REPORT })
+        ARTIFACTS.get_or_init(|| Artifacts {
+            kernels: table,
+            traced_kernels: None,
+            fatbin: None,
+            report_json: REPORT,
+            sources: &[],
+        })
     }
     fn accepts(&self, kernel: &common::stage::Kernel, _: &Problem) -> Result<(), Unsupported> {
         match kernel.variant.as_str() {

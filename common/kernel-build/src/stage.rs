@@ -79,11 +79,15 @@ pub fn build_stage() -> Result<(), BuildError> {
     if let GpuBuild::Absent { reason, remedy } = &gpu {
         println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
     }
+    let identity_files: Vec<String> = sources.files.into_keys().collect();
+    let texts: Vec<(&str, PathBuf)> = identity_files.iter().map(|name| (name.as_str(), root.join(name))).collect();
+    let has_fatbin = matches!(gpu, GpuBuild::Built(_));
+    let artifacts = artifacts_source(&prefix, emulated.build.traced_flags.is_some(), has_fatbin, &texts);
     let report = BuildReport {
         version: REPORT_VERSION,
         stage: package,
         identity,
-        identity_files: sources.files.into_keys().collect(),
+        identity_files,
         emulated: emulated.build,
         gpu,
     };
@@ -92,8 +96,7 @@ pub fn build_stage() -> Result<(), BuildError> {
         std::fs::write(&path, text).map_err(BuildError::io("write", &path))
     };
     write("report.json", serde_json::to_string_pretty(&report)?)?;
-    let is_traced = report.emulated.traced_flags.is_some();
-    write("artifacts.rs", artifacts_source(&prefix, is_traced, matches!(report.gpu, GpuBuild::Built(_))))
+    write("artifacts.rs", artifacts)
 }
 
 fn gpu_build(
@@ -151,7 +154,7 @@ fn gpu_build(
 }
 
 /// The Rust source that a stage includes.
-fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool) -> String {
+fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&str, PathBuf)]) -> String {
     let table = emulated::table_symbol(prefix);
     let mut declarations = format!("fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
     let mut traced = "None".to_string();
@@ -165,6 +168,8 @@ fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool) -> String {
     } else {
         "None".to_string()
     };
+    let sources: String =
+        texts.iter().map(|(name, path)| format!("        ({name:?}, include_str!({path:?})),\n")).collect();
     format!(
         "unsafe extern \"C\" {{\n    \
              {declarations}\
@@ -174,7 +179,8 @@ fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool) -> String {
              kernels: {table},\n    \
              traced_kernels: {traced},\n    \
              fatbin: {fatbin},\n    \
-             report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n\
+             report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n    \
+             sources: &[\n{sources}    ],\n\
          }};\n"
     )
 }
@@ -204,11 +210,13 @@ mod tests {
 
     #[test]
     fn artifacts_name_the_stages_own_table() {
-        let text = artifacts_source("stage0_scalar", true, true);
+        let text =
+            artifacts_source("stage0_scalar", true, true, &[("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())]);
         assert!(text.contains("fn stage0_scalar_kernels(count: *mut i32) -> *const common::params::AttentionKernel;"));
         assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
+        assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));
         assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
-        let without = artifacts_source("stage0_scalar", false, false);
+        let without = artifacts_source("stage0_scalar", false, false, &[]);
         assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
     }
 
