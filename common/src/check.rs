@@ -10,7 +10,7 @@ use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::Reference;
 use crate::stage::{LoadedStage, Prepared};
 use crate::verdict::{GateResult, Verdict};
-use emulator::{Fault, Schedule};
+use emulator::{Fault, Schedule, Suppress};
 use half::f16;
 use serde::{Deserialize, Serialize};
 
@@ -154,12 +154,25 @@ pub fn check(
     reference: &Reference,
     target: Target<'_>,
 ) -> Checked {
+    check_suppressed(stage, variant, inputs, source, reference, target, None)
+}
+
+/// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
+pub(crate) fn check_suppressed(
+    stage: &LoadedStage,
+    variant: &str,
+    inputs: &Inputs,
+    source: &Source,
+    reference: &Reference,
+    target: Target<'_>,
+    suppress: Option<&Suppress>,
+) -> Checked {
     let ended = |outcome, fatal| Checked { outcome, output: None, fatal };
     let prepared = match stage.prepare(variant, &inputs.problem) {
         Ok(prepared) => prepared,
         Err(unsupported) => return ended(Outcome::Unsupported { reason: unsupported.to_string() }, false),
     };
-    let runs = match launch_all(stage, &prepared, inputs, target) {
+    let runs = match launch_all(stage, &prepared, inputs, target, suppress) {
         Ok(runs) => runs,
         Err((reason, fatal)) => return ended(Outcome::Failed { reason }, fatal),
     };
@@ -206,6 +219,7 @@ fn launch_all(
     prepared: &Prepared<'_>,
     inputs: &Inputs,
     target: Target<'_>,
+    suppress: Option<&Suppress>,
 ) -> Result<Vec<Run>, (String, bool)> {
     let layout_of = |index: usize| if index.is_multiple_of(2) { Layout::Strided } else { Layout::Packed };
     let staged: [Staged; 2] = [0, 1].map(|index| Staged::new(inputs, layout_of(index)));
@@ -218,7 +232,7 @@ fn launch_all(
     match target {
         Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
-                let (execution, _) = emulated::execute(prepared, &staged[index % 2], schedule)
+                let (execution, _) = emulated::execute_suppressed(prepared, &staged[index % 2], schedule, suppress)
                     .map_err(|fault| (format!("schedule {schedule:?}: {fault}"), false))?;
                 runs.push(run(index, format!("{schedule:?}"), execution));
             }

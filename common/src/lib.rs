@@ -15,6 +15,7 @@ pub mod record;
 pub mod reference;
 pub mod resources;
 pub mod stage;
+pub mod suppression;
 pub mod telemetry;
 pub mod tier0;
 pub mod timing;

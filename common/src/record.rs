@@ -14,6 +14,7 @@ pub use build::{
 use crate::check::CaseResult;
 use crate::faults::Caught;
 use crate::problem::{Dtype, Mask, Shape};
+use crate::suppression::Synchronisation;
 use crate::timing::{Comparison, Measurement};
 use crate::verdict::{GateId, GateResult};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -49,6 +50,9 @@ pub struct Correctness {
     pub omitted_cases: usize,
     /// Whether the gates catch planted faults.
     pub planted: Planted,
+    /// Whether they miss each synchronisation site that is left out; on the emulator, whatever the run was on.
+    #[serde(default)]
+    pub synchronisation: Synchronisation,
 }
 
 /// What the cases say about one variant.

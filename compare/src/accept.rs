@@ -56,6 +56,17 @@ pub enum AcceptError {
         /// What they misjudge.
         subjects: Vec<&'static str>,
     },
+    /// Nobody knows whether some synchronisation is needed.
+    #[error(
+        "{name} has synchronisation that no gate misses, or a wrong list of it; mend it and run again:{}",
+        bullets(wrong)
+    )]
+    Synchronisation {
+        /// The record.
+        name: String,
+        /// What is wrong and what to do.
+        wrong: Vec<String>,
+    },
     /// Claims failed, and nobody said why.
     #[error(
         "{name} has failed claims; improve the kernel, or take the record as their refutation with --negative REASON:{}",
@@ -203,6 +214,10 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
         if !subjects.is_empty() {
             return Err(AcceptError::Misjudged { name, subjects });
         }
+    }
+    let wrong = record.correctness.synchronisation.wrong();
+    if !wrong.is_empty() {
+        return Err(AcceptError::Synchronisation { name, wrong });
     }
     // What is left to fail is a claim that no committed record refutes.
     if report.overall.exit == Exit::Fail && !excused {

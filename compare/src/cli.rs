@@ -43,7 +43,7 @@ pub enum Command {
     Run(RunArgs),
     /// Show stages, variants, claims, shapes, input families, and what this machine can measure
     List(ListArgs),
-    /// Plant faults and show that the gates catch them
+    /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates notice
     Selftest(SelftestArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
@@ -132,6 +132,9 @@ pub struct ListArgs {
 /// The flags of `selftest`.
 #[derive(Clone, Debug, Args)]
 pub struct SelftestArgs {
+    /// Stages whose synchronisation is left out [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -22,7 +22,7 @@ mod testing;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use cli::{Cli, Command, RenderArgs, RunArgs};
+use cli::{Cli, Command, RenderArgs, RunArgs, SelftestArgs};
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run(&args),
         Command::List(args) => print(list::list(args.json)),
-        Command::Selftest(args) => selftest(args.json),
+        Command::Selftest(args) => selftest(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
     };
@@ -57,8 +57,8 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
     Ok(Exit::Pass)
 }
 
-fn selftest(json: bool) -> Result<Exit> {
-    let selftest = selftest::selftest(json)?;
+fn selftest(args: &SelftestArgs) -> Result<Exit> {
+    let selftest = selftest::selftest(args)?;
     println!("{}", selftest.text.trim_end());
     Ok(if selftest.escaped == 0 { Exit::Pass } else { Exit::Fail })
 }

@@ -23,6 +23,7 @@ use common::record::{
 };
 use common::reference::{Probability, reference};
 use common::stage::{LoadError, LoadedStage};
+use common::suppression::{Presets, suppress_each};
 use common::verdict::{GateId, GateResult};
 use half::f16;
 use safetensors::tensor::{Dtype as StoredDtype, TensorView};
@@ -112,6 +113,14 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         Ok(subjects) => Planted::Tried { subjects },
         Err(error) => Planted::NotTried { reason: error.to_string() },
     };
+    let mut bars = Bars::new(args.quiet);
+    let planned: Vec<&LoadedStage> =
+        stages.iter().filter(|stage| plan.cases.iter().any(|case| case.key.stage == stage.info().id)).collect();
+    let mut done = 0;
+    let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
+        bars.step("stage without a barrier", stage.info().id, done, planned.len());
+        done += 1;
+    });
     let mut record = Record {
         meta: BuildMeta {
             schema: SCHEMA,
@@ -128,7 +137,14 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
             gates: gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced)),
             stages: builds.clone(),
         },
-        correctness: Correctness { schema: SCHEMA, variants: vec![], cases: vec![], omitted_cases: 0, planted },
+        correctness: Correctness {
+            schema: SCHEMA,
+            variants: vec![],
+            cases: vec![],
+            omitted_cases: 0,
+            planted,
+            synchronisation,
+        },
         performance: None,
         evidence: Evidence { schema: SCHEMA, rows: vec![], absent: absent_evidence() },
         negative: None,
@@ -143,7 +159,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         planned: plan.cases.len(),
         builds: &builds,
         write_after: Instant::now() + WRITE_INTERVAL,
-        bars: Bars::new(args.quiet),
+        bars,
     };
     let executor = Executor {
         stages: &stages,

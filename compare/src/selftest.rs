@@ -1,6 +1,10 @@
-//! `compare selftest`: the gates tried on planted faults, and on a GPU the timer tried on itself.
+//! `compare selftest`: the gates tried on planted faults and on kernels without one of their barriers or waits, and on a
+//! GPU the timer tried on itself.
 
+use crate::cli::SelftestArgs;
 use crate::comparison::{caught, subject_name};
+use crate::render::markdown::consequence;
+use crate::select::{self, SelectError};
 use crate::{list, registry};
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::Staged;
@@ -11,6 +15,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, ProblemError};
 use common::reference::ReferenceError;
 use common::stage::{LoadError, LoadedStage, Unsupported};
+use common::suppression::{Presets, Synchronisation, suppress_each};
 use common::timing::{Cache, Plan};
 use serde_json::json;
 
@@ -19,7 +24,8 @@ use serde_json::json;
 pub struct Selftest {
     /// All of it, as text or JSON.
     pub text: String,
-    /// Faults that no gate caught, the correct model if a gate failed it, and checks of the timer that do not agree.
+    /// Faults that no gate caught, the correct model if a gate failed it, synchronisation that no gate misses or that is
+    /// listed wrongly, and checks of the timer that do not agree.
     pub escaped: usize,
 }
 
@@ -35,6 +41,9 @@ pub enum SelftestError {
     /// The timer's problem does not exist.
     #[error("the timer cannot be tried: the problem of the claims is not one")]
     Problem(#[from] ProblemError),
+    /// A stage is named that there is not.
+    #[error(transparent)]
+    Select(#[from] SelectError),
     /// The first stage does not take the timer's problem.
     #[error("the timer cannot be tried on {stage}; its default variant must take the problem of the claims")]
     Unsupported {
@@ -49,11 +58,15 @@ pub enum SelftestError {
     Timer(#[from] CudaError),
 }
 
-/// Plants every fault; tries the timer where there is a GPU.
-pub fn selftest(json: bool) -> Result<Selftest, SelftestError> {
+/// Plants every fault, leaves out every synchronisation site, and tries the timer where there is a GPU.
+pub fn selftest(args: &SelftestArgs) -> Result<Selftest, SelftestError> {
     let stages = registry::load()?;
+    let chosen = chosen(&args.stages, &stages)?;
     eprintln!("planting faults (some seconds)");
     let subjects = faults::selftest()?;
+    let synchronisation = suppress_each(&chosen, Presets::All, |stage| {
+        eprintln!("leaving out each synchronisation site of {} (seconds to a minute)", stage.info().id);
+    });
     let timer = match list::gpu(&stages) {
         Ok(device) => {
             eprintln!("trying the timer on {} (half a minute)", device.info().name);
@@ -62,9 +75,23 @@ pub fn selftest(json: bool) -> Result<Selftest, SelftestError> {
         Err(reason) => Err(reason),
     };
     let wrong = subjects.iter().filter(|subject| !subject.as_it_should()).count();
+    let wrong = wrong + synchronisation.wrong().len();
     let escaped = wrong + timer.iter().flatten().filter(|check| !check.ok).count();
-    let text = if json { document(&subjects, &timer, escaped) } else { text(&subjects, &timer) };
+    let text = match args.json {
+        true => document(&subjects, &synchronisation, &timer, escaped),
+        false => text(&subjects, &synchronisation, &timer),
+    };
     Ok(Selftest { text, escaped })
+}
+
+/// The stages that `words` name, all if there are none.
+fn chosen<'a>(words: &[String], stages: &'a [LoadedStage]) -> Result<Vec<&'a LoadedStage>, SelectError> {
+    let known = || stages.iter().map(|stage| stage.info().id);
+    if let Some(word) = words.iter().find(|word| !known().any(|id| id == *word)) {
+        return Err(select::unknown("stage", word, known()));
+    }
+    let is_chosen = |stage: &&LoadedStage| words.is_empty() || words.iter().any(|word| word == stage.info().id);
+    Ok(stages.iter().filter(is_chosen).collect())
 }
 
 /// The checks of the timer on the first stage's default variant and the problem of the claims.
@@ -93,7 +120,7 @@ fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [Stri
     table.to_string()
 }
 
-fn text(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>) -> String {
+fn text(subjects: &[Caught], synchronisation: &Synchronisation, timer: &Result<Vec<TimerCheck>, String>) -> String {
     let rows = subjects.iter().map(|subject| {
         let found = match (subject.fault.is_some(), subject.as_it_should()) {
             (true, true) => "caught",
@@ -123,10 +150,30 @@ fn text(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>) -> String 
             format!("{checked}\n\ntimer checks that agree: {ok} of {}", checks.len())
         }
     };
-    format!("{faults}\n\nplanted faults caught: {found} of {planted}\n\n{timer}\n")
+    let sites = sites(synchronisation);
+    format!("{faults}\n\nplanted faults caught: {found} of {planted}\n\n{sites}\n\n{timer}\n")
 }
 
-fn document(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>, escaped: usize) -> String {
+fn sites(synchronisation: &Synchronisation) -> String {
+    let suppressed = match synchronisation {
+        Synchronisation::NotTried { reason } => return format!("synchronisation sites: NO DATA ({reason})"),
+        Synchronisation::Tried { suppressed, .. } => suppressed,
+    };
+    let rows = suppressed.sites.iter().map(|site| {
+        let place = format!("{} {}", site.place, site.operation);
+        [site.stage.clone(), site.family.clone(), place, consequence(site)]
+    });
+    let table = table(["stage", "family", "synchronisation site", "without it"], rows);
+    let errors: String = suppressed.errors.iter().map(|error| format!("WRONG: {error}\n")).collect();
+    format!("{table}\n\n{errors}{suppressed}")
+}
+
+fn document(
+    subjects: &[Caught],
+    synchronisation: &Synchronisation,
+    timer: &Result<Vec<TimerCheck>, String>,
+    escaped: usize,
+) -> String {
     let subject = |subject: &Caught| {
         json!({
             "subject": subject_name(subject),
@@ -147,6 +194,7 @@ fn document(subjects: &[Caught], timer: &Result<Vec<TimerCheck>, String>, escape
         "planted": planted,
         "escaped": escaped,
         "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
+        "synchronisation": synchronisation,
         "timer": timer,
     });
     format!("{document:#}\n")
@@ -171,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_escaped_fault_is_seen() {
-        let text = text(&subjects(), &Err("no driver".into()));
+        let text = text(&subjects(), &Synchronisation::default(), &Err("no driver".into()));
         assert!(text.contains("planted faults caught: 1 of 2"), "{text}");
         assert!(text.contains("C2, C3") && text.contains("ESCAPED"), "{text}");
         assert!(text.ends_with("timer: NO DATA (no driver)\n"), "{text}");
@@ -182,9 +230,32 @@ mod tests {
         let check =
             |name: &str, ok| TimerCheck { name: name.into(), expected: "slower".into(), found: "same".into(), ok };
         let timer = Ok(vec![check("the same arm twice", true), check("injected delay of 5 %", false)]);
-        let text = text(&subjects(), &timer);
+        let text = text(&subjects(), &Synchronisation::default(), &timer);
         assert!(text.contains("WRONG") && text.contains("timer checks that agree: 1 of 2"), "{text}");
-        let document: Value = serde_json::from_str(&document(&subjects(), &timer, 2)).unwrap();
+        let document: Value =
+            serde_json::from_str(&document(&subjects(), &Synchronisation::default(), &timer, 2)).unwrap();
         assert_eq!((&document["escaped"], &document["timer"]["checks"][1]["ok"]), (&json!(2), &json!(false)));
+    }
+
+    #[test]
+    fn every_synchronisation_site_is_a_row_that_says_what_to_do() {
+        let tried = |suppressed| Synchronisation::Tried { presets: Presets::All, suppressed };
+        let good = tried(crate::testing::suppressed());
+        let text = sites(&good);
+        assert!(text.contains("| H1: race: writes at stage0-scalar/kernel.cu:157"), "{text}");
+        assert!(text.contains("nothing in 4 cases: redundant, scalar reads Q behind"), "{text}");
+        assert!(text.ends_with("synchronisation sites caught: 1 of 1, 1 redundant by reason"), "{text}");
+
+        let mut bad = crate::testing::suppressed();
+        bad.sites[0].listed = None;
+        bad.sites[1].listed = Some("it is not".into());
+        bad.errors.push("an entry names nothing".into());
+        let text = sites(&tried(bad));
+        assert!(text.contains("| WRONG: nothing in 4 cases; no gate misses it: remove it, or list it"), "{text}");
+        assert!(text.contains("WRONG: H1: race:") && text.contains("; it is needed: remove its entry"), "{text}");
+        assert!(text.contains("WRONG: an entry names nothing\n"), "{text}");
+
+        let document: Value = serde_json::from_str(&document(&subjects(), &good, &Err("x".into()), 0)).unwrap();
+        assert_eq!(document["synchronisation"]["sites"][1]["finding"]["gate"], "H1");
     }
 }

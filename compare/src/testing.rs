@@ -14,6 +14,7 @@ use common::record::{
 };
 use common::reference::Probability;
 use common::resources::{self, KernelFacts};
+use common::suppression::{Finding, Presets, SiteResult, Suppressed, Synchronisation};
 use common::telemetry::{Conditions, Reading};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, Floor, HostCheck, Measurement, Rotation, WarmUp, claim};
@@ -69,6 +70,25 @@ fn stage(
         distinct: resources::judge_distinct([]),
         variants: variants.iter().map(|(family, name)| variant(family, name)).collect(),
     }
+}
+
+/// One site that is needed, and one that is listed as redundant.
+pub fn suppressed() -> Suppressed {
+    let site = |family: &str, finding, listed: Option<&str>| SiteResult {
+        stage: "stage0-scalar".into(),
+        family: family.into(),
+        operation: "__syncthreads".into(),
+        place: "stage0-scalar/kernel.cu:159".into(),
+        purpose: "Q was written by all threads and is read by every warp.".into(),
+        finding,
+        listed: listed.map(String::from),
+    };
+    let what = "race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101";
+    let at = "wmma-qk-32x64 1x1x33:321x64 f16 full".to_string();
+    let needed = Finding::Caught { gate: GateId::H1, what: what.into(), at };
+    let redundant = Some("scalar reads Q behind the barriers around the first K and V");
+    let sites = vec![site("scalar", Finding::Survived { cases: 4 }, redundant), site("wmma-qk", needed, None)];
+    Suppressed { sites, errors: vec![] }
 }
 
 fn variant(family: &str, name: &str) -> VariantBuild {
@@ -137,6 +157,7 @@ pub fn emulated() -> Record {
                     },
                 ],
             },
+            synchronisation: Synchronisation::Tried { presets: Presets::OnePerFamily, suppressed: suppressed() },
         },
         performance: None,
         evidence: Evidence {

@@ -92,13 +92,7 @@ impl Buffers {
 
 /// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.
 pub fn execute(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> Result<(Execution, Report), Fault> {
-    let buffers = Buffers::new(staged);
-    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
-    // SAFETY: the entry takes AttentionParams, which outlives the call, as do the buffers that it points to; each holds
-    // every address that extents and strides of `staged` allow, and is on the boundary that kernels rely on.
-    let report = unsafe { emulator::launch(&launch) }?;
-    let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
-    Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
+    execute_suppressed(prepared, staged, schedule, None)
 }
 
 /// As [`execute`], but one synchronisation site does nothing: what the gates must notice.
@@ -106,14 +100,21 @@ pub fn execute_suppressed(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
-    suppress: &Suppress,
-) -> Result<Execution, Fault> {
+    suppress: Option<&Suppress>,
+) -> Result<(Execution, Report), Fault> {
     let buffers = Buffers::new(staged);
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
-    // SAFETY: as in `execute`; without a barrier a kernel computes something else, but at the same addresses.
-    unsafe { emulator::launch_suppressed(&launch, suppress) }?;
+    // SAFETY: the entry takes AttentionParams, which outlives the call, as do the buffers that it points to; each holds
+    // every address that extents and strides of `staged` allow, and is on the boundary that kernels rely on. Without a
+    // barrier a kernel computes something else, but at the same addresses.
+    let report = unsafe {
+        match suppress {
+            None => emulator::launch(&launch),
+            Some(suppress) => emulator::launch_suppressed(&launch, suppress),
+        }
+    }?;
     let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
-    Ok(Execution { inputs, output: buffers.output.to_vec() })
+    Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
 }
 
 /// What a traced run may leave out.

@@ -189,6 +189,8 @@ mod tests {
     use super::*;
     use crate::device::BackendKind;
     use crate::record::{Git, Gpu, Machine, Planted, Progress, Scope, Tier, VariantSummary, WorstError};
+    use crate::suppression::{Finding, Presets, SiteResult, Suppressed, Synchronisation};
+    use crate::verdict::GateId;
 
     /// A folder of this test's own.
     struct Folder(PathBuf);
@@ -242,11 +244,40 @@ mod tests {
                 cases: vec![],
                 omitted_cases: 0,
                 planted: Planted::NotTried { reason: "not asked for".into() },
+                synchronisation: Synchronisation::Tried { presets: Presets::All, suppressed: suppressed() },
             },
             performance: None,
             evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![] },
             negative: None,
         }
+    }
+
+    fn suppressed() -> Suppressed {
+        let site = |finding, listed: Option<&str>| SiteResult {
+            stage: "stage0-scalar".into(),
+            family: "scalar".into(),
+            operation: "__syncthreads".into(),
+            place: "stage0-scalar/kernel.cu:168".into(),
+            purpose: "K and V may be overwritten.".into(),
+            finding,
+            listed: listed.map(String::from),
+        };
+        let caught = Finding::Caught { gate: GateId::H1, what: "race".into(), at: "scalar-32x64".into() };
+        let sites = vec![site(caught, None), site(Finding::Survived { cases: 4 }, Some("the next one is enough"))];
+        Suppressed { sites, errors: vec!["a useless entry".into()] }
+    }
+
+    #[test]
+    fn a_record_from_before_sites_were_left_out_is_read() {
+        let folder = Folder::new("older");
+        record().write(&folder.0).unwrap();
+        let path = folder.0.join(CORRECTNESS);
+        let mut correctness: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        correctness.as_object_mut().unwrap().remove("synchronisation").unwrap();
+        fs::write(&path, correctness.to_string()).unwrap();
+        let read = Record::read(&folder.0).unwrap();
+        assert_eq!(read.correctness.synchronisation, Synchronisation::default());
+        assert_eq!(read.correctness.synchronisation.wrong(), [""; 0]);
     }
 
     #[test]

@@ -9,10 +9,12 @@
 
 mod counters;
 mod resources;
+mod suppression;
 
 pub use counters::counters;
 pub use insta;
 pub use resources::resources;
+pub use suppression::synchronisation;
 
 use common::stage::{Attention, LoadedStage};
 
@@ -32,6 +34,11 @@ macro_rules! tests {
         #[test]
         fn every_variant_is_green_on_tier_0() {
             $crate::tier_0(&$stage);
+        }
+
+        #[test]
+        fn every_synchronisation_site_is_needed_or_listed() {
+            $crate::synchronisation(&$stage);
         }
 
         #[test]

@@ -9,6 +9,7 @@ use common::record::{
     BuildMeta, ClaimResult, Correctness, Evidence, GateSummary, Gpu, Machine, Performance, Tier, Timing, VariantSummary,
 };
 use common::reference::Probability;
+use common::suppression::{Presets, Synchronisation};
 use common::telemetry::Conditions;
 use common::timing::stats::Summary;
 use common::timing::{Comparison, HostCheck, Measurement, Rotation, WarmUp};
@@ -137,6 +138,7 @@ fn good() -> Record {
             cases: (0..10).map(case).collect(),
             omitted_cases: 0,
             planted: Planted::NotTried { reason: "not in this test".into() },
+            synchronisation: Synchronisation::default(),
         },
         performance: Some(Performance {
             schema: SCHEMA,
@@ -227,6 +229,16 @@ fn gates_that_misjudge_are_refused() {
     let escaped = common::faults::Caught { fault, cases: 8, cases_failed: 0, gates_that_failed: vec![] };
     record.correctness.planted = Planted::Tried { subjects: vec![escaped] };
     assert!(refused(&record, None).contains("misjudge dropped tile"));
+}
+
+#[test]
+fn synchronisation_that_no_gate_misses_is_refused() {
+    let mut record = good();
+    let mut suppressed = crate::testing::suppressed();
+    suppressed.sites[0].listed = None;
+    record.correctness.synchronisation = Synchronisation::Tried { presets: Presets::OnePerFamily, suppressed };
+    let error = refused(&record, None);
+    assert!(error.contains("scalar at stage0-scalar/kernel.cu:159") && error.contains("no gate misses it"), "{error}");
 }
 
 #[test]

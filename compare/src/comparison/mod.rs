@@ -24,6 +24,7 @@ use common::record::{
     VariantBuild, VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
+use common::suppression::Synchronisation;
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::Serialize;
 
@@ -53,6 +54,8 @@ pub struct Report {
     pub by_shape: Vec<ByShape>,
     /// The gates on the gates.
     pub planted: Planted,
+    /// Whether they miss each synchronisation site that is left out.
+    pub synchronisation: Synchronisation,
     /// The ladder as it is built now.
     pub stages: Vec<StageBuild>,
 }
@@ -162,6 +165,10 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         Some((_, record)) => record.correctness.planted.clone(),
         None => Planted::NotTried { reason: "no run and no committed record".into() },
     };
+    let synchronisation = match subject {
+        Some((_, record)) => record.correctness.synchronisation.clone(),
+        None => Synchronisation::NotTried { reason: "no run and no committed record".into() },
+    };
     let overall = verdict::overall(&verdict::Facts {
         subject: subject.map(|(_, record)| record),
         is_run: run.is_some(),
@@ -171,6 +178,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         missing: &missing,
         changes: &changes,
         planted: &planted,
+        synchronisation: &synchronisation,
         committed,
     });
     Report {
@@ -189,6 +197,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         evidence: subject.map(|(_, record)| record.evidence.clone()),
         by_shape: latency::by_shape(stages, subject, run.is_some(), committed),
         planted,
+        synchronisation,
         stages: stages.to_vec(),
     }
 }

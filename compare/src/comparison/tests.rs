@@ -60,6 +60,17 @@ fn a_gate_that_misses_a_planted_fault_fails_the_run() {
 }
 
 #[test]
+fn synchronisation_that_no_gate_misses_fails_the_run_unless_it_is_listed() {
+    let mut record = emulated();
+    let Synchronisation::Tried { suppressed, .. } = &mut record.correctness.synchronisation else { panic!("literal") };
+    assert_eq!(suppressed.sites[0].listed.take().as_deref().map(|reason| reason.starts_with("scalar")), Some(true));
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+    let line = "1 synchronisation site is not as listed, first __syncthreads of scalar at stage0-scalar/kernel.cu:159";
+    assert!(report.overall.line.starts_with(line), "{}", report.overall.line);
+}
+
+#[test]
 fn a_claim_that_fails_needs_a_negative_record() {
     let slow = timed([24.0, 20.0, 15.0]);
     let report = of_run(&slow, &[]);

@@ -4,6 +4,7 @@ use super::claims::negative_for;
 use super::{Change, ClaimRow, ClaimState, Committed, Direction, Failure, Missing, Row, RowState, failed_claims};
 use common::faults::{Caught, Fault};
 use common::record::{Planted, Record, Scope};
+use common::suppression::Synchronisation;
 use common::verdict::{GateId, Verdict};
 use std::fmt;
 
@@ -69,6 +70,8 @@ pub struct Facts<'a> {
     pub changes: &'a [Change],
     /// Planted faults.
     pub planted: &'a Planted,
+    /// Synchronisation sites that were left out.
+    pub synchronisation: &'a Synchronisation,
     /// The committed records.
     pub committed: &'a [Committed],
 }
@@ -143,6 +146,12 @@ fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
             broken.push(format!("the gates misjudge: {}", wrong.join(", ")));
             actions.push("Trust no PASS until the gates catch every planted fault.".to_string());
         }
+    }
+    let wrong = facts.synchronisation.wrong();
+    if let Some(first) = wrong.first() {
+        let n = count(wrong.len(), "synchronisation site is not", "synchronisation sites are not");
+        broken.push(format!("{n} as listed, first {first}"));
+        actions.push("Remove the synchronisation that no gate misses, or list it with its reason.".to_string());
     }
     let unmet: Vec<String> = facts
         .claims

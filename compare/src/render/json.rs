@@ -44,6 +44,7 @@ pub fn document(report: &Report, name: &str, record: &Record) -> Value {
         "ladder": report.rows,
         "variants": record.correctness.variants,
         "planted_faults": record.correctness.planted,
+        "synchronisation": record.correctness.synchronisation,
         "claims": report.claims,
         "evidence": record.evidence,
         "rows": rows,

@@ -12,6 +12,7 @@ use cells::{escape, or_dash, row, rule};
 use common::device::BackendKind;
 use common::gate;
 use common::record::{DeviceCompiler, Git, Gpu, Planted, Scope, StageBuild};
+use common::suppression::{Finding, Presets, SiteResult, Synchronisation};
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::Verdict;
 use std::fmt::Write;
@@ -40,7 +41,7 @@ pub fn report(report: &Report, plots: &[String]) -> String {
     section(&mut out, "Peers", Some("NO DATA: peers are not measured yet.\n".to_string()));
     let pictures: String = plots.iter().map(|path| format!("![{}]({path})\n\n", picture_title(path))).collect();
     section(&mut out, "Plots", (!pictures.is_empty()).then(|| pictures.trim_end().to_string() + "\n"));
-    section(&mut out, "Gates on the gates", Some(planted(&report.planted)));
+    section(&mut out, "Gates on the gates", Some(gates_on_gates(report)));
     section(&mut out, "Thresholds", Some(thresholds()));
     section(&mut out, "What was built", Some(built(&report.stages)));
     out
@@ -187,6 +188,58 @@ fn planted(planted: &Planted) -> String {
             }
             out
         }
+    }
+}
+
+fn gates_on_gates(report: &Report) -> String {
+    format!("{}\n{}", planted(&report.planted), synchronisation(&report.synchronisation))
+}
+
+/// The tally, what is wrong, what is redundant by reason, and then what each other site is for.
+fn synchronisation(synchronisation: &Synchronisation) -> String {
+    let (presets, suppressed) = match synchronisation {
+        Synchronisation::NotTried { reason } => return format!("Synchronisation sites: NO DATA: {reason}.\n"),
+        Synchronisation::Tried { presets, suppressed } => (presets, suppressed),
+    };
+    let tally = suppressed.to_string();
+    let scope = match presets {
+        Presets::OnePerFamily => "one preset per family, on the emulator; `compare selftest` tries all",
+        Presets::All => "all presets, on the emulator",
+    };
+    let mut out = format!("{}{} ({scope}).\n\n", tally[..1].to_uppercase(), &tally[1..]);
+    for wrong in suppressed.wrong() {
+        let _ = writeln!(out, "- WRONG: {}", escape(&wrong));
+    }
+    let survivors = suppressed.sites.iter().filter_map(|site| Some((site, site.listed.as_ref()?)));
+    for (site, reason) in survivors.filter(|(site, _)| !site.is_caught()) {
+        let SiteResult { family, operation, place, purpose, .. } = site;
+        let line = format!("redundant in {family}: {operation} at {place} ({purpose}): {reason}");
+        let _ = writeln!(out, "- {}", escape(&line));
+    }
+    if suppressed.sites.is_empty() {
+        return out;
+    }
+    out.push_str("\n<details><summary>What each site is for, and what goes wrong without it</summary>\n\n");
+    out.push_str(&row(&["stage", "family", "site", "for", "without it"]));
+    out.push_str(&rule(5));
+    for site in &suppressed.sites {
+        let place = format!("{} {}", site.place, site.operation);
+        out.push_str(&row(&[&site.stage, &site.family, &place, &site.purpose, &consequence(site)]));
+    }
+    out.push_str("\n</details>\n");
+    out
+}
+
+/// What happens without a synchronisation site: `H1: race: ...`, `nothing: redundant, REASON`, or what to do about it.
+pub fn consequence(site: &SiteResult) -> String {
+    let finding = match &site.finding {
+        Finding::Caught { gate, what, at } => format!("{gate}: {what} ({at})"),
+        Finding::Survived { cases } => format!("nothing in {cases} cases"),
+    };
+    match (site.remedy(), &site.listed) {
+        (Some(remedy), _) => format!("WRONG: {finding}; {remedy}"),
+        (None, Some(reason)) => format!("{finding}: redundant, {reason}"),
+        (None, None) => finding,
     }
 }
 

@@ -1,0 +1,536 @@
+//! Synchronisation-site suppression: every barrier, wait, arrive and commit of a kernel is left out once, and either a
+//! gate misses it or the stage says why it stands there.
+//!
+//! A *site* is a line of the source. It is needed if one instance of the family goes wrong without it: gate H1 finds a
+//! hazard in the traced build, or a launch fails, or an output fails one of C1 to C6 under some schedule of the plain one. A site that
+//! every instance does without *survives*, and [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
+//!
+//! The cost is in proportion to what survives. A site is tried on one problem per instance, the family's first preset
+//! before the others, until something goes wrong; only a survivor goes through every preset, schedule and gate.
+
+use crate::check::{Outcome, Source, Target, check_suppressed};
+use crate::device::Staged;
+use crate::device::emulated::{Selection, trace};
+use crate::image::Layout;
+use crate::inputs::{Family as Distribution, Inputs};
+use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::reference::reference;
+use crate::resources::KernelFacts;
+use crate::stage::{LoadedStage, Prepared, Redundant};
+use crate::tier0::SCHEDULES;
+use crate::verdict::{GateId, Verdict};
+use emulator::trace::{Hazard, SyncSite};
+use emulator::{Place, Schedule, Suppress, TraceReport};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to four tiles are
+/// filled, drained and used again.
+const TILES: usize = 5;
+
+/// The same for a site that survives that: deeper rings, and one for each of several groups of warps.
+const MANY_TILES: usize = 16;
+
+/// Which presets sites are looked for in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presets {
+    /// One per family; see [`LoadedStage::family_variants`]. The others are asked only about a site that survives and is
+    /// not listed. A listed site must show no hazard, and what else there is to try is left to [`Presets::All`].
+    OnePerFamily,
+    /// All.
+    All,
+}
+
+/// Whether the gates miss each synchronisation site that is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Synchronisation {
+    /// Sites were left out, one at a time.
+    Tried {
+        /// Where they were looked for.
+        presets: Presets,
+        /// What became of them.
+        #[serde(flatten)]
+        suppressed: Suppressed,
+    },
+    /// None was.
+    NotTried {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Default for Synchronisation {
+    /// Of a record that was made before sites were left out.
+    fn default() -> Self {
+        Self::NotTried { reason: "the record is older than this check".into() }
+    }
+}
+
+impl Synchronisation {
+    /// What is not as it should be and what to do about it, a line each.
+    pub fn wrong(&self) -> Vec<String> {
+        match self {
+            Self::Tried { suppressed, .. } => suppressed.wrong(),
+            Self::NotTried { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What became of the synchronisation sites of some stages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suppressed {
+    /// By family and place.
+    pub sites: Vec<SiteResult>,
+    /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several; and
+    /// kernels that are not right to begin with, so that nothing can be said.
+    pub errors: Vec<String>,
+}
+
+/// One site of one family, left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteResult {
+    /// The stage.
+    pub stage: String,
+    /// The family.
+    pub family: String,
+    /// `__syncthreads`.
+    pub operation: String,
+    /// `stage0-scalar/kernel.cu:166`.
+    pub place: String,
+    /// What the source says of it: the comment above the line, else the line.
+    pub purpose: String,
+    /// What happened without it.
+    pub finding: Finding,
+    /// The reason for which the stage lists it as redundant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed: Option<String>,
+}
+
+/// What happens without a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Finding {
+    /// A gate fails.
+    Caught {
+        /// Which one. A launch that fails is a matter of C1.
+        gate: GateId,
+        /// What it found, in a line.
+        what: String,
+        /// The variant and problem: `scalar-32x64 1x1x33:321x64 f16 full`.
+        at: String,
+    },
+    /// No gate does.
+    Survived {
+        /// Variants and problems that were tried.
+        cases: usize,
+    },
+}
+
+impl SiteResult {
+    /// Whether a gate misses it.
+    pub fn is_caught(&self) -> bool {
+        matches!(self.finding, Finding::Caught { .. })
+    }
+
+    /// What to do about a site that is not as it should be, in a sentence; `None` if it is needed and not listed, or
+    /// listed and not needed.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match (self.is_caught(), &self.listed) {
+            (false, None) => {
+                Some("no gate misses it: remove it, or list it in `redundant` of the stage's StageInfo with the reason")
+            }
+            (true, Some(_)) => Some("it is needed: remove its entry from `redundant` of the stage's StageInfo"),
+            _ => None,
+        }
+    }
+}
+
+impl Suppressed {
+    /// What is not as it should be and what to do about it, a line each; none if every site is needed or listed, and
+    /// every entry of the list is of use.
+    pub fn wrong(&self) -> Vec<String> {
+        let sites = self.sites.iter().filter_map(|site| Some((site, site.remedy()?)));
+        let sites = sites.map(|(site, remedy)| {
+            format!("{} of {} at {} ({}): {remedy}", site.operation, site.family, site.place, site.purpose)
+        });
+        sites.chain(self.errors.iter().cloned()).collect()
+    }
+}
+
+impl fmt::Display for Suppressed {
+    /// `synchronisation sites caught: 9 of 9, 1 redundant by reason`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |keep: fn(&SiteResult) -> bool| self.sites.iter().filter(|site| keep(site)).count();
+        let caught = count(SiteResult::is_caught);
+        let redundant = count(|site| !site.is_caught() && site.listed.is_some());
+        let of = self.sites.len() - redundant;
+        write!(f, "synchronisation sites caught: {caught} of {of}, {redundant} redundant by reason")?;
+        if !self.errors.is_empty() {
+            write!(f, ", {} errors", self.errors.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Leaves out every synchronisation site of `stages`, one at a time; `starts` is told which stage is next.
+pub fn suppress_each<'a>(
+    stages: &[&'a LoadedStage],
+    presets: Presets,
+    mut starts: impl FnMut(&'a LoadedStage),
+) -> Synchronisation {
+    // The traced build alone knows the sites.
+    if !stages.iter().all(|stage| stage.is_traced()) {
+        let reason = "the C++ compiler has no traced build; g++ 12 or later has".to_string();
+        return Synchronisation::NotTried { reason };
+    }
+    let mut suppressed = Suppressed::default();
+    for &stage in stages {
+        starts(stage);
+        for first in stage.family_variants() {
+            let family = FamilyOfKernels::new(stage, first);
+            match family.suppress_each(presets, &mut suppressed.errors) {
+                Ok(sites) => suppressed.sites.extend(sites),
+                Err(error) => suppressed.errors.push(error),
+            }
+        }
+    }
+    Synchronisation::Tried { presets, suppressed }
+}
+
+/// The kernels of one family, and the site that is left out of them.
+struct FamilyOfKernels<'a> {
+    stage: &'a LoadedStage,
+    name: &'a str,
+    /// The one to begin with, then the others.
+    variants: Vec<&'a str>,
+}
+
+/// An instance of the family on one problem.
+struct Case<'a> {
+    prepared: Prepared<'a>,
+    inputs: Inputs,
+    /// Strided, so that what lies between rows is out of bounds.
+    staged: Staged,
+    name: String,
+}
+
+/// A site, and which cases reach it.
+struct Site {
+    operation: String,
+    place: Place,
+    words: Words,
+    cases: Vec<usize>,
+}
+
+impl<'a> FamilyOfKernels<'a> {
+    fn new(stage: &'a LoadedStage, first: &'a str) -> Self {
+        let family_of = |variant: &str| stage.kernels.iter().find(|kernel| kernel.variant == variant);
+        let name = family_of(first).map_or("", |kernel| kernel.family.as_str());
+        let others = stage
+            .variants()
+            .into_iter()
+            .filter(|variant| *variant != first && family_of(variant).is_some_and(|kernel| kernel.family == name));
+        Self { stage, name, variants: std::iter::once(first).chain(others).collect() }
+    }
+
+    /// One result per site, or what is wrong with a kernel as it is. What is wrong with the list goes into `errors`.
+    fn suppress_each(&self, presets: Presets, errors: &mut Vec<String>) -> Result<Vec<SiteResult>, String> {
+        let searched = if presets == Presets::All { &self.variants[..] } else { &self.variants[..1] };
+        let cases = self.cases(searched, TILES, false);
+        let traced = cases.par_iter().map(|case| case.trace(None, SCHEDULES[0])).collect::<Result<Vec<_>, _>>()?;
+        let mut sites: BTreeMap<Place, Site> = BTreeMap::new();
+        for (index, report) in traced.into_iter().enumerate() {
+            if let Some(hazard) = report.hazards.first() {
+                return Err(format!("{} has a hazard as it is: {hazard}", cases[index].name));
+            }
+            for SyncSite { operation, place } in report.sync_sites {
+                let new = || {
+                    let words = words_of(self.stage.attention.artifacts().sources, &place);
+                    Site { operation: operation.clone(), place: place.clone(), words, cases: Vec::new() }
+                };
+                let site = sites.entry(place.clone()).or_insert_with(new);
+                if !site.operation.contains(&operation) {
+                    site.operation += &format!(" and {operation}");
+                }
+                if site.cases.last() != Some(&index) {
+                    site.cases.push(index);
+                }
+            }
+        }
+        let sites: Vec<Site> = sites.into_values().collect();
+        // One preset may not reach all that is listed.
+        if presets == Presets::All {
+            let words: Vec<&str> = sites.iter().map(|site| site.words.all.as_str()).collect();
+            errors.extend(useless_listings(self.stage.info().redundant, self.name, &words));
+        }
+        sites.par_iter().map(|site| self.suppress(site, &cases, presets)).collect()
+    }
+
+    fn suppress(&self, site: &Site, cases: &[Case<'_>], presets: Presets) -> Result<SiteResult, String> {
+        let mut listings = self.stage.info().redundant.iter();
+        let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
+        let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
+        let finding = match self.hazard(site, &reached)? {
+            Some(caught) => caught,
+            // A quick look takes the list's word for the rest.
+            None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived { cases: reached.len() },
+            None => self.thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
+        };
+        Ok(SiteResult {
+            stage: self.stage.info().id.to_string(),
+            family: self.name.to_string(),
+            operation: site.operation.clone(),
+            place: site.place.to_string(),
+            purpose: site.words.purpose.clone(),
+            finding,
+            listed: listing.map(|listing| listing.reason.to_string()),
+        })
+    }
+
+    /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each
+    /// case gets one, and all schedules get their turn.
+    fn hazard(&self, site: &Site, cases: &[&Case<'_>]) -> Result<Option<Finding>, String> {
+        for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
+            if let Some(hazard) = case.trace(Some(&site.place), *schedule)?.hazards.first() {
+                let (gate, what, at) = (GateId::H1, in_a_line(hazard, &site.place.file), case.name.clone());
+                return Ok(Some(Finding::Caught { gate, what, at }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a site goes through that shows no hazard on the cases that reach it: more problems and, if asked, the other
+    /// presets; then C1 to C6 under all schedules.
+    fn thoroughly(&self, site: &Site, reached: &[&Case<'_>], other_presets: bool) -> Result<Finding, String> {
+        let variant = reached.first().map_or(self.variants[0], |case| case.prepared.kernel.variant.as_str());
+        let mut more = self.cases(&[variant], 0, true);
+        more.extend(self.cases(&[variant], MANY_TILES, true));
+        if other_presets {
+            more.extend(self.cases(&self.variants[1..], TILES, false));
+        }
+        if let Some(caught) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
+            return Ok(caught);
+        }
+        let cases: Vec<&Case<'_>> = reached.iter().copied().chain(&more).collect();
+        for case in &cases {
+            if let Some((gate, what)) = case.check(self.stage, Some(&site.place)) {
+                return match case.check(self.stage, None) {
+                    Some((_, before)) => Err(format!("{} is wrong as it is: {before}", case.name)),
+                    None => Ok(Finding::Caught { gate, what, at: case.name.clone() }),
+                };
+            }
+        }
+        Ok(Finding::Survived { cases: cases.len() })
+    }
+
+    /// One problem for each instance of `variants`: two blocks of rows, the second with a single row; `tiles` tiles of
+    /// keys and one key. Half of the instances get the full mask and half the causal one, or the other way round.
+    /// Without those that a preset does not take.
+    fn cases(&self, variants: &[&str], tiles: usize, other_mask: bool) -> Vec<Case<'a>> {
+        let instances = variants
+            .iter()
+            .flat_map(|variant| self.stage.kernels.iter().filter(move |kernel| kernel.variant == *variant));
+        let case = |facts: &KernelFacts, variant: &str| {
+            let (seq_q, seq_kv) = (facts.block_m + 1, tiles * facts.block_n + 1);
+            let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q, seq_kv, head_dim: facts.head_dim };
+            let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
+            let mask = if is_full { Mask::Full } else { Mask::Causal };
+            let problem = Problem::new(shape, facts.dtype, mask).ok()?;
+            let prepared = self.stage.prepare(variant, &problem).ok()?;
+            let inputs = Inputs::generate(&problem, Distribution::Normal, 0);
+            let staged = Staged::new(&inputs, Layout::Strided);
+            let name = format!("{variant} {shape} {} {mask}", facts.dtype);
+            Some(Case { prepared, inputs, staged, name })
+        };
+        instances.filter_map(|kernel| case(&kernel.facts, &kernel.variant)).collect()
+    }
+}
+
+impl Case<'_> {
+    fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, String> {
+        let suppress = without.map(|site| Suppress { site: site.clone() });
+        let traced = trace(&self.prepared, &self.staged, schedule, &Selection { suppress, blocks: None });
+        let report = traced.map_err(|fault| format!("{}: {fault}", self.name))?;
+        report.ok_or_else(|| format!("{}: there is no traced build", self.name))
+    }
+
+    /// The first gate that fails, and why.
+    fn check(&self, stage: &LoadedStage, without: Option<&Place>) -> Option<(GateId, String)> {
+        let suppress = without.map(|site| Suppress { site: site.clone() });
+        let source = Source::Seeded { family: Distribution::Normal, seed: 0 };
+        let kernel = self.prepared.kernel;
+        let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
+        let target = Target::Emulated { schedules: &SCHEDULES, traced: false };
+        let checked =
+            check_suppressed(stage, &kernel.variant, &self.inputs, &source, &reference, target, suppress.as_ref());
+        match checked.outcome {
+            Outcome::Checked { gates, .. } => {
+                let failed = gates.into_iter().find(|gate| gate.verdict == Verdict::Fail)?;
+                Some((failed.gate, failed.reason))
+            }
+            Outcome::Failed { reason } | Outcome::Unsupported { reason } => Some((GateId::C1, reason)),
+        }
+    }
+}
+
+/// The hazard's kind and both places, in the file of the site where they are inlined from there.
+fn in_a_line(hazard: &Hazard, file: &str) -> String {
+    let sides = [&hazard.first, &hazard.second].into_iter().flatten().map(|side| {
+        let place = side.places.iter().find(|place| place.file == file).or(side.places.first());
+        place.map_or(side.does.clone(), |place| format!("{} at {place}", side.does))
+    });
+    let sides: Vec<String> = sides.collect();
+    let detail = if sides.is_empty() { hazard.missing.clone() } else { sides.join(", ") };
+    format!("{}: {detail}", hazard.kind.label())
+}
+
+/// What the source says at a site.
+struct Words {
+    /// The comment directly above the line, and the line.
+    all: String,
+    /// The comment alone, or the line where there is none.
+    purpose: String,
+}
+
+fn words_of(sources: &[(&str, &str)], place: &Place) -> Words {
+    let file = place.file.strip_prefix("./").unwrap_or(&place.file);
+    let text = sources.iter().find(|(name, _)| *name == file).map_or("", |(_, text)| text);
+    let lines: Vec<&str> = text.lines().map(str::trim).take(place.line as usize).collect();
+    let Some((line, above)) = lines.split_last() else {
+        return Words { all: String::new(), purpose: String::new() };
+    };
+    let start = above.iter().rposition(|line| !line.starts_with("//")).map_or(0, |last| last + 1);
+    let comment: Vec<&str> = above[start..].iter().map(|line| line.trim_start_matches('/').trim()).collect();
+    let comment = comment.join(" ");
+    let purpose = if comment.is_empty() { (*line).to_string() } else { comment.clone() };
+    Words { all: format!("{comment} {line}").trim().to_string(), purpose }
+}
+
+fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
+    listing.family == family && words.contains(listing.site)
+}
+
+/// Entries of the list for `family` that are not about exactly one of its sites, of which `words` are the words.
+fn useless_listings(listings: &[Redundant], family: &str, words: &[&str]) -> Vec<String> {
+    let of_family = listings.iter().filter(|listing| listing.family == family);
+    let useless = of_family.filter_map(|listing| {
+        let named = match words.iter().filter(|words| lists(listing, family, words)).count() {
+            1 => return None,
+            0 => "no synchronisation site".to_string(),
+            several => format!("{several} synchronisation sites"),
+        };
+        Some(format!(
+            "`redundant` of the stage's StageInfo has an entry for {family}, '{}', that names {named}: quote words of one \
+             call's line, or of the comment directly above it",
+            listing.site
+        ))
+    });
+    useless.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emulator::trace::{HazardAccess, HazardKind};
+
+    const SOURCE: &str = "\
+        void attention() {\n    \
+            // Q was written by all threads\n    \
+            // and is read by every warp.\n    \
+            __syncthreads();\n\n    \
+            __syncwarp(); // scores\n\
+        }\n";
+
+    fn words(line: u32) -> Words {
+        let place = Place { file: "./stage9/kernel.cu".into(), line };
+        words_of(&[("common/tile.cuh", ""), ("stage9/kernel.cu", SOURCE)], &place)
+    }
+
+    fn site(finding: Finding, listed: Option<&str>) -> SiteResult {
+        SiteResult {
+            stage: "stage9".into(),
+            family: "mma".into(),
+            operation: "__syncthreads".into(),
+            place: "stage9/kernel.cu:4".into(),
+            purpose: "Q was written".into(),
+            finding,
+            listed: listed.map(String::from),
+        }
+    }
+
+    fn caught() -> Finding {
+        Finding::Caught { gate: GateId::H1, what: "race".into(), at: "mma-32x64".into() }
+    }
+
+    #[test]
+    fn a_site_is_known_by_its_comment_or_its_line() {
+        assert_eq!(words(4).purpose, "Q was written by all threads and is read by every warp.");
+        assert_eq!(words(4).all, "Q was written by all threads and is read by every warp. __syncthreads();");
+        assert_eq!(
+            (words(6).purpose.as_str(), words(6).all.as_str()),
+            ("__syncwarp(); // scores", "__syncwarp(); // scores")
+        );
+        assert_eq!(words_of(&[], &Place { file: "elsewhere.h".into(), line: 3 }).all, "");
+    }
+
+    #[test]
+    fn entries_of_the_list_name_one_site_of_their_family() {
+        let entry = |family, site| Redundant { family, site, reason: "" };
+        let (barrier, scores) = (words(4).all, words(6).all);
+        let useless = |entry| useless_listings(&[entry], "mma", &[&barrier, &scores]);
+        assert_eq!(useless(entry("mma", "all threads and is read")), [""; 0]);
+        assert_eq!(useless(entry("other", "nothing of the kind")), [""; 0], "judged with its own family");
+        assert!(useless(entry("mma", "K and V"))[0].contains("names no synchronisation site: quote words"));
+        assert!(useless(entry("mma", "__sync"))[0].contains("names 2 synchronisation sites"));
+    }
+
+    #[test]
+    fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
+        let survived = || Finding::Survived { cases: 4 };
+        let wrong = |sites| Suppressed { sites, errors: vec![] }.wrong();
+        assert_eq!(wrong(vec![site(caught(), None), site(survived(), Some("why"))]), [""; 0]);
+        let [unlisted, stale] = &wrong(vec![site(survived(), None), site(caught(), Some("why"))])[..] else { panic!() };
+        assert_eq!(
+            unlisted,
+            "__syncthreads of mma at stage9/kernel.cu:4 (Q was written): no gate misses it: remove it, or list it in \
+             `redundant` of the stage's StageInfo with the reason"
+        );
+        assert!(stale.ends_with("it is needed: remove its entry from `redundant` of the stage's StageInfo"), "{stale}");
+        assert_eq!(Suppressed { sites: vec![], errors: vec!["x".into()] }.wrong(), ["x"]);
+    }
+
+    #[test]
+    fn the_tally_leaves_out_what_is_redundant_by_reason() {
+        let survived = || Finding::Survived { cases: 4 };
+        let mut all = Suppressed { sites: vec![site(caught(), None), site(survived(), Some("why"))], errors: vec![] };
+        assert_eq!(all.to_string(), "synchronisation sites caught: 1 of 1, 1 redundant by reason");
+        all.sites.push(site(survived(), None));
+        all.errors.push("x".into());
+        assert_eq!(all.to_string(), "synchronisation sites caught: 1 of 2, 1 redundant by reason, 1 errors");
+    }
+
+    #[test]
+    fn a_hazard_is_told_in_the_kernels_own_lines() {
+        let place = |file: &str, line| Place { file: file.into(), line };
+        let side =
+            |does: &str, places| HazardAccess { does: does.into(), block: [0; 3], thread: None, warp: 0, places };
+        let inlined = vec![place("common/attn/tile.cuh", 34), place("./stage9/kernel.cu", 168)];
+        let mut hazard = Hazard {
+            kind: HazardKind::Race,
+            block: [0; 3],
+            memory: String::new(),
+            first: Some(side("writes", inlined)),
+            second: Some(side("reads", vec![place("common/attn/softmax.cuh", 5)])),
+            missing: "a deadlock".into(),
+            times: 1,
+        };
+        let line = in_a_line(&hazard, "./stage9/kernel.cu");
+        assert_eq!(line, "race: writes at stage9/kernel.cu:168, reads at attn/softmax.cuh:5");
+        (hazard.first, hazard.second) = (None, None);
+        assert_eq!(in_a_line(&hazard, ""), "race: a deadlock");
+    }
+}

@@ -1,0 +1,17 @@
+//! Every barrier, wait, arrive and commit is needed, or the stage says why it stands there.
+
+use crate::load;
+use common::stage::Attention;
+use common::suppression::{Presets, Synchronisation, suppress_each};
+
+/// Fails unless a gate misses every synchronisation site of one preset per family that the stage does not list as
+/// redundant. (`compare selftest` asks the other presets too.)
+pub fn synchronisation(attention: &'static dyn Attention) {
+    let synchronisation = suppress_each(&[&load(attention)], Presets::OnePerFamily, |_| ());
+    let wrong = synchronisation.wrong();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    match synchronisation {
+        Synchronisation::Tried { suppressed, .. } => println!("{suppressed}"),
+        Synchronisation::NotTried { reason } => println!("not checked: {reason}"),
+    }
+}

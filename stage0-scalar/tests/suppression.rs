@@ -1,0 +1,40 @@
+//! A wrong list of redundant synchronisation is seen: this stage's kernels with another list.
+
+use common::stage::{Artifacts, Attention, LoadedStage, Redundant, StageInfo};
+use common::suppression::{Presets, SiteResult, Synchronisation, suppress_each};
+use stage0_scalar::{ARTIFACTS, Scalar};
+use std::sync::LazyLock;
+
+/// Its list leaves out a site that `scalar` does without, and has one that `wmma-qk` needs.
+struct Mislisted;
+
+static INFO: LazyLock<StageInfo> = LazyLock::new(|| {
+    let needed = Redundant { family: "wmma-qk", site: "Q was written by all threads", reason: "it is not" };
+    StageInfo { redundant: Box::leak(Box::new([needed])), ..*Scalar.info() }
+});
+
+impl Attention for Mislisted {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
+
+#[test]
+fn survivors_and_useless_entries_are_reported() {
+    let stage = LoadedStage::load(&Mislisted).unwrap();
+    let synchronisation = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
+    let Synchronisation::Tried { suppressed, .. } = synchronisation else { panic!("{synchronisation:?}") };
+    let q_barriers: Vec<&SiteResult> =
+        suppressed.sites.iter().filter(|site| site.purpose.starts_with("Q was written")).collect();
+    let [scalar, wmma_qk] = q_barriers[..] else { panic!("{q_barriers:#?}") };
+    assert!(!scalar.is_caught() && scalar.listed.is_none() && scalar.remedy().is_some(), "{scalar:#?}");
+    assert!(wmma_qk.is_caught() && wmma_qk.listed.is_some() && wmma_qk.remedy().is_some(), "{wmma_qk:#?}");
+    let wrong = suppressed.wrong();
+    assert_eq!(wrong.len(), 2, "{wrong:#?}");
+    // All others are needed: a hazard names the line that makes them so.
+    assert!(suppressed.sites.len() >= 10 && suppressed.sites.iter().filter(|site| !site.is_caught()).count() == 1);
+}
