@@ -82,7 +82,7 @@ KERNEL(ring_without_free_slots) {
 KERNEL(rows_one_too_many) {
     float *tile = shared<float>();
     for (int row = 0; row < params->n[0]; ++row) tile[row * 32 + threadIdx.x] = 1.0f;
-    __syncthreads();
+    __syncthreads(); // all rows are there
     float sum = 0;
     for (int row = 0; row < params->n[1]; ++row) sum += tile[row * 32 + threadIdx.x]; // a row
     out<float>(params)[threadIdx.x] = sum;
@@ -97,7 +97,7 @@ KERNEL(row_of_input) {
 // One access of a whole vector in shared memory, at byte n[0].
 KERNEL(vector_at) {
     for (int i = 0; i < 16; ++i) shared<float>()[threadIdx.x * 16 + i] = 0.0f;
-    __syncwarp();
+    __syncwarp(); // the words are there
     out<uint4>(params)[threadIdx.x] = *shared<uint4>(threadIdx.x * 64 + params->n[0]); // 16 bytes
 }
 
@@ -193,7 +193,7 @@ KERNEL(copy_source_overwritten) {
     attn::cp_async_commit();
     if (params->n[0]) attn::cp_async_wait_group<0>();
     source[0] = 2.0f; // to the source
-    attn::cp_async_wait_group<0>();
+    attn::cp_async_wait_group<0>(); // at the end
 }
 
 // Two blocks write one word of the output, unless n[0].

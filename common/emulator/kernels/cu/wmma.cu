@@ -33,9 +33,9 @@ static __device__ void multiply(const KernelParams *params, wmma::layout_t layou
     wmma::fill_fragment(d, 0.0f);
     wmma::mma_sync(d, a, b, d);
     for (int i = 0; i < c.num_elements; ++i) d.x[i] = d.x[i] + c.x[i] * T(2.0f); // the same for all elements
-    __syncwarp();
+    __syncwarp(); // the old elements have been read
     wmma::store_matrix_sync(c_smem, d, ldc, layout_c);
-    __syncwarp();
+    __syncwarp(); // the new ones are written
     for (int i = threadIdx.x; i < M * N; i += 32) out<float>(params)[i] = float(c_smem[at(i)]);
 }
 

@@ -1,11 +1,11 @@
 //! Each detector: a program that it catches, and a near miss that it must not flag. Verdicts are the same under every
 //! schedule, since they do not depend on the order that was run.
 
+use emulator::TraceReport;
 use emulator::trace::{Hazard, HazardKind};
-use emulator::{Place, TraceReport};
 use emulator_kernels::traced;
 
-use crate::support::{Run, SCHEDULES, at, line};
+use crate::support::{Run, SCHEDULES, at};
 
 /// The hazards of `run`, which must be of the same kinds and between the same places under every schedule.
 pub fn hazards(run: &Run) -> Vec<Hazard> {
@@ -247,69 +247,4 @@ fn barriers_and_masks_that_are_not_met() {
     assert_eq!(found[0].kind, HazardKind::Deadlock);
     let found = hazards(&Run::new(traced::shuffle_from_exited_lane, 32));
     assert_eq!(found[0].kind, HazardKind::Stopped);
-}
-
-#[test]
-fn any_synchronisation_site_can_be_left_out() {
-    let run = Run::new(traced::copied_one_ahead, 64).shared(2048).number(0, 4).number(1, 1).input(0, &[1f32; 4096]);
-    let report = run.trace([8192, 0]);
-    assert_eq!(report.hazards, []);
-    let operations: Vec<&str> = report.sync_sites.iter().map(|site| site.operation.as_str()).collect();
-    assert_eq!(
-        operations,
-        ["cp_async_commit", "cp_async_wait_group", "cp_async_wait_group", "__syncthreads", "__syncthreads"]
-    );
-    for site in &report.sync_sites {
-        let broken = run.clone().suppress(site.place.clone()).trace([8192, 0]);
-        assert!(!broken.hazards.is_empty(), "{site:?} is needed");
-        assert!(broken.sync_sites.contains(site), "a suppressed site is still a site");
-    }
-    let ping_pong = Run::new(traced::warp_ping_pong, 64).shared(256);
-    for site in ping_pong.trace([8192, 0]).sync_sites {
-        assert!(!ping_pong.clone().suppress(site.place.clone()).trace([8192, 0]).hazards.is_empty(), "{site:?}");
-    }
-}
-
-#[test]
-fn without_a_site_of_a_barrier_object_or_a_named_barrier_there_is_a_hazard() {
-    let ring = Run::new(traced::mbarrier_ring, 96).shared(1056).number(0, 6).input(0, &[1u32; 6 * 128]);
-    let stores = Run::new(traced::ring_by_stores, 64).shared(288).number(0, 6).input(0, &[1f32; 6 * 32]);
-    let row = Run::new(traced::named_barriers_hand_over, 64).shared(128).number(0, 4).input(0, &[1i32; 32]);
-    let pairs = Run::new(traced::named_barriers_of_pairs, 128).shared(512).number(0, 3);
-    let mut operations = std::collections::BTreeSet::new();
-    for run in [ring, stores, row, pairs] {
-        let whole = run.trace([8192, 0]);
-        assert_eq!(whole.hazards, []);
-        for site in &whole.sync_sites {
-            for schedule in SCHEDULES {
-                let broken = run.clone().schedule(schedule).suppress(site.place.clone()).trace([8192, 0]);
-                assert!(!broken.hazards.is_empty(), "{site:?} is needed, {schedule:?}");
-                assert!(broken.sync_sites.contains(site), "a suppressed site is still a site");
-            }
-            operations.insert(site.operation.clone());
-        }
-    }
-    let expected = [
-        "__syncthreads",
-        "__syncwarp",
-        "mbarrier_arrive",
-        "mbarrier_arrive_after_cp_async",
-        "mbarrier_test_wait",
-        "mbarrier_wait",
-        "named_barrier_arrive",
-        "named_barrier_sync",
-    ];
-    assert_eq!(operations.iter().map(String::as_str).collect::<Vec<_>>(), expected);
-}
-
-#[test]
-fn the_plain_build_can_leave_a_site_out_too() {
-    let input: Vec<i32> = (0..64).collect();
-    let run = Run::new(emulator_kernels::entry::reverse, 64).shared(256).input(0, &input).number(0, 1);
-    let expected: Vec<i32> = input.iter().rev().copied().collect();
-    assert_eq!(run.output::<i32>(64).unwrap(), expected);
-    let site = |text| Place { file: "cu/barrier.cu".into(), line: line("barrier.cu", text) };
-    let without = |text| run.clone().suppress(site(text)).output::<i32>(64).unwrap();
-    assert_ne!(without("// all have written"), expected);
-    assert_eq!(without("// all have read"), expected, "one round only: nothing comes after it");
 }

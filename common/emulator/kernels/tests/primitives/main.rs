@@ -16,5 +16,6 @@ mod shared_memory;
 mod snippets;
 mod speed;
 mod support;
+mod suppression;
 mod warp;
 mod wmma;
