@@ -29,14 +29,15 @@ struct E4M3 {
         reinterpret_cast<uint4 *>(smem)[1] = make_uint4(low(raw.z), high(raw.z), low(raw.w), high(raw.w));
     }
 
+    // The two lower and the two upper codes of a word as two halves, in the same order.
+    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(word & 0xffff); }
+    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(word >> 16); }
+
   private:
-    // Two codes to two halves, in the same order.
     static __device__ __forceinline__ unsigned widen(unsigned short codes) {
         const __half2_raw pair = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
         return static_cast<unsigned>(pair.x) | static_cast<unsigned>(pair.y) << 16;
     }
-    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(word & 0xffff); }
-    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(word >> 16); }
 };
 
 // Address of element [batch, head, row, 0]; rows are row_stride elements apart.
@@ -44,6 +45,11 @@ template <class Storage>
 static __device__ __forceinline__ Storage *row_address(const AttentionTensor &tensor, int batch, int head, int row) {
     return static_cast<Storage *>(tensor.data) + batch * tensor.batch_stride + head * tensor.head_stride +
            row * tensor.row_stride;
+}
+
+// The key head that a query head reads. Division takes a hundred instructions, and most models need none.
+static __device__ __forceinline__ int kv_head(const AttentionParams &params, int head_q) {
+    return params.heads_kv == params.heads_q ? head_q : head_q / (params.heads_q / params.heads_kv);
 }
 
 // The E4M3 scale of one batch and head; 1 for f16, which has none.

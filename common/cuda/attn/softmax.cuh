@@ -2,6 +2,8 @@
 // LANES neighbouring lanes. Works in base 2: exp(x) = exp2(x * log2(e)), with log2(e) folded into the scale.
 #pragma once
 
+#include <attn/ptx/ex2.cuh>
+
 namespace attn {
 
 constexpr float LOG2_E = 1.4426950408889634f;
@@ -31,37 +33,71 @@ struct RowState {
     // the factor by which sums and outputs accumulated so far must be multiplied.
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update(float (&scores)[COUNT], float scale_log2) {
-        float tile_max = scores[0];
-#pragma unroll
-        for (int i = 1; i < COUNT; ++i) tile_max = fmaxf(tile_max, scores[i]);
-        const float new_max = fmaxf(max, row_max<LANES>(tile_max) * scale_log2);
-        // A row without a visible key so far has max -inf, and -inf - -inf is NaN: any finite shift gives zeros.
-        const float shift = new_max == -INFINITY ? 0.0f : new_max;
-        const float rescale = exp2f(max - shift);
-        float tile_sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            scores[i] = exp2f(fmaf(scores[i], scale_log2, -shift));
-            tile_sum += scores[i];
-        }
-        sum = fmaf(sum, rescale, row_sum<LANES>(tile_sum));
-        max = new_max;
-        return rescale;
+        const float2 step = exponentials<LANES>(scores, scale_log2);
+        sum = fmaf(sum, step.x, row_sum<LANES>(step.y));
+        return step.x;
+    }
+
+    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles a row,
+    // instead of two a row and tile.
+    template <int LANES, int COUNT>
+    __device__ __forceinline__ float update_own(float (&scores)[COUNT], float scale_log2) {
+        const float2 step = exponentials<LANES>(scores, scale_log2);
+        sum = fmaf(sum, step.x, step.y);
+        return step.x;
+    }
+    template <int LANES>
+    __device__ __forceinline__ void join() {
+        sum = row_sum<LANES>(sum);
     }
 
     // Takes in the state of the same row over other keys. Returns the factors by which the outputs accumulated so far,
     // the own (x) and the other (y), must be multiplied before they are added.
     __device__ __forceinline__ float2 merge(const RowState &other) {
         const float new_max = fmaxf(max, other.max);
-        const float shift = new_max == -INFINITY ? 0.0f : new_max;
-        const float2 factors = make_float2(exp2f(max - shift), exp2f(other.max - shift));
+        const float shift = shift_of(new_max);
+        const float2 factors = make_float2(exp2_approx(max - shift), exp2_approx(other.max - shift));
         sum = fmaf(sum, factors.x, other.sum * factors.y);
         max = new_max;
         return factors;
     }
 
+    // The factor that takes an output accumulated with the state `part` to this one's, which contains it.
+    __device__ __forceinline__ float factor(const RowState &part) const {
+        return exp2_approx(part.max - shift_of(max));
+    }
+
     // What the accumulated output is multiplied by at the end; 0 for a row that saw no key, whose output is exactly 0.
-    __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? 1.0f / sum : 0.0f; }
+    __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? __fdividef(1.0f, sum) : 0.0f; }
+
+  private:
+    // A row without a visible key so far has max -inf, and -inf - -inf is NaN: any finite shift gives zeros.
+    static __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
+
+    // Scores to probabilities under the new maximum. Returns the factor for what was accumulated under the old one (x)
+    // and the sum of this lane's probabilities (y).
+    template <int LANES, int COUNT>
+    __device__ __forceinline__ float2 exponentials(float (&scores)[COUNT], float scale_log2) {
+                constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: one alone is mostly waiting
+        float tile_max[CHAINS];
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) tile_max[i % CHAINS] = i < CHAINS ? scores[i] : fmaxf(tile_max[i % CHAINS], scores[i]);
+#pragma unroll
+        for (int i = 1; i < CHAINS; ++i) tile_max[0] = fmaxf(tile_max[0], tile_max[i]);
+        const float new_max = fmaxf(max, row_max<LANES>(tile_max[0]) * scale_log2);
+        const float shift = shift_of(new_max);
+        const float rescale = exp2_approx(max - shift);
+        float tile_sum[CHAINS] = {};
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            scores[i] = exp2_approx(fmaf(scores[i], scale_log2, -shift));
+            tile_sum[i % CHAINS] += scores[i];
+        }
+#pragma unroll
+        for (int i = 1; i < CHAINS; ++i) tile_sum[0] += tile_sum[i];
+        max = new_max;
+        return make_float2(rescale, tile_sum[0]);
+    }
 };
 
 } // namespace attn

@@ -21,4 +21,11 @@ static __device__ __forceinline__ void named_barrier_arrive() {
     asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
 
+// As named_barrier_sync, with a barrier that is known when the kernel runs: 1 to 15, the same for the whole warp.
+template <int THREADS>
+static __device__ __forceinline__ void named_barrier_sync(int id) {
+    static_assert(THREADS % 32 == 0 && THREADS > 0, "whole warps take part");
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+
 } // namespace attn

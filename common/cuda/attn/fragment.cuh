@@ -1,0 +1,87 @@
+// Operands of mma.m16n8k16 from tiles in shared memory, read by ldmatrix: Q and K for S = Q·Kᵀ, V for O += P·V.
+//
+// E4M3 takes the same instruction: ldmatrix brings two codes where it would bring one half, and they are widened in
+// registers. Each product sums over an index whose order does not matter as long as both operands agree on it; so the
+// order is whatever the codes come in, and nothing is shuffled. `column` says which column of O an accumulator holds.
+#pragma once
+
+#include <attn/layout.cuh>
+#include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mma.cuh>
+
+namespace attn {
+
+// acc[16][8] += a[16][16] · b[16][8], b given as the two registers of a longer fragment.
+static __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uint32_t b_low, uint32_t b_high) {
+    const uint32_t b[2] = {b_low, b_high};
+    mma_m16n8k16_f16_f32(acc, a, b);
+}
+
+template <class Element>
+struct Fragment;
+
+template <>
+struct Fragment<F16> {
+    // Rows [row, row + 16) of Q, columns [16 * step, +16).
+    template <class Tile>
+    static __device__ __forceinline__ void load_q(uint32_t (&reg)[4], const Tile &q, int row, int step, int lane) {
+        ldmatrix_x4(reg, q.at(row + lane % 16, 2 * step + lane / 16));
+    }
+
+    // Keys [key, key + 16), columns [16 * step, +16) of K: registers 0, 1 are Kᵀ for keys 0 to 7, 2 and 3 for 8 to 15.
+    template <class Tile>
+    static __device__ __forceinline__ void load_k(uint32_t (&reg)[4], const Tile &k, int key, int step, int lane) {
+        ldmatrix_x4(reg, k.at(key + lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+    }
+
+    // Keys [key, key + 16) of V, 16 columns: registers 0, 1 for accumulator 2 * pair, 2 and 3 for 2 * pair + 1.
+    template <class Tile>
+    static __device__ __forceinline__ void load_v(uint32_t (&reg)[4], const Tile &v, int key, int pair, int lane) {
+        ldmatrix_x4_trans(reg, v.at(key + lane % 16, 2 * pair + lane / 16));
+    }
+
+    // The column of O that element i (0 or 1) of accumulator `tile` holds; elements 2 and 3 are the same, 8 rows below.
+    static __device__ __forceinline__ int column(int tile, int i, int lane) { return 8 * tile + lane % 4 * 2 + i; }
+};
+
+template <>
+struct Fragment<E4M3> {
+    // Lane l gets the four codes from column 4 * (l % 4): the first two as what mma calls columns 2 * (l % 4) and + 1,
+    // the others as those 8 further on.
+    template <class Tile>
+    static __device__ __forceinline__ void load_q(uint32_t (&reg)[4], const Tile &q, int row, int step, int lane) {
+        uint32_t codes[2]; // of rows 0 to 7 and 8 to 15
+        ldmatrix_x2(codes, q.at(row + lane % 16, step));
+        reg[0] = E4M3::low(codes[0]), reg[2] = E4M3::high(codes[0]);
+        reg[1] = E4M3::low(codes[1]), reg[3] = E4M3::high(codes[1]);
+    }
+
+    // The same order of columns as load_q.
+    template <class Tile>
+    static __device__ __forceinline__ void load_k(uint32_t (&reg)[4], const Tile &k, int key, int step, int lane) {
+        uint32_t codes[2]; // of keys 0 to 7 and 8 to 15
+        ldmatrix_x2(codes, k.at(key + lane % 16, step));
+        reg[0] = E4M3::low(codes[0]), reg[1] = E4M3::high(codes[0]);
+        reg[2] = E4M3::low(codes[1]), reg[3] = E4M3::high(codes[1]);
+    }
+
+    // Transposed in pairs of codes: lane l gets columns 2 * (l / 4) and + 1 of keys 2 * (l % 4) and + 1. The even
+    // columns go to accumulator 2 * pair, the odd ones to 2 * pair + 1.
+    template <class Tile>
+    static __device__ __forceinline__ void load_v(uint32_t (&reg)[4], const Tile &v, int key, int pair, int lane) {
+        uint32_t codes[2]; // of keys 0 to 7 and 8 to 15
+        ldmatrix_x2_trans(codes, v.at(key + lane % 16, pair));
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const uint32_t even = (codes[i] & 0xff) | (codes[i] >> 8 & 0xff00);
+            const uint32_t odd = (codes[i] >> 8 & 0xff) | (codes[i] >> 16 & 0xff00);
+            reg[i] = E4M3::low(even), reg[2 + i] = E4M3::low(odd);
+        }
+    }
+
+    static __device__ __forceinline__ int column(int tile, int i, int lane) {
+        return tile / 2 * 16 + (lane % 4 * 2 + i) * 2 + tile % 2;
+    }
+};
+
+} // namespace attn

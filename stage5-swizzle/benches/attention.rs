@@ -1,0 +1,5 @@
+//! `cargo bench -p stage5-swizzle`; see `attention-bench`.
+
+fn main() -> std::process::ExitCode {
+    attention_bench::main(&stage5_swizzle::Swizzle)
+}

@@ -1,0 +1,315 @@
+// Stage 5: XOR-swizzled tiles, read by ldmatrix into mma.sync. Scores, probabilities and output stay in registers: what
+// Q·Kᵀ leaves in a lane is what P·V wants there, so nothing goes through shared memory between the two products.
+
+#include <attn/fragment.cuh>
+#include <attn/layout.cuh>
+#include <attn/mask.cuh>
+#include <attn/merge.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/shared.cuh>
+#include <attn/softmax.cuh>
+#include <attn/variant.cuh>
+
+namespace {
+
+// One mma: [16][16] · [16][8].
+constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; the warps of a
+// key group copy their part of K and V themselves and wait for nobody else. Groups are merged once, at the end.
+template <template <int> class Layout, class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_,
+          int WARP_N_, int STAGES_, bool AHEAD_, int SHARED_CAP_KB>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
+    static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
+    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
+    // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
+    static constexpr bool AHEAD = AHEAD_;
+
+    using KvTile = attn::StoredTile<Element, HEAD_DIM, BLOCK_N, Layout>;
+    struct Ring {
+        KvTile k[STAGES], v[STAGES];
+    };
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM>;
+    struct Shared {
+        attn::StoredTile<Element, HEAD_DIM, BLOCK_M, Layout> q;
+        union {
+            Ring ring;
+            Partial partial; // once every warp has read the ring for the last time
+        };
+    };
+
+    // What one warp has in registers; <attn/ptx/mma.cuh> says which elements a lane holds.
+    static constexpr int M_TILES = WARP_M / MMA_M, N_TILES = WARP_N / MMA_N, D_TILES = HEAD_DIM / MMA_N;
+    using QFragments = uint32_t[M_TILES][HEAD_DIM / MMA_K][4];
+    struct Scores {
+        float acc[M_TILES][N_TILES][4];
+    };
+    using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
+    using Output = float[M_TILES][D_TILES][4];
+
+    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
+    static constexpr int REGISTER_CAP = 255, SHARED_CAP_BYTES = SHARED_CAP_KB * 1024;
+    static constexpr int PROBABILITY_BITS = 16;
+
+    static_assert(STAGES >= 2, "a tile is copied while another is read");
+    static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0, "whole fragments");
+};
+
+// s[WARP_M][WARP_N] = q[WARP_M][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ, k being rows of the tile from `warp_key`.
+template <class Preset>
+__device__ __forceinline__ void multiply_qk(typename Preset::Scores &s, const typename Preset::QFragments &q_frag,
+                                            const typename Preset::KvTile &k, int warp_key, int lane) {
+    s = {};
+#pragma unroll
+    for (int step = 0; step < Preset::HEAD_DIM / MMA_K; ++step) {
+#pragma unroll
+        for (int n = 0; n < Preset::N_TILES; n += 2) {
+            uint32_t k_frag[4]; // [16][16]: two mma wide
+            attn::Fragment<typename Preset::Element>::load_k(k_frag, k, warp_key + n * MMA_N, step, lane);
+#pragma unroll
+            for (int m = 0; m < Preset::M_TILES; ++m) {
+                attn::mma(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
+                attn::mma(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
+            }
+        }
+    }
+}
+
+// o[WARP_M][HEAD_DIM] += p[WARP_M][WARP_N] · v[WARP_N][HEAD_DIM], v being rows of the tile from `warp_key`.
+template <class Preset>
+__device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const typename Preset::PFragments &p_frag,
+                                            const typename Preset::KvTile &v, int warp_key, int lane) {
+#pragma unroll
+    for (int step = 0; step < Preset::WARP_N / MMA_K; ++step) {
+#pragma unroll
+        for (int d = 0; d < Preset::D_TILES; d += 2) {
+            uint32_t v_frag[4]; // [16][16]: two mma wide
+            attn::Fragment<typename Preset::Element>::load_v(v_frag, v, warp_key + step * MMA_K, d / 2, lane);
+#pragma unroll
+            for (int m = 0; m < Preset::M_TILES; ++m) {
+                attn::mma(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
+                attn::mma(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
+            }
+        }
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionParams &params) {
+    using Element = typename Preset::Element;
+    using Storage = typename Element::Storage;
+    using Fragment = attn::Fragment<Element>;
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int WARP_M = Preset::WARP_M, WARP_N = Preset::WARP_N, STAGES = Preset::STAGES;
+    constexpr int M_TILES = Preset::M_TILES, N_TILES = Preset::N_TILES, D_TILES = Preset::D_TILES;
+
+    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
+    const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
+
+    // The tiles of which this group's keys are visible to the last row of the block.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
+
+    auto &smem = attn::shared<typename Preset::Shared>();
+    using QStream = attn::TileStream<decltype(smem.q), Preset::THREADS, BLOCK_M>;
+    using KvStream = attn::TileStream<typename Preset::KvTile, Preset::GROUP_THREADS, WARP_N>;
+    QStream q_stream(attn::row_address<Storage>(params.q, batch, head_q, block_row), params.q.row_stride, 0,
+                     params.seq_q - block_row);
+    KvStream k_stream(attn::row_address<Storage>(params.k, batch, head_kv, warp_key), params.k.row_stride, warp_key,
+                      params.seq_kv - warp_key);
+    KvStream v_stream(attn::row_address<Storage>(params.v, batch, head_kv, warp_key), params.v.row_stride, warp_key,
+                      params.seq_kv - warp_key);
+    // One group of copies per tile of K and one per tile of V, empty past the last, so that waits can count them.
+    const auto copy_k = [&](int tile) {
+        if (tile < tiles) k_stream.copy_next(smem.ring.k[tile % STAGES], BLOCK_N);
+        attn::cp_async_commit();
+    };
+    const auto copy_v = [&](int tile) {
+        if (tile < tiles) v_stream.copy_next(smem.ring.v[tile % STAGES], BLOCK_N);
+        attn::cp_async_commit();
+    };
+    // The warps of a key group meet: what each has waited for is there for all, what all have read may be overwritten.
+    const auto meet = [&] {
+        if constexpr (Preset::KEY_GROUPS == 1) {
+            __syncthreads();
+        } else {
+            attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
+        }
+    };
+
+    // Fill the ring; Q comes with the first tile of K.
+    q_stream.copy_next(smem.q, BLOCK_M);
+#pragma unroll 1 // a kernel of 5 µs feels the size of its code
+    for (int tile = 0; tile < STAGES; ++tile) {
+        copy_k(tile);
+        copy_v(tile);
+    }
+    // Q, which all threads copied, and the first K have landed.
+    attn::cp_async_wait_group<2 * STAGES - 1>();
+    __syncthreads();
+
+    typename Preset::QFragments q_frag;
+    int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
+    attn::RowState state[M_TILES][2];
+    typename Preset::Output o_acc = {};
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int step = 0; step < HEAD_DIM / MMA_K; ++step) {
+            Fragment::load_q(q_frag[m][step], smem.q, warp_row + m * MMA_M, step, lane);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * MMA_M + half * 8 + lane / 4);
+        }
+    }
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp
+
+    typename Preset::Scores s;
+    typename Preset::PFragments p_frag;
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
+                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+
+    // -inf where a key is not visible; tiles that all rows see wholly are left alone.
+    const auto mask_scores = [&](int tile) {
+        const int key = tile * BLOCK_N + warp_key;
+        if (key + WARP_N <= visible_to_all) return;
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+            for (int i = 0; i < N_TILES * 4; ++i) {
+                const int col = key + i / 4 * MMA_N + lane % 4 * 2 + i % 2;
+                if (col >= visible[m][i % 4 / 2]) s.acc[m][i / 4][i % 4] = -INFINITY;
+            }
+        }
+    };
+    // P = softmax(S), unnormalised, as the operand of P·V; O = O * rescale.
+    const auto softmax = [&] {
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float p[2 * N_TILES]; // the scores of one row in this lane
+#pragma unroll
+                for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
+                const float rescale = state[m][half].template update_own<4>(p, scale_log2);
+#pragma unroll
+                for (int i = 0; i < 2 * D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
+                // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
+#pragma unroll
+                for (int n = 0; n < N_TILES; ++n) {
+                    p_frag[m][n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+                }
+            }
+        }
+    };
+    if (tiles > 0) {
+        multiply_qk<Preset>(s, q_frag, smem.ring.k[0], warp_key, lane);
+        mask_scores(0);
+    }
+    for (int tile = 0; tile < tiles - 1; ++tile) {
+        // K of the next tile and V of this one have landed: so many groups of copies are younger.
+        if (tile == 0) {
+            attn::cp_async_wait_group<2 * STAGES - 3>();
+        } else {
+            attn::cp_async_wait_group<2 * STAGES - 4>();
+        }
+        // They have for the whole key group, which has also read K of this tile and V of the one before: their places
+        // are free for tiles further on.
+        meet();
+        typename Preset::Scores s_next;
+        const auto multiply_next = [&] {
+            multiply_qk<Preset>(s_next, q_frag, smem.ring.k[(tile + 1) % STAGES], warp_key, lane);
+        };
+        if constexpr (Preset::AHEAD) multiply_next();
+        softmax();
+        copy_k(tile + STAGES);
+        if (tile > 0) copy_v(tile - 1 + STAGES);
+        multiply_pv<Preset>(o_acc, p_frag, smem.ring.v[tile % STAGES], warp_key, lane);
+        if constexpr (!Preset::AHEAD) multiply_next();
+        s = s_next;
+        mask_scores(tile + 1);
+    }
+    // V of the last tile has landed, for the whole group.
+    attn::cp_async_wait_group<0>();
+    meet();
+    if (tiles > 0) {
+        softmax();
+        multiply_pv<Preset>(o_acc, p_frag, smem.ring.v[(tiles - 1) % STAGES], warp_key, lane);
+    }
+
+    // Every warp has read the ring for the last time: partial outputs may lie there.
+    __syncthreads();
+    auto &partial = smem.partial;
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
+            float *o_row = partial.o[key_group][row];
+#pragma unroll
+            for (int i = 0; i < 2 * D_TILES; ++i) {
+                o_row[Fragment::column(i / 2, i % 2, lane)] = o_acc[m][i / 2][2 * half + i % 2];
+            }
+            state[m][half].template join<4>();
+            if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];
+        }
+    }
+    // All groups have written their parts; each thread now merges elements of all of them.
+    __syncthreads();
+    attn::store_merged<Preset::THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
+                                        params.seq_q - block_row, partial,
+                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv));
+}
+
+// Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.
+template <template <int> class Layout, class Element, int HEAD_DIM>
+using Tile32x256K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true, 160>;
+template <class Element, int HEAD_DIM>
+using Linear32x256K4 = Tile32x256K4<attn::LinearLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM>
+using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM>
+using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM>
+using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 4, true, 160>;
+template <class Element, int HEAD_DIM>
+using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true, 160>;
+// Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+template <class Element, int HEAD_DIM>
+using Swizzle128x64 =
+    Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false, 160>;
+template <class Element, int HEAD_DIM>
+using Swizzle64x96 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 6144 / HEAD_DIM, 2, false, 96>;
+template <class Element, int HEAD_DIM>
+using Swizzle96x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 6, 16, 1, 64, 2, false, 96>;
+template <class Element, int HEAD_DIM>
+using Swizzle48x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 3, 16, 1, 32, 4, true, 96>;
+template <class Element, int HEAD_DIM>
+using Swizzle32x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 2, 32, 4, true, 160>;
+template <class Element, int HEAD_DIM>
+using Swizzle32x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 1, 32, 4, true, 96>;
+
+} // namespace
+
+ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
+ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
+ATTN_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
+ATTN_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
+ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
+ATTN_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
+ATTN_VARIANT(swizzle, swizzle_64x96, Swizzle64x96)
+ATTN_VARIANT(swizzle, swizzle_96x64, Swizzle96x64)
+ATTN_VARIANT(swizzle, swizzle_48x32, Swizzle48x32)
+ATTN_VARIANT(swizzle, swizzle_32x64_k2, Swizzle32x64K2)
+ATTN_VARIANT(swizzle, swizzle_32x32, Swizzle32x32)

@@ -1,0 +1,70 @@
+//! Stage 5: tiles in shared memory that ldmatrix reads without bank conflicts, mma.sync, scores and output in registers.
+//! Three families share all code but the layout of the tiles: `mma-linear`, `mma-padded` and `swizzle`, so that the gain of
+//! registers and the gain of conflict-free reads can be told apart.
+
+use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Swizzle;
+
+/// The control of the whole ladder.
+const WMMA_QK: Base = Base { stage: "stage0-scalar", family: "wmma-qk" };
+/// The same kernel with rows one after the other.
+const LINEAR: Base = Base { stage: "stage5-swizzle", family: "mma-linear" };
+
+const INFO: StageInfo = StageInfo {
+    id: "stage5-swizzle",
+    idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
+    predecessor: Some("stage0-scalar"),
+    default_variant: "swizzle-32x256-k4",
+    claims: &[
+        Claim { family: "swizzle", base: WMMA_QK, at_least: 1.85 },
+        Claim { family: "swizzle", base: LINEAR, at_least: 1.05 },
+    ],
+    evidence: &[
+        EvidenceClaim {
+            family: "swizzle",
+            quantities: &[Quantity::SharedReadConflictShare],
+            relation: Relation::AtMost { bound: 0.05 },
+            why: "8 rows of one chunk column lie in 8 different groups of banks",
+        },
+        EvidenceClaim {
+            family: "mma-linear",
+            quantities: &[Quantity::SharedReadConflictShare],
+            relation: Relation::AtLeast { bound: 0.5 },
+            why: "the control: rows of 128 bytes all start in bank 0",
+        },
+        EvidenceClaim {
+            family: "swizzle",
+            quantities: &[
+                Quantity::GlobalReadBytes,
+                Quantity::SharedReadBytes,
+                Quantity::TensorMacs,
+                Quantity::Exps,
+                Quantity::DynamicSharedBytes,
+            ],
+            relation: Relation::equal_to(LINEAR),
+            why: "only the places of the chunks differ, and they cost no memory",
+        },
+        EvidenceClaim {
+            family: "swizzle",
+            quantities: &[Quantity::AsyncCopyShare],
+            relation: Relation::AtLeast { bound: 1.0 },
+            why: "Q, K and V all come by cp.async",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for Swizzle {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
