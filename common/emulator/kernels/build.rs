@@ -1,5 +1,5 @@
 //! Compiles the test kernels as a stage's kernel is compiled: unchanged CUDA C++ against the emulator's shim, once plain and
-//! once traced.
+//! once traced; and those of `ptx.cu` for GPUs, too, where nvcc is found.
 
 use std::path::Path;
 
@@ -23,6 +23,7 @@ const KERNELS: [&str; 16] = [
 ];
 
 fn main() {
+    kernel_build::test_kernels("cu/ptx.cu");
     let shim = Path::new("../include");
     for input in ["build.rs", "cu", "../include"] {
         println!("cargo:rerun-if-changed={input}");

@@ -44,4 +44,4 @@ mod toolkit;
 #[cfg(feature = "build")]
 pub use error::BuildError;
 #[cfg(feature = "build")]
-pub use stage::{build_stage, stage};
+pub use stage::{build_stage, stage, test_kernels};

@@ -15,9 +15,37 @@ const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
 const VARIABLES: [&str; 7] =
     ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN", "OBJCOPY"];
 
-/// Builds the stage whose build script this is: the one place that prints errors and exits.
+/// Builds the stage whose build script this is. An error is printed and ends the build.
 pub fn stage() {
-    if let Err(error) = build_stage() {
+    exit_on_error(build_stage());
+}
+
+/// Compiles a test's CUDA source, a path in the crate's folder, for GPUs, and writes `gpu.rs` to `OUT_DIR`: one constant,
+/// `FATBIN: Option<&[u8]>`, with the image where nvcc was found. The environment is that of [`stage`].
+pub fn test_kernels(source: &str) {
+    exit_on_error(build_test_kernels(source));
+}
+
+fn build_test_kernels(source: &str) -> Result<(), BuildError> {
+    let (manifest_dir, package) = (cargo_variable("CARGO_MANIFEST_DIR")?, cargo_variable("CARGO_PKG_NAME")?);
+    let out_dir = PathBuf::from(cargo_variable("OUT_DIR")?);
+    let root = workspace_root(Path::new(&manifest_dir))?;
+    let (kernel, device_headers) = (Path::new(&manifest_dir).join(source), root.join("common/cuda"));
+    let sources = Sources::collect(&root, &kernel, &device_headers)?;
+    watch(&root, &sources);
+    let (prefix, name) = (package.replace('-', "_"), relative(&root, &kernel));
+    let gpu = gpu_build(&root, &out_dir, &prefix, &name, &device_headers, &sources.identity(&gpu::FLAGS))?;
+    let text = format!(
+        "/// The image of `{source}` for GPUs, where the build found nvcc.\n\
+         pub const FATBIN: Option<&[u8]> = {};\n",
+        fatbin_source(matches!(gpu, GpuBuild::Built(_)))
+    );
+    let path = out_dir.join("gpu.rs");
+    std::fs::write(&path, text).map_err(BuildError::io("write", &path))
+}
+
+fn exit_on_error(result: Result<(), BuildError>) {
+    if let Err(error) = result {
         let mut message = error.to_string();
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {
@@ -53,15 +81,10 @@ pub fn build_stage() -> Result<(), BuildError> {
     for path in [&device_headers, &emulator_headers] {
         println!("cargo:rerun-if-changed={}", path.display());
     }
-    for name in VARIABLES {
-        println!("cargo:rerun-if-env-changed={name}");
-    }
     println!("cargo:rerun-if-changed={}", folder.join("build.rs").display());
 
     let sources = Sources::collect(&root, &kernel, &device_headers)?;
-    for name in sources.files.keys() {
-        println!("cargo:rerun-if-changed={}", root.join(name).display());
-    }
+    watch(&root, &sources);
     let identity = sources.identity(&gpu::FLAGS);
 
     let emulated = emulated::build(&emulated::Job {
@@ -97,6 +120,16 @@ pub fn build_stage() -> Result<(), BuildError> {
     };
     write("report.json", serde_json::to_string_pretty(&report)?)?;
     write("artifacts.rs", artifacts)
+}
+
+/// The build script runs again when a source or a variable changes.
+fn watch(root: &Path, sources: &Sources) {
+    for name in VARIABLES {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    for name in sources.files.keys() {
+        println!("cargo:rerun-if-changed={}", root.join(name).display());
+    }
 }
 
 fn gpu_build(
@@ -153,6 +186,14 @@ fn gpu_build(
     .map(GpuBuild::Built)
 }
 
+/// The image as a Rust expression.
+fn fatbin_source(has_fatbin: bool) -> String {
+    match has_fatbin {
+        true => format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))", gpu::FATBIN),
+        false => "None".to_string(),
+    }
+}
+
 /// The Rust source that a stage includes.
 fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&str, PathBuf)]) -> String {
     let table = emulated::table_symbol(prefix);
@@ -163,11 +204,7 @@ fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&
         declarations += &format!("    fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
         traced = format!("Some({table})");
     }
-    let fatbin = if has_fatbin {
-        format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))", gpu::FATBIN)
-    } else {
-        "None".to_string()
-    };
+    let fatbin = fatbin_source(has_fatbin);
     let sources: String =
         texts.iter().map(|(name, path)| format!("        ({name:?}, include_str!({path:?})),\n")).collect();
     format!(

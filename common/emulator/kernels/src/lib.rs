@@ -16,6 +16,8 @@ pub struct KernelParams {
     pub numbers: [i32; 4],
 }
 
+include!(concat!(env!("OUT_DIR"), "/gpu.rs"));
+
 macro_rules! kernels {
     ($($name:ident)*) => {
         /// The kernels, by the name they have in `cu/`.

@@ -6,6 +6,7 @@ mod builtins;
 mod cp_async;
 mod faults;
 mod fp8;
+mod gpu;
 mod half_precision;
 mod hazards;
 mod mbarrier;

@@ -2,12 +2,15 @@
 //! exchanged. The same kernels must give the same bytes in the emulator and on a GPU.
 
 use std::array::from_fn;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use emulator::{Entry, Fault};
 use emulator_kernels::{entry, traced};
 use half::f16;
 
 use crate::fp8::nearest;
+use crate::gpu::Gpu;
 use crate::support::{Run, SCHEDULES, at, line};
 
 /// A kernel of `cu/ptx.cu`, what it is given, and what it must give.
@@ -181,6 +184,46 @@ fn each_wrapper_gives_the_documented_registers() {
             let report = run(&case, case.traced).schedule(schedule).trace([case.expected.len(), 0]);
             assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name);
         }
+    }
+}
+
+#[test]
+fn every_wrapper_has_a_twin_and_a_case() {
+    let common = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let read =
+        |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let words = |text: &str| -> BTreeSet<String> {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').map(String::from).collect()
+    };
+    let cases = words(&read(&common.join("emulator/kernels/cu/ptx.cu")));
+    let mut wrappers = 0;
+    for entry in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = read(&path);
+        if !text.contains("asm volatile") {
+            continue;
+        }
+        let twin = words(&read(&common.join("emulator/include/attn/ptx").join(path.file_name().unwrap())));
+        for declaration in text.lines().filter(|line| line.starts_with("static __device__")) {
+            let name = declaration.split('(').next().unwrap().split(' ').next_back().unwrap();
+            assert!(twin.contains(name), "{name}: the emulator has no twin");
+            assert!(cases.contains(name), "{name}: no kernel of cu/ptx.cu runs it");
+            wrappers += 1;
+        }
+    }
+    assert!(wrappers >= 17, "{wrappers} wrappers were found: are they declared in another way now?");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn each_wrapper_gives_the_same_on_a_gpu() {
+    let gpu = Gpu::open();
+    for case in cases() {
+        let inputs = case.inputs.each_ref().map(Vec::as_slice);
+        let output = gpu.run(case.name, case.threads, case.shared, inputs, case.number, case.expected.len());
+        let difference = output.iter().zip(&case.expected).position(|(is, should)| is != should);
+        assert_eq!(difference, None, "{} differs at this byte", case.name);
+        println!("{}: {} bytes as expected", case.name, output.len());
     }
 }
 
