@@ -266,6 +266,12 @@ pub const NAMED_SHAPES: [NamedShape; 6] = [
     NamedShape { name: "wide", shape: Shape::bhsd(1, 8, 512, 128) },
 ];
 
+/// The problem of all claims: the mission shape, f16, full mask.
+pub fn claims_problem() -> Problem {
+    let mission = NAMED_SHAPES.iter().find(|named| named.name == "mission").expect("it is among the named shapes");
+    Problem::new(mission.shape, Dtype::F16, Mask::Full).expect("the named shapes are valid")
+}
+
 /// Looks a shape up by name, or parses `BATCHxHEADSxSEQxDIM`.
 pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
     if let Some(named) = NAMED_SHAPES.iter().find(|named| named.name == text) {

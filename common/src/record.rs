@@ -7,11 +7,12 @@ mod build;
 pub mod store;
 
 pub use build::{
-    BuildMeta, BuiltKernel, ClaimTerms, DeviceCompiler, GateScope, Git, Gpu, KernelBuild, Machine, Measurable,
-    Progress, Scope, StageBuild, Tier, VariantBuild,
+    BaseTerms, BuildMeta, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, GateScope, Git, Gpu, KernelBuild,
+    Machine, Measurable, Progress, Scope, StageBuild, Tier, VariantBuild,
 };
 
 use crate::check::CaseResult;
+use crate::evidence::Counting;
 use crate::faults::Caught;
 use crate::problem::{Dtype, Mask, Shape};
 use crate::suppression::Synchronisation;
@@ -197,7 +198,7 @@ pub struct SamePreset {
     pub comparison: Comparison,
 }
 
-/// Evidence for the stated reasons (E1), and the sanitizer's findings (C7).
+/// Evidence for the stated reasons (E1), the counters that it is drawn from, and the sanitizer's findings (C7).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// [`SCHEMA`].
@@ -206,6 +207,41 @@ pub struct Evidence {
     pub rows: Vec<EvidenceRow>,
     /// Evidence that there is not, and why.
     pub absent: Vec<GateResult>,
+    /// What the emulator counts of the claims' problem, whatever the backend of the run. Records of before it was
+    /// counted have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<VariantCounters>,
+    /// The evidence claims that were judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<EvidenceResult>,
+}
+
+/// What a variant counts on the claims' problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VariantCounters {
+    /// The stage.
+    pub stage: String,
+    /// The variant.
+    pub variant: String,
+    /// The stage's identity when it was counted.
+    pub identity: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub counting: Counting,
+}
+
+/// An evidence claim as judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceResult {
+    /// The stage that claims.
+    pub stage: String,
+    /// The claim.
+    #[serde(flatten)]
+    pub terms: EvidenceTerms,
+    /// The identity of the claiming stage.
+    pub identity: String,
+    /// Gate E1, with the figures in its reason.
+    pub result: GateResult,
 }
 
 /// One piece of evidence.
@@ -245,8 +281,11 @@ pub struct RefutedClaim {
     pub gate: GateId,
     /// The stage.
     pub stage: String,
-    /// The family of variants (L1) or the variant (E1).
+    /// The family of variants.
     pub family: String,
+    /// The claim in words. Records of before it was written have none, and refute all claims of the family.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub what: String,
     /// The stage's identity. The record covers no other.
     pub identity: String,
     /// What was measured.

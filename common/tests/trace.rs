@@ -3,6 +3,7 @@
 
 use common::device::Staged;
 use common::device::emulated::{Selection, trace};
+use common::evidence::{Counting, count};
 use common::gate::{Traced, h1};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -49,10 +50,13 @@ unsafe extern "C-unwind" fn writes_an_input(params: *const c_void) {
     unsafe { __tsan_write2((*params.cast::<AttentionParams>()).q.data) };
 }
 
-fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
-    let shape = Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q: 5, seq_kv: 7, head_dim: 64 };
-    let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-    let kernel = Kernel {
+unsafe extern "C-unwind" fn reads_an_element(params: *const c_void) {
+    // SAFETY: as above.
+    unsafe { __tsan_read2((*params.cast::<AttentionParams>()).q.data) };
+}
+
+fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
+    Kernel {
         family: "fake".into(),
         variant: "fake".into(),
         facts: KernelFacts {
@@ -70,10 +74,20 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
         },
         emulated: entry,
         traced: Some(entry),
-    };
-    let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Strided);
+    }
+}
+
+/// Two heads of `seq_q` queries and 7 keys.
+fn staged(seq_q: usize, dtype: Dtype) -> Staged {
+    let shape = Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q, seq_kv: 7, head_dim: 64 };
+    let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
+    Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Strided)
+}
+
+fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
+    let kernel = fake(entry, dtype);
     let prepared = Prepared { kernel: &kernel, grid: [1; 3] };
-    trace(&prepared, &staged, Schedule::InOrder, &Selection::default()).unwrap().unwrap()
+    trace(&prepared, &staged(5, dtype), Schedule::InOrder, &Selection::default()).unwrap().unwrap()
 }
 
 #[test]
@@ -102,4 +116,23 @@ fn scales_and_inputs_are_bounded_too() {
     assert!(text.contains("out of bounds"), "{text}");
     let text = traced(writes_an_input, Dtype::F16).hazards[0].to_string();
     assert!(text.contains("of q") && text.contains("kernels read it and nothing else"), "{text}");
+}
+
+#[test]
+fn a_launch_is_counted_from_two_blocks_only_where_all_are_alike() {
+    let count_of = |kernel: &Kernel, seq_q: usize, grid| count(&Prepared { kernel, grid }, &staged(seq_q, Dtype::F16));
+    let kernel = fake(reads_an_element, Dtype::F16);
+    // Tiles of 16 queries and 16 keys; every thread of every block reads one element of 2 bytes.
+    for (seq_q, grid, traced, blocks) in [(48, [3, 2, 1], 2, 6), (47, [3, 2, 1], 6, 6), (48, [2, 1, 1], 2, 2)] {
+        let Counting::Counted { launch, traced_blocks, launch_blocks, tiles } = count_of(&kernel, seq_q, grid) else {
+            panic!("{seq_q} is counted")
+        };
+        assert_eq!((traced_blocks, launch_blocks, tiles), (traced, blocks, 6), "{seq_q}, {grid:?}");
+        assert_eq!(launch.global_read.bytes, blocks * 32 * 2, "{seq_q}, {grid:?}");
+    }
+    let untraced = Kernel { traced: None, ..kernel };
+    assert!(matches!(count_of(&untraced, 48, [3, 2, 1]), Counting::NotCounted { reason } if reason.contains("g++ 12")));
+    let broken = count_of(&fake(writes_an_input, Dtype::F16), 48, [3, 2, 1]);
+    assert!(matches!(&broken, Counting::Hazardous { reason } if reason.contains("of q")), "{broken:?}");
+    assert!(broken.launch().is_err());
 }

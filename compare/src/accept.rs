@@ -152,7 +152,7 @@ impl fmt::Display for Accepted {
             writeln!(f, "left out to keep it small: {} passing cases; the summaries count them", self.omitted_cases)?;
         }
         for claim in &self.refuted {
-            writeln!(f, "refutes {} of {} {}: {}", claim.gate, claim.stage, claim.family, claim.evidence)?;
+            writeln!(f, "refutes {} of {}: {}: {}", claim.gate, claim.stage, claim.what, claim.evidence)?;
         }
         self.remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))?;
         write!(f, "commit it, then `compare render`")
@@ -222,7 +222,7 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
     // What is left to fail is a claim that no committed record refutes.
     if report.overall.exit == Exit::Fail && !excused {
         let claim =
-            |claim: &RefutedClaim| format!("{} of {} {}: {}", claim.gate, claim.stage, claim.family, claim.evidence);
+            |claim: &RefutedClaim| format!("{} of {}: {}: {}", claim.gate, claim.stage, claim.what, claim.evidence);
         return Err(AcceptError::Claims { name, claims: failed_claims(record).iter().map(claim).collect() });
     }
     Ok(report.overall.to_string())

@@ -1,8 +1,11 @@
 //! From loaded stages to what a record says of them.
 
-use common::record::{BuiltKernel, ClaimTerms, DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
+use common::evidence::{EvidenceClaim, Relation};
+use common::record::{
+    BaseTerms, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, KernelBuild, StageBuild, VariantBuild,
+};
 use common::resources::{self, KernelFacts, PtxasEntry};
-use common::stage::{Kernel, LoadedStage};
+use common::stage::{Base, Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
 
 /// The ladder as it is built. `opt_in_bytes` is the shared memory that a block of the open device may opt in to.
@@ -40,12 +43,28 @@ fn build(stage: &LoadedStage, opt_in_bytes: Option<usize>) -> StageBuild {
         predecessor: info.predecessor.map(str::to_string),
         default_variant: info.default_variant.to_string(),
         claims: claims.collect(),
+        evidence: info.evidence.iter().flat_map(evidence_terms).collect(),
         identity: stage.report.identity.clone(),
         host_compiler: stage.report.emulated.compiler.description.clone(),
         device_compiler: device_compiler(&stage.report.gpu),
         distinct: resources::judge_distinct(distinct),
         variants: variants.collect(),
     }
+}
+
+/// One entry per quantity.
+fn evidence_terms(claim: &EvidenceClaim) -> impl Iterator<Item = EvidenceTerms> {
+    let owned = |base: Base| BaseTerms { stage: base.stage.to_string(), family: base.family.to_string() };
+    claim.quantities.iter().map(move |&quantity| EvidenceTerms {
+        family: claim.family.to_string(),
+        quantity,
+        relation: match claim.relation {
+            Relation::Ratio { base, at_least, at_most } => Relation::Ratio { base: owned(base), at_least, at_most },
+            Relation::AtLeast { bound } => Relation::AtLeast { bound },
+            Relation::AtMost { bound } => Relation::AtMost { bound },
+        },
+        why: claim.why.to_string(),
+    })
 }
 
 fn kernel_build(stage: &LoadedStage, kernel: &Kernel, opt_in_bytes: Option<usize>) -> KernelBuild {

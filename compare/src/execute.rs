@@ -1,15 +1,15 @@
-//! Runs a plan on the real stages: cases first, then timings of what is green, then claims.
+//! Runs a plan on the real stages: cases first, then counters, then timings of what is green, then claims.
 
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
-use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming, named};
+use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use common::check::{self, CaseResult, Outcome, Source, Target};
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
 use common::gate::{self, Buffer, Evidence, Repeat, Role};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Problem, claims_problem};
 use common::record::{ClaimResult, ClaimTerms, Performance, Record, SCHEMA, SamePreset, Samples, StageBuild, Timing};
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
@@ -98,6 +98,7 @@ impl Executor<'_> {
         let outcome = self.cases(plan, record, sink);
         record.correctness.variants = summarise(self.builds, &record.correctness.cases);
         outcome?;
+        self.evidence(plan, record, sink)?;
         if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
             self.time(device, plan, record, sink)?;
         }
@@ -105,7 +106,7 @@ impl Executor<'_> {
     }
 
     /// The stage of a planned case. Plans are made from the same ladder.
-    fn stage(&self, id: &str) -> &LoadedStage {
+    pub fn stage(&self, id: &str) -> &LoadedStage {
         self.stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
     }
 
@@ -236,7 +237,7 @@ impl Executor<'_> {
             let (Some(new), Some(base)) = (new, base) else { continue };
             let label = format!("{}/{new} against {}/{base}", stage.id, terms.base_stage);
             sink.starts("claim", &label, done, claims.len());
-            let problem = Problem::new(named("mission"), Dtype::F16, Mask::Full).expect("mission is a valid problem");
+            let problem = claims_problem();
             let bench = TimedProblem::new(device, &problem)?;
             let pair = |base: &str, new: &str| -> Result<Option<PairMeasurement>, CudaError> {
                 let (base_stage, new_stage) = (self.stage(&terms.base_stage), self.stage(&stage.id));
@@ -247,14 +248,11 @@ impl Executor<'_> {
                 Ok(Some(device.measure_pair(&mut base, &mut new, timing_plan)?.pair))
             };
             let Some(best) = pair(&base, &new)? else { continue };
-            let preset = new.strip_prefix(&terms.family).unwrap_or_default().trim_start_matches('-').to_string();
-            let twin = format!("{}-{preset}", terms.base_family);
-            let same_preset = if twin == base {
-                Some(best.comparison)
-            } else if base_stage.is_some_and(|stage| stage.variant(&twin).is_some()) {
-                pair(&twin, &new)?.map(|pair| pair.comparison)
-            } else {
-                None
+            let preset = stage.variant(&new).map_or("", |variant| variant.preset()).to_string();
+            let same_preset = match base_stage.and_then(|stage| stage.twin(&terms.base_family, &preset)) {
+                None => None,
+                Some(twin) if twin.name == base => Some(best.comparison),
+                Some(twin) => pair(&twin.name, &new)?.map(|pair| pair.comparison),
             };
             let result = claim::judge(&best.comparison, terms.at_least, &bench.floor(device, zero_us));
             let claim = ClaimResult {

@@ -6,7 +6,7 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::cuda::CudaDevice;
 use common::inputs::Family;
 use common::problem::{Dtype, NAMED_SHAPES, Shape};
-use common::record::{ClaimTerms, DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
+use common::record::{DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
 use common::stage::{LoadError, LoadedStage};
 use common::verdict::GateId;
 use serde_json::{Value, json};
@@ -55,11 +55,15 @@ pub fn list(json: bool) -> Result<String, ListError> {
     let stages = registry::load()?;
     let device = gpu(&stages);
     let builds = builds(&stages, device.as_ref().ok().map(|device| device.info().shared_optin_bytes));
-    let here = measurable(&builds, device.map(|device| device.info().name.clone()));
+    let counters = match stages.iter().find(|stage| !stage.is_traced()) {
+        None => Ok("the emulator".to_string()),
+        Some(stage) => Err(format!("{} has no traced build; g++ 12 or later makes one", stage.info().id)),
+    };
+    let here = measurable(&builds, device.map(|device| device.info().name.clone()), counters);
     Ok(if json { pretty(&document(&builds, &here)) } else { text(&builds, &here) })
 }
 
-fn measurable(stages: &[StageBuild], gpu: Result<String, String>) -> Vec<Measurable> {
+fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Result<String, String>) -> Vec<Measurable> {
     let compiled = stages.iter().map(|stage| match &stage.device_compiler {
         DeviceCompiler::Built { nvcc, archs, .. } => Ok(format!("{nvcc} for {}", archs.join(", "))),
         DeviceCompiler::Absent { reason } => Err(format!("{}: {reason}", stage.id)),
@@ -73,11 +77,8 @@ fn measurable(stages: &[StageBuild], gpu: Result<String, String>) -> Vec<Measura
             here: compiled.unwrap_or_else(|| Err("there is no stage".to_string())),
         },
         Measurable { what: "latency (L1)", here: gpu },
+        Measurable { what: "counters (E1)", here: counters },
     ]
-}
-
-fn claim(terms: &ClaimTerms) -> String {
-    format!("{} >= {:.2}x over {} {}", terms.family, terms.at_least, terms.base_stage, terms.base_family)
 }
 
 fn gate_rows() -> impl Iterator<Item = (String, &'static str)> {
@@ -127,7 +128,8 @@ fn text(stages: &[StageBuild], here: &[Measurable]) -> String {
     for stage in stages {
         let mut lines = vec![format!("{}: {}", stage.id, stage.idea)];
         lines.extend(stage.predecessor.iter().map(|id| format!("  builds on {id}")));
-        lines.extend(stage.claims.iter().map(|terms| format!("  claims {}", claim(terms))));
+        lines.extend(stage.claims.iter().map(|terms| format!("  claims {terms}")));
+        lines.extend(stage.evidence.iter().map(|terms| format!("  predicts {terms}: {}", terms.why)));
         let rows = stage.variants.iter().map(|variant| {
             let default = if variant.name == stage.default_variant { " (default)" } else { "" };
             [
@@ -198,6 +200,7 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Value {
             "idea": stage.idea,
             "predecessor": stage.predecessor,
             "claims": stage.claims,
+            "evidence": stage.evidence,
             "variants": stage.variants.iter().map(|v| variant(stage, v)).collect::<Vec<_>>(),
         })
     };
@@ -229,10 +232,11 @@ mod tests {
 
     #[test]
     fn the_text_names_all_that_can_be_asked_for() {
-        let text = text(&ladder(), &measurable(&ladder(), Err("no driver".into())));
+        let text = text(&ladder(), &measurable(&ladder(), Err("no driver".into()), Ok("the emulator".into())));
         for part in [
             "stage1-cpasync: K and V copied one tile ahead\n  builds on stage0-scalar\n",
             "  claims cpasync >= 1.10x over stage0-scalar wmma-qk",
+            "  predicts cpasync: global bytes read as in stage0-scalar wmma-qk: the same tiles are read",
             "wmma-qk-32x64 (default)",
             "32x64",
             "37376",
@@ -254,12 +258,15 @@ mod tests {
 
     #[test]
     fn the_json_says_the_same() {
-        let document = document(&ladder(), &measurable(&ladder(), Ok("NVIDIA H200".into())));
+        let document =
+            document(&ladder(), &measurable(&ladder(), Ok("NVIDIA H200".into()), Err("no traced build".into())));
         assert_eq!(document["stages"][0]["variants"][1]["default"], true);
         assert_eq!(document["stages"][0]["variants"][0]["kernels"][0]["tile"], json!([32, 64]));
         assert_eq!(document["shapes"][1]["extents"]["seq_kv"], 512);
         assert_eq!(document["machine"][2]["with"], "NVIDIA H200");
         assert_eq!(document["machine"][1]["status"], "no");
+        assert_eq!(document["machine"][3]["reason"], "no traced build");
+        assert_eq!(document["stages"][1]["evidence"][0]["quantity"], "global_read_bytes");
         assert_eq!(document["gates"].as_array().map(Vec::len), Some(GATES.len()));
     }
 

@@ -6,6 +6,7 @@ mod accept;
 mod builds;
 mod cli;
 mod comparison;
+mod count;
 mod execute;
 mod input;
 mod list;

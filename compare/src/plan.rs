@@ -4,8 +4,9 @@ use crate::cli::RunArgs;
 use crate::select::{self, SelectError};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
+use common::evidence::Relation;
 use common::inputs::Family;
-use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, edge_shapes};
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
 use common::record::{Scope, StageBuild, Tier};
 
 /// How a case runs.
@@ -56,6 +57,21 @@ pub struct Plan {
     pub cases: Vec<PlannedCase>,
     /// What is timed where its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
+    /// Stages and variants that the emulator counts on the claims' problem: those that have it among their cases, and
+    /// those that their evidence claims compare them with.
+    pub counted: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Whether the run has a case of this stage.
+    pub fn has_stage(&self, id: &str) -> bool {
+        self.cases.iter().any(|case| case.key.stage == id)
+    }
+
+    /// Whether the run has what the evidence claims of `stage` are about.
+    pub fn judges_evidence_of(&self, stage: &StageBuild) -> bool {
+        self.cases.iter().any(|case| case.key.stage == stage.id && case.problem == claims_problem())
+    }
 }
 
 /// The tier of a run: as asked, else what fits the backend.
@@ -248,7 +264,33 @@ pub fn plan(
     if cases.is_empty() {
         return Err(SelectError::Nothing { reason: nothing_left(args) });
     }
-    Ok(Plan { tier, backend, scope: scope(args), cases, timings })
+    let counted = counted(all, &cases);
+    Ok(Plan { tier, backend, scope: scope(args), cases, timings, counted })
+}
+
+/// The variants of the claims' problem, and their bases, in the order of the ladder.
+fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
+    let problem = claims_problem();
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for case in cases.iter().filter(|case| case.problem == problem) {
+        wanted.push((&case.key.stage, &case.key.variant));
+        let Some(stage) = all.iter().find(|stage| stage.id == case.key.stage) else { continue };
+        let Some(variant) = stage.variant(&case.key.variant) else { continue };
+        for terms in stage.evidence.iter().filter(|terms| terms.family == variant.family) {
+            let Relation::Ratio { base, .. } = &terms.relation else { continue };
+            let Some(base_stage) = all.iter().find(|other| other.id == base.stage) else { continue };
+            let twin = base_stage.twin(&base.family, variant.preset()).or(base_stage.default_of(&base.family));
+            wanted.extend(twin.map(|twin| (base_stage.id.as_str(), twin.name.as_str())));
+        }
+    }
+    let of_stage = |stage: &StageBuild| {
+        let names = stage.variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str()));
+        names
+            .filter(|name| wanted.contains(name))
+            .map(|(id, name)| (id.to_string(), name.to_string()))
+            .collect::<Vec<_>>()
+    };
+    all.iter().flat_map(of_stage).collect()
 }
 
 fn or_all<T: Copy>(chosen: Vec<T>, all: &[T]) -> Vec<T> {

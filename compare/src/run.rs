@@ -146,7 +146,13 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
             synchronisation,
         },
         performance: None,
-        evidence: Evidence { schema: SCHEMA, rows: vec![], absent: absent_evidence() },
+        evidence: Evidence {
+            schema: SCHEMA,
+            rows: vec![],
+            absent: absent_evidence(),
+            counters: vec![],
+            claims: vec![],
+        },
         negative: None,
     };
     if let Some(file) = &file {
@@ -215,17 +221,21 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
         GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
         GateId::L1 => Measurable::Yes,
-        GateId::E1 => no("no stage states evidence claims yet"),
+        GateId::E1 if !builds.iter().any(|stage| !stage.evidence.is_empty() && plan.has_stage(&stage.id)) => {
+            no("no stage of this run states evidence claims")
+        }
+        GateId::E1 if plan.counted.is_empty() => {
+            no("its claims are about mission, f16, full mask, which is not in this run")
+        }
+        GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
+        GateId::E1 => Measurable::Yes,
     };
     use GateId::{C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
     [C1, C2, C3, C4, C5, C6, C7, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
 }
 
 fn absent_evidence() -> Vec<GateResult> {
-    vec![
-        GateResult::no_data(GateId::C7, "compute-sanitizer was not run by this command"),
-        GateResult::no_data(GateId::E1, "no stage states evidence claims yet"),
-    ]
+    vec![GateResult::no_data(GateId::C7, "compute-sanitizer was not run by this command")]
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned mask and gate.

@@ -1,16 +1,17 @@
 //! Literal stages and records for the tests of this crate.
 
-use crate::comparison::summarise;
+use crate::comparison::{Measured, judge_evidence, summarise};
 use common::check::{CaseKey, CaseResult, Outcome, Source};
 use common::device::BackendKind;
+use common::evidence::{Counters, Counting, Quantity, Relation};
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Shape};
 use common::record::{
-    BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, GateScope, Git, Gpu, KernelBuild,
-    Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope, StageBuild, Tier, Timing,
-    VariantBuild,
+    BaseTerms, BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, EvidenceTerms, GateScope,
+    Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope,
+    StageBuild, Tier, Timing, VariantBuild, VariantCounters,
 };
 use common::reference::Probability;
 use common::resources::{self, KernelFacts};
@@ -21,7 +22,8 @@ use common::timing::{Comparison, Floor, HostCheck, Measurement, Rotation, WarmUp
 use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::BTreeMap;
 
-/// A ladder of two stages: two variants and a claim in the first, one of each in the second. Built without nvcc.
+/// A ladder of two stages: two variants and a claim of each kind in the first, one of each in the second. Built without
+/// nvcc.
 pub fn ladder() -> Vec<StageBuild> {
     vec![
         stage(
@@ -63,6 +65,12 @@ fn stage(
             base_stage: base_stage.into(),
             base_family: base_family.into(),
             at_least,
+        }],
+        evidence: vec![EvidenceTerms {
+            family: family.into(),
+            quantity: Quantity::GlobalReadBytes,
+            relation: Relation::equal_to(BaseTerms { stage: base_stage.into(), family: base_family.into() }),
+            why: "the same tiles are read".into(),
         }],
         identity: format!("{id}-identity"),
         host_compiler: "g++ (GCC) 12.2.0".into(),
@@ -119,6 +127,7 @@ pub fn emulated() -> Record {
     let mut scopes: Vec<GateScope> =
         gates.iter().map(|&gate| GateScope { gate, measurable: Measurable::Yes }).collect();
     scopes.push(GateScope { gate: GateId::R1, measurable: no("no nvcc; run scripts/cuda-toolkit") });
+    scopes.push(GateScope { gate: GateId::E1, measurable: Measurable::Yes });
     scopes.push(GateScope { gate: GateId::L1, measurable: no("latency is measured on a GPU") });
     let mut record = Record {
         meta: BuildMeta {
@@ -164,6 +173,12 @@ pub fn emulated() -> Record {
             schema: SCHEMA,
             rows: vec![],
             absent: vec![GateResult::no_data(GateId::C7, "compute-sanitizer was not run")],
+            counters: vec![
+                counted("stage0-scalar", "scalar-32x64", 1_048_576, 0),
+                counted("stage0-scalar", "wmma-qk-32x64", 1_048_576, 12_288),
+                counted("stage1-cpasync", "cpasync-32x64", 1_048_576, 0),
+            ],
+            claims: vec![],
         },
         negative: None,
     };
@@ -173,7 +188,28 @@ pub fn emulated() -> Record {
         }
     }
     resummarise(&mut record);
+    rejudge(&mut record);
     record
+}
+
+/// Counters of a launch of 128 blocks: bytes read from global memory, and bank conflicts of shared loads beside 96
+/// ideal wavefronts.
+pub fn counted(stage: &str, variant: &str, bytes: u64, conflicts: u64) -> VariantCounters {
+    let mut launch = Counters::default();
+    (launch.global_read.bytes, launch.global_read.sectors) = (bytes, bytes / 32);
+    (launch.shared_read.wavefronts, launch.shared_read.ideal_wavefronts) = (96 + conflicts, 96);
+    VariantCounters {
+        stage: stage.into(),
+        variant: variant.into(),
+        identity: format!("{stage}-identity"),
+        counting: Counting::Counted { launch, traced_blocks: 2, launch_blocks: 128, tiles: 1024 },
+    }
+}
+
+/// Judges the evidence claims of the record's stages again.
+pub fn rejudge(record: &mut Record) {
+    let (stages, measured) = (&record.meta.stages, Measured { counters: &record.evidence.counters });
+    record.evidence.claims = stages.iter().flat_map(|stage| judge_evidence(stage, stages, measured)).collect();
 }
 
 /// The same ladder on a GPU, with a latency for every variant and both claims judged. `us` are the medians of

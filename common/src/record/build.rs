@@ -1,6 +1,8 @@
 //! `build_meta.json`: what was built, where, and what the run set out to do.
 
 use crate::device::BackendKind;
+use crate::evidence::{Quantity, Relation};
+use crate::problem::Dtype;
 use crate::resources::{KernelFacts, Occupancy, PtxasEntry};
 use crate::verdict::{GateId, GateResult};
 use serde::{Deserialize, Serialize};
@@ -193,6 +195,9 @@ pub struct StageBuild {
     pub default_variant: String,
     /// What it promises.
     pub claims: Vec<ClaimTerms>,
+    /// The figures that show why, one entry per quantity. Records of before they were stated have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<EvidenceTerms>,
     /// Hash of kernel.cu, headers and flags. Numbers of another identity are STALE.
     pub identity: String,
     /// The host C++ compiler of the emulated build.
@@ -210,6 +215,21 @@ impl StageBuild {
     pub fn variant(&self, name: &str) -> Option<&VariantBuild> {
         self.variants.iter().find(|variant| variant.name == name)
     }
+
+    /// The variants of a family, in the order of kernel.cu.
+    pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantBuild> {
+        self.variants.iter().filter(move |variant| variant.family == family)
+    }
+
+    /// The family's variant of this preset: it differs from others of the preset in its idea alone.
+    pub fn twin(&self, family: &str, preset: &str) -> Option<&VariantBuild> {
+        self.variants.iter().find(|variant| variant.family == family && variant.preset() == preset)
+    }
+
+    /// The variant that speaks for a family: the stage's default, else the family's first.
+    pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantBuild> {
+        self.family(family).find(|variant| variant.name == self.default_variant).or(self.family(family).next())
+    }
 }
 
 /// A promised speedup.
@@ -223,6 +243,55 @@ pub struct ClaimTerms {
     pub base_family: String,
     /// The ratio base / candidate promised on p50, p90 and mean.
     pub at_least: f64,
+}
+
+impl fmt::Display for ClaimTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClaimTerms { family, base_stage, base_family, at_least } = self;
+        write!(f, "{family} >= {at_least:.2}x over {base_stage} {base_family}")
+    }
+}
+
+/// What is predicted of one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceTerms {
+    /// The family of variants, each of which is judged.
+    pub family: String,
+    /// What is looked at.
+    pub quantity: Quantity,
+    /// What is predicted of it.
+    #[serde(flatten)]
+    pub relation: Relation<BaseTerms>,
+    /// Why it must be so.
+    pub why: String,
+}
+
+/// The other side of a ratio.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaseTerms {
+    /// The stage of the base.
+    pub stage: String,
+    /// The family of its variants.
+    pub family: String,
+}
+
+impl fmt::Display for EvidenceTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EvidenceTerms { family, quantity, relation, .. } = self;
+        write!(f, "{family}: {quantity} ")?;
+        match relation {
+            Relation::Ratio { base, at_least, at_most } => {
+                let BaseTerms { stage, family } = base;
+                match (at_least == at_most, *at_least) {
+                    (true, 1.0) => write!(f, "as in {stage} {family}"),
+                    (true, factor) => write!(f, "{factor}x {stage} {family}"),
+                    (false, _) => write!(f, "{at_least} to {at_most}x {stage} {family}"),
+                }
+            }
+            Relation::AtLeast { bound } => write!(f, ">= {}", quantity.show(*bound)),
+            Relation::AtMost { bound } => write!(f, "<= {}", quantity.show(*bound)),
+        }
+    }
 }
 
 /// The GPU compiler of a stage.
@@ -254,6 +323,18 @@ pub struct VariantBuild {
     pub family: String,
     /// One instance per dtype and head size.
     pub kernels: Vec<KernelBuild>,
+}
+
+impl VariantBuild {
+    /// What follows the family in its name: `32x64-k2`.
+    pub fn preset(&self) -> &str {
+        self.name.strip_prefix(&self.family).unwrap_or_default().trim_start_matches('-')
+    }
+
+    /// The instance of the claims' problem: f16 and head_dim 64.
+    pub fn claims_kernel(&self) -> Option<&KernelBuild> {
+        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (Dtype::F16, 64))
+    }
 }
 
 /// An instance of a variant as built.

@@ -247,7 +247,7 @@ mod tests {
                 synchronisation: Synchronisation::Tried { presets: Presets::All, suppressed: suppressed() },
             },
             performance: None,
-            evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![] },
+            evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
             negative: None,
         }
     }
@@ -316,6 +316,19 @@ mod tests {
         record().write(&folder.0).unwrap();
         fs::write(folder.0.join(EVIDENCE), "{\"schema\": 1").unwrap();
         assert!(matches!(failed(), StoreError::Malformed { .. }));
+    }
+
+    #[test]
+    fn records_of_before_evidence_was_counted_are_read() {
+        let folder = Folder::new("before-counters");
+        record().write(&folder.0).unwrap();
+        let [evidence, negative] = [EVIDENCE, NEGATIVE].map(|name| folder.0.join(name));
+        fs::write(evidence, r#"{"schema": 1, "rows": [], "absent": []}"#).unwrap();
+        let claim = r#"{"gate": "L1", "stage": "s", "family": "f", "identity": "i", "evidence": "e"}"#;
+        fs::write(negative, format!(r#"{{"schema": 1, "reason": "r", "gpu": null, "claims": [{claim}]}}"#)).unwrap();
+        let read = Record::read(&folder.0).unwrap();
+        assert_eq!((read.evidence.counters, read.evidence.claims), (vec![], vec![]));
+        assert_eq!(read.negative.unwrap().claims[0].what, "");
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn good() -> Record {
             timings: vec![timing(&samples)],
             claims: vec![claim],
         }),
-        evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![] },
+        evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
         negative: None,
     }
 }
@@ -244,7 +244,7 @@ fn synchronisation_that_no_gate_misses_is_refused() {
 #[test]
 fn failed_claims_need_a_reason_and_a_reason_needs_failed_claims() {
     let error = refused(&with_failed_claim(), None);
-    assert!(error.contains("--negative REASON:\n  L1 of stage0-scalar wmma-qk"), "{error}");
+    assert!(error.contains("--negative REASON:\n  L1 of stage0-scalar: wmma-qk >= "), "{error}");
     assert!(error.contains("1.20x < 1.50x"), "{error}");
     assert!(refused(&with_failed_claim(), Some("  ")).contains("needs a reason"));
     assert!(refused(&good(), Some("memory-bound")).contains("nothing to refute"));

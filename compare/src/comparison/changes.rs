@@ -1,8 +1,9 @@
 //! What differs from the committed records: faster, slower, fatter, wrong.
 
 use super::latency::withheld;
-use super::{Committed, summary_of};
-use common::record::{BuiltKernel, KernelBuild, Record, StageBuild, Timing};
+use super::{Committed, differing, summary_of};
+use common::evidence::Quantity;
+use common::record::{BuiltKernel, KernelBuild, Record, StageBuild, Timing, VariantCounters};
 use common::resources::KernelFacts;
 use common::verdict::Verdict;
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub enum Direction {
     Worse,
     /// An improvement.
     Better,
+    /// Neither by itself: what it is worth, the latency says.
+    Differs,
 }
 
 impl fmt::Display for Direction {
@@ -29,6 +32,7 @@ impl fmt::Display for Direction {
         f.pad(match self {
             Direction::Worse => "worse",
             Direction::Better => "better",
+            Direction::Differs => "differs",
         })
     }
 }
@@ -71,6 +75,9 @@ pub fn against(subject: (&str, &Record), committed: &[Committed]) -> Vec<Change>
     }
     if let Some(old) = newest(&|other| other.meta.stages.iter().any(has_gpu_code)) {
         compiled(record, old, &mut changes);
+    }
+    if let Some(old) = newest(&|other| !other.evidence.counters.is_empty()) {
+        counters(record, old, &mut changes);
     }
     changes.sort_by_key(|change| change.direction);
     changes
@@ -139,6 +146,62 @@ fn latencies(record: &Record, (name, old): &Committed, changes: &mut Vec<Change>
             to: format!("{:.2} us ({:+.1} %)", is.p50, 100.0 * (ratio - 1.0)),
             against: name.clone(),
         });
+    }
+}
+
+/// Counters are exact, so every difference is one. Bank conflicts and sectors are waste, whichever way a kernel works;
+/// of the other counters more may be better, such as tensor operations.
+fn direction(quantity: Quantity, from: f64, to: f64) -> Direction {
+    let is_waste = matches!(
+        quantity,
+        Quantity::SharedReadConflicts
+            | Quantity::SharedWriteConflicts
+            | Quantity::AsyncWriteConflicts
+            | Quantity::GlobalReadSectors
+            | Quantity::GlobalWriteSectors
+    );
+    match (is_waste, to > from) {
+        (true, true) => Direction::Worse,
+        (true, false) => Direction::Better,
+        (false, _) => Direction::Differs,
+    }
+}
+
+fn counters(record: &Record, (name, old): &Committed, changes: &mut Vec<Change>) {
+    for before in &old.evidence.counters {
+        let same = |after: &&VariantCounters| (&after.stage, &after.variant) == (&before.stage, &before.variant);
+        let Some(after) = record.evidence.counters.iter().find(same) else { continue };
+        // Counters are exact for one compiler only.
+        let compiler = |record: &Record| {
+            let stage = record.meta.stages.iter().find(|stage| stage.id == before.stage);
+            stage.map(|stage| stage.host_compiler.clone())
+        };
+        let (Ok(was), Ok(is)) = (before.counting.launch(), after.counting.launch()) else { continue };
+        if compiler(record) != compiler(old) {
+            continue;
+        }
+        let differing = differing(was, is);
+        // One line per variant and direction.
+        for wanted in [Direction::Worse, Direction::Better, Direction::Differs] {
+            let of_direction =
+                differing.iter().filter(|(quantity, from, to)| direction(*quantity, *from, *to) == wanted);
+            let (mut what, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+            for (quantity, was, is) in of_direction {
+                what.push(quantity.to_string());
+                from.push(quantity.show(*was));
+                to.push(quantity.show(*is));
+            }
+            if !what.is_empty() {
+                changes.push(Change {
+                    direction: wanted,
+                    place: format!("{}/{}", before.stage, before.variant),
+                    what: what.join("; "),
+                    from: from.join("; "),
+                    to: to.join("; "),
+                    against: name.clone(),
+                });
+            }
+        }
     }
 }
 

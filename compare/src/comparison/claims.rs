@@ -1,35 +1,163 @@
-//! Claims: what this run says of each, what a committed record said, and whether a negative record settles it.
+//! Claims, of speed (L1) and of evidence (E1): what this run says of each, what a committed record said, and whether a
+//! negative record settles it.
 
 use super::Committed;
-use common::record::{ClaimResult, ClaimTerms, Gpu, Record, RefutedClaim, StageBuild};
-use common::verdict::{GateId, Verdict};
+use common::record::{ClaimResult, ClaimTerms, EvidenceResult, EvidenceTerms, Gpu, Record, RefutedClaim, StageBuild};
+use common::verdict::{GateId, GateResult, Verdict};
 use serde::Serialize;
+use std::fmt;
+
+/// A claim as judged in a record.
+pub trait Judgement: Clone {
+    /// The claim.
+    type Terms: Clone + fmt::Display;
+    /// Whether the figures are of the GPU that they were measured on, and of no other.
+    const IS_OF_A_GPU: bool;
+
+    /// All that `stage` claims.
+    fn claimed(stage: &StageBuild) -> &[Self::Terms];
+    /// All that `record` judged.
+    fn judged(record: &Record) -> &[Self];
+    /// Whether it is about `terms` of `stage`; reworded reasons make no other claim.
+    fn is_of(&self, stage: &str, terms: &Self::Terms) -> bool;
+    /// The stage's identity when it was judged.
+    fn identity(&self) -> &str;
+    /// The verdict.
+    fn result(&self) -> &GateResult;
+    /// The way a negative record lists it, with what was measured.
+    fn refuted(&self) -> RefutedClaim;
+}
+
+impl Judgement for ClaimResult {
+    type Terms = ClaimTerms;
+    const IS_OF_A_GPU: bool = true;
+
+    fn claimed(stage: &StageBuild) -> &[ClaimTerms] {
+        &stage.claims
+    }
+
+    fn judged(record: &Record) -> &[Self] {
+        record.performance.as_ref().map_or(&[], |performance| &performance.claims)
+    }
+
+    fn is_of(&self, stage: &str, terms: &ClaimTerms) -> bool {
+        self.stage == stage && self.terms == *terms
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn result(&self) -> &GateResult {
+        &self.result
+    }
+
+    fn refuted(&self) -> RefutedClaim {
+        RefutedClaim {
+            gate: GateId::L1,
+            stage: self.stage.clone(),
+            family: self.terms.family.clone(),
+            what: self.terms.to_string(),
+            identity: self.identity.clone(),
+            evidence: format!("{} against {}: {}", self.variant, self.base_variant, self.result.reason),
+        }
+    }
+}
+
+impl Judgement for EvidenceResult {
+    type Terms = EvidenceTerms;
+    const IS_OF_A_GPU: bool = false;
+
+    fn claimed(stage: &StageBuild) -> &[EvidenceTerms] {
+        &stage.evidence
+    }
+
+    fn judged(record: &Record) -> &[Self] {
+        &record.evidence.claims
+    }
+
+    fn is_of(&self, stage: &str, terms: &EvidenceTerms) -> bool {
+        let EvidenceTerms { family, quantity, relation, .. } = &self.terms;
+        self.stage == stage && (family, quantity, relation) == (&terms.family, &terms.quantity, &terms.relation)
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn result(&self) -> &GateResult {
+        &self.result
+    }
+
+    fn refuted(&self) -> RefutedClaim {
+        RefutedClaim {
+            gate: GateId::E1,
+            stage: self.stage.clone(),
+            family: self.terms.family.clone(),
+            what: self.terms.to_string(),
+            identity: self.identity.clone(),
+            evidence: self.result.reason.clone(),
+        }
+    }
+}
 
 /// One claim of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClaimRow {
+pub struct ClaimRow<J: Judgement> {
     /// The stage.
     pub stage: String,
     /// What it promises.
-    pub terms: ClaimTerms,
+    pub terms: J::Terms,
     /// What is known.
-    pub state: ClaimState,
+    pub state: ClaimState<J>,
 }
 
-impl ClaimRow {
+impl<J: Judgement> ClaimRow<J> {
     /// `stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk`.
     pub fn title(&self) -> String {
-        let ClaimTerms { family, base_stage, base_family, at_least } = &self.terms;
-        format!("{}: {family} >= {at_least:.2}x over {base_stage} {base_family}", self.stage)
+        format!("{}: {}", self.stage, self.terms)
     }
+
+    /// The row without its figures.
+    pub fn standing(&self) -> Standing<'_> {
+        let verdict = match &self.state {
+            ClaimState::Judged(judged) | ClaimState::Committed { judged, .. } => Some(judged.result().verdict),
+            _ => None,
+        };
+        Standing {
+            title: self.title(),
+            fails: verdict == Some(Verdict::Fail),
+            is_ambiguous: matches!(&self.state, ClaimState::Judged(_)) && verdict == Some(Verdict::Ambiguous),
+            is_negative: matches!(&self.state, ClaimState::Negative { .. }),
+            refuted_by: match &self.state {
+                ClaimState::UnexpectedPass { record, .. } => Some(record),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// All that an overall verdict needs of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing<'a> {
+    /// The claim in words.
+    pub title: String,
+    /// It fails, and no committed record refutes it.
+    pub fails: bool,
+    /// This run does not decide it.
+    pub is_ambiguous: bool,
+    /// It fails, as a committed record says.
+    pub is_negative: bool,
+    /// The record that refutes it although it passes now.
+    pub refuted_by: Option<&'a str>,
 }
 
 /// What is known of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum ClaimState {
+pub enum ClaimState<J> {
     /// This run judged it.
-    Judged(ClaimResult),
+    Judged(J),
     /// It fails, and a committed record says so, with evidence: not promoted, and not an error.
     Negative {
         /// The record.
@@ -44,7 +172,7 @@ pub enum ClaimState {
         /// The record.
         record: String,
         /// This run's judgement.
-        result: ClaimResult,
+        judged: J,
     },
     /// A committed record judged it, and the kernel is the same.
     Committed {
@@ -53,7 +181,7 @@ pub enum ClaimState {
         /// Its GPU.
         gpu: String,
         /// Its judgement.
-        result: ClaimResult,
+        judged: J,
     },
     /// A committed record judged it on a kernel that has changed since, or on another GPU.
     Stale {
@@ -62,7 +190,7 @@ pub enum ClaimState {
         /// Its GPU.
         gpu: String,
         /// Its judgement.
-        result: ClaimResult,
+        judged: J,
         /// What has changed.
         why: String,
     },
@@ -75,118 +203,94 @@ pub enum ClaimState {
 
 /// Claims that failed in `record`, as a negative record would list them.
 pub fn failed_claims(record: &Record) -> Vec<RefutedClaim> {
-    let claims = record.performance.iter().flat_map(|performance| &performance.claims);
-    let latency = claims.filter(|claim| claim.result.verdict == Verdict::Fail).map(|claim| RefutedClaim {
-        gate: GateId::L1,
-        stage: claim.stage.clone(),
-        family: claim.terms.family.clone(),
-        identity: claim.identity.clone(),
-        evidence: format!("{} against {}: {}", claim.variant, claim.base_variant, claim.result.reason),
-    });
-    let identity = |id: &str| {
-        let stage = record.meta.stages.iter().find(|stage| stage.id == id);
-        stage.map(|stage| stage.identity.clone()).unwrap_or_default()
-    };
-    let rows = record.evidence.rows.iter();
-    let refuted = rows.filter(|row| row.result.gate == GateId::E1 && row.result.verdict == Verdict::Fail);
-    let evidence = refuted.map(|row| RefutedClaim {
-        gate: GateId::E1,
-        stage: row.stage.clone(),
-        family: row.variant.clone(),
-        identity: identity(&row.stage),
-        evidence: format!("{} ({}): {}; {}", row.what, row.source, row.value, row.result.reason),
-    });
-    latency.chain(evidence).collect()
+    fn failed<J: Judgement>(record: &Record) -> Vec<RefutedClaim> {
+        J::judged(record).iter().filter(|judged| judged.result().verdict == Verdict::Fail).map(J::refuted).collect()
+    }
+    [failed::<ClaimResult>(record), failed::<EvidenceResult>(record)].concat()
 }
 
-/// A negative record that covers `claim`: the same gate, stage, family, identity and GPU. The newest decides.
-pub fn negative_for<'a>(
+/// A negative record that covers `claim`: the same gate, stage, family, terms and identity, and the same GPU where its
+/// figures are of one. The newest decides. One that was written before terms were covers all of the family.
+fn negative_for<'a>(
     claim: &RefutedClaim,
-    gpu: &Gpu,
+    gpu: Option<&Gpu>,
     committed: &'a [Committed],
 ) -> Option<(&'a str, &'a str, &'a RefutedClaim)> {
     committed.iter().rev().find_map(|(name, record)| {
         let negative = record.negative.as_ref()?;
-        let same_gpu = claim.gate == GateId::E1 || negative.gpu.as_deref() == gpu.name();
+        let same_gpu = gpu.is_none_or(|gpu| negative.gpu.as_deref() == gpu.name());
         let same = |other: &&RefutedClaim| {
             (other.gate, &other.stage, &other.family, &other.identity)
                 == (claim.gate, &claim.stage, &claim.family, &claim.identity)
+                && (other.what.is_empty() || other.what == claim.what)
         };
         let refuted = negative.claims.iter().filter(|_| same_gpu).find(same)?;
         Some((name.as_str(), negative.reason.as_str(), refuted))
     })
 }
 
-fn judged<'a>(record: &'a Record, stage: &str, terms: &ClaimTerms) -> Option<&'a ClaimResult> {
-    let claims = record.performance.iter().flat_map(|performance| &performance.claims);
-    claims.rev().find(|claim| claim.stage == stage && claim.terms == *terms)
-}
-
 /// One row per claim of the ladder as built now.
-pub fn rows(
+pub fn rows<J: Judgement>(
     stages: &[StageBuild],
     subject: Option<(&str, &Record)>,
     is_run: bool,
     committed: &[Committed],
-) -> Vec<ClaimRow> {
-    let row = |stage: &StageBuild, terms: &ClaimTerms| ClaimRow {
+) -> Vec<ClaimRow<J>> {
+    let run = subject.filter(|_| is_run).map(|(_, record)| record);
+    let row = |stage: &StageBuild, terms: &J::Terms| ClaimRow {
         stage: stage.id.clone(),
         terms: terms.clone(),
-        state: state(stage, terms, subject.filter(|_| is_run).map(|(_, record)| record), committed),
+        state: state(stage, terms, run, committed),
     };
-    stages.iter().flat_map(|stage| stage.claims.iter().map(move |terms| row(stage, terms))).collect()
+    stages.iter().flat_map(|stage| J::claimed(stage).iter().map(move |terms| row(stage, terms))).collect()
 }
 
-fn state(stage: &StageBuild, terms: &ClaimTerms, run: Option<&Record>, committed: &[Committed]) -> ClaimState {
-    let refuted = |identity: &str| RefutedClaim {
-        gate: GateId::L1,
-        stage: stage.id.clone(),
-        family: terms.family.clone(),
-        identity: identity.to_string(),
-        evidence: String::new(),
+fn state<J: Judgement>(
+    stage: &StageBuild,
+    terms: &J::Terms,
+    run: Option<&Record>,
+    committed: &[Committed],
+) -> ClaimState<J> {
+    let find = |record: &Record| J::judged(record).iter().rev().find(|judged| judged.is_of(&stage.id, terms)).cloned();
+    let has_data = |judged: &J| judged.result().verdict != Verdict::NoData;
+    let negative = |judged: &J, record: &Record| {
+        let gpu = J::IS_OF_A_GPU.then_some(&record.meta.machine.gpu);
+        negative_for(&judged.refuted(), gpu, committed)
+            .map(|(record, reason, refuted)| (record.to_string(), reason.to_string(), refuted.evidence.clone()))
     };
-    if let Some((run, result)) = run.and_then(|run| judged(run, &stage.id, terms).map(|result| (run, result))) {
-        let negative = negative_for(&refuted(&result.identity), &run.meta.machine.gpu, committed);
-        return match (negative, result.result.verdict) {
-            (Some((record, ..)), Verdict::Pass) => {
-                ClaimState::UnexpectedPass { record: record.to_string(), result: result.clone() }
+    let of_run = run.and_then(|run| Some((run, find(run)?)));
+    if let Some((run, judged)) = of_run.clone().filter(|(_, judged)| has_data(judged)) {
+        return match (negative(&judged, run), judged.result().verdict) {
+            (Some((record, ..)), Verdict::Pass) => ClaimState::UnexpectedPass { record, judged },
+            (Some((record, reason, _)), Verdict::Fail) => {
+                ClaimState::Negative { record, reason, evidence: judged.result().reason.clone() }
             }
-            (Some((record, reason, _)), Verdict::Fail) => ClaimState::Negative {
-                record: record.to_string(),
-                reason: reason.to_string(),
-                evidence: result.result.reason.clone(),
-            },
-            _ => ClaimState::Judged(result.clone()),
+            _ => ClaimState::Judged(judged),
         };
     }
     let here = run.map(|run| &run.meta.machine.gpu);
     let mut stale = None;
-    for (name, record) in committed.iter().rev() {
-        let Some(result) = judged(record, &stage.id, terms) else { continue };
-        let (record_name, gpu) = (name.clone(), record.meta.machine.gpu.name().unwrap_or("an unknown GPU").to_string());
-        let why = if result.identity != stage.identity {
-            Some("the kernel has changed since".to_string())
-        } else {
-            let other = here.and_then(Gpu::name).filter(|name| *name != gpu);
-            other.map(|other| format!("measured on another GPU than this run's {other}"))
+    for (name, other) in committed.iter().rev() {
+        let Some(judged) = find(other).filter(has_data) else { continue };
+        let (record, gpu) = (name.clone(), other.meta.machine.gpu.name().unwrap_or("no GPU").to_string());
+        let elsewhere = here.and_then(Gpu::name).filter(|name| J::IS_OF_A_GPU && *name != gpu);
+        let why = match elsewhere {
+            _ if judged.identity() != stage.identity => Some("the kernel has changed since".to_string()),
+            Some(here) => Some(format!("measured on another GPU than this run's {here}")),
+            None => None,
         };
         if let Some(why) = why {
-            let result = result.clone();
-            stale = stale.or(Some(ClaimState::Stale { record: record_name, gpu, result, why }));
+            stale = stale.or(Some(ClaimState::Stale { record, gpu, judged, why }));
             continue;
         }
-        if let Some((record, reason, claim)) =
-            negative_for(&refuted(&stage.identity), &record.meta.machine.gpu, committed)
-        {
-            return ClaimState::Negative {
-                record: record.to_string(),
-                reason: reason.to_string(),
-                evidence: claim.evidence.clone(),
-            };
-        }
-        return ClaimState::Committed { record: record_name, gpu, result: result.clone() };
+        return match negative(&judged, other) {
+            Some((record, reason, evidence)) => ClaimState::Negative { record, reason, evidence },
+            None => ClaimState::Committed { record, gpu, judged },
+        };
     }
-    stale.unwrap_or_else(|| ClaimState::NoData {
-        reason: "not timed in this run, and no committed record has it".into(),
-    })
+    let why_not = || match of_run {
+        Some((_, judged)) => judged.result().reason.clone(),
+        None => "not measured in this run, and no committed record has it".to_string(),
+    };
+    stale.unwrap_or_else(|| ClaimState::NoData { reason: why_not() })
 }

@@ -3,7 +3,8 @@
 use super::{ClaimRow, ClaimState, Row, RowState, measurable};
 use common::check::Outcome;
 use common::device::BackendKind;
-use common::record::{DeviceCompiler, Measurable, Progress, Record, Scope, StageBuild};
+use common::evidence::Source;
+use common::record::{ClaimResult, DeviceCompiler, EvidenceResult, Measurable, Progress, Record, Scope, StageBuild};
 use common::verdict::GateId;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -23,7 +24,8 @@ pub struct Missing {
 pub fn missing(
     stages: &[StageBuild],
     rows: &[Row],
-    claims: &[ClaimRow],
+    claims: &[ClaimRow<ClaimResult>],
+    evidence: &[ClaimRow<EvidenceResult>],
     subject: Option<(&str, &Record)>,
 ) -> Vec<Missing> {
     let Some((_, record)) = subject else {
@@ -53,6 +55,17 @@ pub fn missing(
     let claims_measurable = measurable(meta, GateId::L1) && meta.scope == Scope::Whole;
     for claim in claims.iter().filter(|claim| claims_measurable && matches!(claim.state, ClaimState::NoData { .. })) {
         missing.push(Missing { what: claim.title(), why: "it was not timed".into(), required: true });
+    }
+    for claim in evidence {
+        let ClaimState::NoData { reason } = &claim.state else { continue };
+        // What the gate's own line says is not said again for each of its claims.
+        let measured = match claim.terms.quantity.source() {
+            Source::Counters | Source::Declared if !measurable(meta, GateId::E1) => continue,
+            Source::Compiler if !measurable(meta, GateId::R1) => continue,
+            source => source != Source::Profile,
+        };
+        let required = measured && meta.scope == Scope::Whole;
+        missing.push(Missing { what: claim.title(), why: reason.clone(), required });
     }
     for scope in &meta.gates {
         if let Measurable::No { reason } = &scope.measurable {

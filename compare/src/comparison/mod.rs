@@ -6,22 +6,26 @@
 
 mod changes;
 mod claims;
+mod counters;
+mod evidence;
 mod latency;
 mod missing;
 mod summary;
 mod verdict;
 
 pub use changes::{Change, Direction, ERROR_GROWTH, LATENCY_CHANGE};
-pub use claims::{ClaimRow, ClaimState, failed_claims};
+pub use claims::{ClaimRow, ClaimState, Judgement, failed_claims};
+pub use counters::{CounterRow, Delta, differing};
+pub use evidence::{Measured, judge as judge_evidence};
 pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission, withheld};
 pub use missing::Missing;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
-use common::problem::Dtype;
+use common::evidence::Counting;
 use common::record::{
-    BuildMeta, DeviceCompiler, Evidence, GateSummary, KernelBuild, Measurable, Planted, Record, Scope, StageBuild,
-    VariantBuild, VariantSummary, WorstError,
+    BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable, Planted,
+    Record, Scope, StageBuild, VariantBuild, VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -46,8 +50,14 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// One row per variant, in the order of the ladder.
     pub rows: Vec<Row>,
-    /// One row per claim.
-    pub claims: Vec<ClaimRow>,
+    /// One row per claim of speed.
+    pub claims: Vec<ClaimRow<ClaimResult>>,
+    /// One row per claim of evidence.
+    pub evidence_claims: Vec<ClaimRow<EvidenceResult>>,
+    /// What the variants count.
+    pub counters: Vec<CounterRow>,
+    /// How that differs from what they are compared with.
+    pub deltas: Vec<Delta>,
     /// Evidence for the stated reasons.
     pub evidence: Option<Evidence>,
     /// Device time by shape, where there is any.
@@ -157,9 +167,13 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
             stage.variants.iter().map(move |variant| row(stage, variant, subject, run.is_some(), committed))
         })
         .collect();
-    let claims = claims::rows(stages, subject, run.is_some(), committed);
+    let claims = claims::rows::<ClaimResult>(stages, subject, run.is_some(), committed);
+    let evidence_claims = claims::rows::<EvidenceResult>(stages, subject, run.is_some(), committed);
+    let standings: Vec<_> =
+        claims.iter().map(ClaimRow::standing).chain(evidence_claims.iter().map(ClaimRow::standing)).collect();
+    let counters = subject.map(|(_, record)| counters::rows(stages, record)).unwrap_or_default();
     let failures = failures(subject);
-    let missing = missing::missing(stages, &rows, &claims, subject);
+    let missing = missing::missing(stages, &rows, &claims, &evidence_claims, subject);
     let changes = subject.map(|subject| changes::against(subject, committed)).unwrap_or_default();
     let planted = match subject {
         Some((_, record)) => record.correctness.planted.clone(),
@@ -173,13 +187,12 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         subject: subject.map(|(_, record)| record),
         is_run: run.is_some(),
         rows: &rows,
-        claims: &claims,
+        claims: &standings,
         failures: &failures,
         missing: &missing,
         changes: &changes,
         planted: &planted,
         synchronisation: &synchronisation,
-        committed,
     });
     Report {
         overall,
@@ -194,6 +207,9 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         failures,
         rows,
         claims,
+        evidence_claims,
+        deltas: counters::deltas(stages, &counters),
+        counters,
         evidence: subject.map(|(_, record)| record.evidence.clone()),
         by_shape: latency::by_shape(stages, subject, run.is_some(), committed),
         planted,
@@ -222,8 +238,8 @@ fn as_recorded(stages: &[StageBuild], record: Option<&Record>) -> Vec<StageBuild
         .map(|stage| {
             let known = recorded(stage).unwrap_or_else(|| unbuilt(stage));
             // Words and promises are not part of the identity.
-            let StageBuild { idea, predecessor, default_variant, claims, .. } = stage.clone();
-            StageBuild { idea, predecessor, default_variant, claims, ..known }
+            let StageBuild { idea, predecessor, default_variant, claims, evidence, .. } = stage.clone();
+            StageBuild { idea, predecessor, default_variant, claims, evidence, ..known }
         })
         .collect()
 }
@@ -281,8 +297,7 @@ fn resource_gate(stage: &StageBuild, variant: &VariantBuild) -> Option<GateSumma
 }
 
 fn resources(variant: &VariantBuild) -> Resources {
-    let claimed = |kernel: &&KernelBuild| (kernel.facts.dtype, kernel.facts.head_dim) == (Dtype::F16, 64);
-    let kernel = variant.kernels.iter().find(claimed).or(variant.kernels.first());
+    let kernel = variant.claims_kernel().or(variant.kernels.first());
     let Some(KernelBuild { facts, built }) = kernel else {
         return Resources { tile: [0; 2], threads: 0, shared_bytes: 0, built: vec![] };
     };
@@ -359,6 +374,13 @@ fn failures(subject: Option<(&str, &Record)>) -> Vec<Failure> {
             let place = format!("{}/{}", stage.id, variant.name);
             let failed = resource_gate(stage, variant).filter(|gate| gate.result.verdict == Verdict::Fail);
             failures.extend(failed.map(|gate| Failure { place, result: gate.result }));
+        }
+    }
+    // What the emulator's judge found while it counted.
+    for counters in &record.evidence.counters {
+        if let Counting::Hazardous { reason } = &counters.counting {
+            let place = format!("{}/{}", counters.stage, counters.variant);
+            failures.push(Failure { place, result: GateResult::judge(GateId::H1, false, reason.clone()) });
         }
     }
     // The sanitizer's findings, and what the gates say of an output that came with real tensors.

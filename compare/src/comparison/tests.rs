@@ -1,7 +1,8 @@
 use super::*;
-use crate::testing::{case, emulated, ladder, resummarise, timed};
+use crate::testing::{case, counted, emulated, ladder, rejudge, resummarise, timed};
 use common::check::Outcome;
 use common::device::BackendKind;
+use common::evidence::Counting;
 use common::record::{Gpu, Negative, Progress, SCHEMA};
 
 /// Both claims of the literal ladder hold.
@@ -100,6 +101,106 @@ fn a_claim_that_fails_needs_a_negative_record() {
     let report = of_run(&timed(GOOD), &[committed("a", negative)]);
     assert!(matches!(report.claims[0].state, ClaimState::UnexpectedPass { .. }));
     assert!(report.overall.actions.iter().any(|action| action.contains("passes now")));
+}
+
+/// The literal run where stage 1 reads one byte more than stage 0, against what it predicts.
+fn with_false_evidence() -> Record {
+    let mut record = emulated();
+    record.evidence.counters[2] = counted("stage1-cpasync", "cpasync-32x64", 1_048_577, 0);
+    rejudge(&mut record);
+    record
+}
+
+#[test]
+fn evidence_that_is_not_as_predicted_fails_the_run_until_a_negative_record_says_so() {
+    let wrong = with_false_evidence();
+    let report = of_run(&wrong, &[]);
+    assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+    let title = "stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk";
+    assert!(report.overall.line.contains(title), "{}", report.overall.line);
+    let ClaimState::Judged(judged) = &report.evidence_claims[1].state else { panic!("judged here") };
+    assert!(judged.result.reason.contains("1,048,577 / wmma-qk-32x64 1,048,576"), "{}", judged.result.reason);
+
+    let mut negative = wrong.clone();
+    let claims = failed_claims(&wrong);
+    assert_eq!((claims.len(), claims[0].gate), (1, GateId::E1));
+    negative.negative = Some(Negative { schema: SCHEMA, reason: "the ring reads ahead".into(), gpu: None, claims });
+    // Evidence of the emulator is the same on every machine.
+    let mut on_gpu = timed(GOOD);
+    on_gpu.evidence = wrong.evidence.clone();
+    for run in [&wrong, &on_gpu] {
+        let report = of_run(run, &[committed("a", negative.clone())]);
+        assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+        assert!(matches!(report.evidence_claims[1].state, ClaimState::Negative { .. }));
+    }
+    // It refutes this claim, and no other of the family.
+    let mut other = negative.clone();
+    other.negative.as_mut().unwrap().claims[0].what = "cpasync: exponentials as in stage0-scalar wmma-qk".into();
+    assert_eq!(exit(&of_run(&wrong, &[committed("a", other)])).0, Exit::Fail);
+    let report = of_run(&emulated(), &[committed("a", negative)]);
+    assert!(matches!(report.evidence_claims[1].state, ClaimState::UnexpectedPass { .. }));
+}
+
+#[test]
+fn evidence_that_a_whole_run_should_have_is_required() {
+    let mut record = emulated();
+    record.evidence.counters.remove(2);
+    rejudge(&mut record);
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Undecided, "INCOMPLETE"));
+    // A committed record of the same kernel stands in for it.
+    let report = of_run(&record, &[committed("a", emulated())]);
+    assert!(matches!(report.evidence_claims[1].state, ClaimState::Committed { .. }));
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+
+    // Where nothing can be counted, one line says so for all claims.
+    for scope in record.meta.gates.iter_mut().filter(|scope| scope.gate == GateId::E1) {
+        scope.measurable = Measurable::No { reason: "no traced build".into() };
+    }
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"));
+    let lines: Vec<_> = report.missing.iter().filter(|missing| missing.what.contains("E1")).collect();
+    assert_eq!((lines.len(), lines[0].why.as_str()), (1, "no traced build"));
+    assert!(!report.missing.iter().any(|missing| missing.what.contains("global bytes read")));
+}
+
+#[test]
+fn a_hazard_that_is_met_while_counting_is_a_failed_gate() {
+    let mut record = emulated();
+    record.evidence.counters[0].counting = Counting::Hazardous { reason: "race at kernel.cu:88".into() };
+    rejudge(&mut record);
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report).0, Exit::Fail);
+    assert_eq!(
+        (report.failures[0].result.gate, report.failures[0].place.as_str()),
+        (GateId::H1, "stage0-scalar/scalar-32x64")
+    );
+}
+
+#[test]
+fn counters_that_differ_from_the_last_record_are_changes() {
+    let (old, mut run) = (emulated(), emulated());
+    let unchanged = of_run(&run, &[committed("old", old.clone())]);
+    assert_eq!(unchanged.changes, []);
+    run.evidence.counters[1] = counted("stage0-scalar", "wmma-qk-32x64", 1_048_576, 0);
+    run.evidence.counters[2] = counted("stage1-cpasync", "cpasync-32x64", 1_048_608, 12_288);
+    let changes = of_run(&run, &[committed("old", old.clone())]).changes;
+    let lines: Vec<String> =
+        changes.iter().map(|c| format!("{} {}: {}: {} -> {}", c.direction, c.place, c.what, c.from, c.to)).collect();
+    assert_eq!(
+        lines,
+        [
+            "worse stage1-cpasync/cpasync-32x64: global sectors read; shared-load bank conflicts: 32,768; 0 -> 32,769; 12,288",
+            "better stage0-scalar/wmma-qk-32x64: shared-load bank conflicts: 12,288 -> 0",
+            "differs stage0-scalar/wmma-qk-32x64: shared-load wavefronts: 12,384 -> 96",
+            "differs stage1-cpasync/cpasync-32x64: global bytes read; global bytes read through registers; shared-load \
+             wavefronts: 1,048,576; 1,048,576; 96 -> 1,048,608; 1,048,608; 12,384",
+        ]
+    );
+    // Counters hold for one host compiler.
+    for stage in &mut run.meta.stages {
+        stage.host_compiler = "g++ (GCC) 13.1.0".into();
+    }
+    assert_eq!(of_run(&run, &[committed("old", old)]).changes, []);
 }
 
 #[test]

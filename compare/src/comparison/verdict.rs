@@ -1,11 +1,10 @@
 //! The verdict line, what to do about it, and the exit code.
 
-use super::claims::negative_for;
-use super::{Change, ClaimRow, ClaimState, Committed, Direction, Failure, Missing, Row, RowState, failed_claims};
+use super::claims::Standing;
+use super::{Change, Direction, Failure, Missing, Row, RowState};
 use common::faults::{Caught, Fault};
 use common::record::{Planted, Record, Scope};
 use common::suppression::Synchronisation;
-use common::verdict::{GateId, Verdict};
 use std::fmt;
 
 /// What the process exits with.
@@ -60,8 +59,8 @@ pub struct Facts<'a> {
     pub is_run: bool,
     /// The variants.
     pub rows: &'a [Row],
-    /// The claims.
-    pub claims: &'a [ClaimRow],
+    /// The claims, of speed and of evidence.
+    pub claims: &'a [Standing<'a>],
     /// Failed gates.
     pub failures: &'a [Failure],
     /// Missing data.
@@ -72,8 +71,6 @@ pub struct Facts<'a> {
     pub planted: &'a Planted,
     /// Synchronisation sites that were left out.
     pub synchronisation: &'a Synchronisation,
-    /// The committed records.
-    pub committed: &'a [Committed],
 }
 
 /// `1 gate`, `2 gates`.
@@ -91,11 +88,9 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
         actions.push(format!("Look at {} against the committed records.", count(worse, "regression", "regressions")));
     }
     for claim in facts.claims {
-        if let ClaimState::UnexpectedPass { record, .. } = &claim.state {
-            actions.push(format!(
-                "{} passes now although {record} refutes it: accept this run and promote.",
-                claim.title()
-            ));
+        if let Some(record) = claim.refuted_by {
+            let title = &claim.title;
+            actions.push(format!("{title} passes now although {record} refutes it: accept this run and promote."));
         }
     }
     let stale = facts.rows.iter().filter(|row| matches!(row.state, RowState::Stale { .. })).count();
@@ -153,32 +148,15 @@ fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
         broken.push(format!("{n} as listed, first {first}"));
         actions.push("Remove the synchronisation that no gate misses, or list it with its reason.".to_string());
     }
-    let unmet: Vec<String> = facts
-        .claims
-        .iter()
-        .filter(|claim| matches!(&claim.state, ClaimState::Judged(result) | ClaimState::Committed { result, .. } if result.result.verdict == Verdict::Fail))
-        .map(ClaimRow::title)
-        .collect();
-    let unexplained = unexplained_evidence(facts);
-    if !unmet.is_empty() || unexplained > 0 {
-        let n = count(unmet.len() + unexplained, "claim fails", "claims fail");
-        let first = unmet.first().map(|title| format!(", first {title}")).unwrap_or_default();
-        broken.push(format!("{n} without a negative record{first}"));
+    let unmet: Vec<&Standing<'_>> = facts.claims.iter().filter(|claim| claim.fails).collect();
+    if let Some(first) = unmet.first() {
+        let n = count(unmet.len(), "claim fails", "claims fail");
+        broken.push(format!("{n} without a negative record, first {}", first.title));
         actions.push(
             "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string(),
         );
     }
     broken
-}
-
-/// Evidence claims that fail and that no negative record covers.
-fn unexplained_evidence(facts: &Facts<'_>) -> usize {
-    let Some(record) = facts.subject else { return 0 };
-    failed_claims(record)
-        .iter()
-        .filter(|claim| claim.gate == GateId::E1)
-        .filter(|claim| negative_for(claim, &record.meta.machine.gpu, facts.committed).is_none())
-        .count()
 }
 
 fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static str, String)> {
@@ -188,10 +166,7 @@ fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static s
             ambiguous.extend(gates.iter().map(|gate| format!("{gate} of {}/{}", row.stage, row.variant)));
         }
     }
-    let judged = facts.claims.iter().filter(
-        |claim| matches!(&claim.state, ClaimState::Judged(result) if result.result.verdict == Verdict::Ambiguous),
-    );
-    ambiguous.extend(judged.map(ClaimRow::title));
+    ambiguous.extend(facts.claims.iter().filter(|claim| claim.is_ambiguous).map(|claim| claim.title.clone()));
     let missing: Vec<&Missing> = facts.missing.iter().filter(|missing| missing.required).collect();
     if !ambiguous.is_empty() {
         actions.push("Run again on a quiet machine, or with more samples (`--iters`).".to_string());
@@ -213,7 +188,7 @@ fn undecided(facts: &Facts<'_>, actions: &mut Vec<String>) -> Option<(&'static s
 
 fn passed(facts: &Facts<'_>) -> String {
     let green = facts.rows.iter().filter(|row| row.state == RowState::Green).count();
-    let negative = facts.claims.iter().filter(|claim| matches!(claim.state, ClaimState::Negative { .. })).count();
+    let negative = facts.claims.iter().filter(|claim| claim.is_negative).count();
     let scope = match facts.subject.map(|record| &record.meta.scope) {
         Some(Scope::Selected { .. }) => " of what was selected",
         _ => "",

@@ -150,3 +150,21 @@ fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
     let plan = planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.cases.len(), 8);
 }
+
+#[test]
+fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_what_has() {
+    let counted = |list: &[&str], backend| -> Vec<String> {
+        planned(list, backend).counted.into_iter().map(|(_, variant)| variant).collect()
+    };
+    let all = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
+    assert_eq!(counted(&[], BackendKind::Emulated), all);
+    assert_eq!(counted(&["--iters", "0"], BackendKind::Cuda), all);
+    assert_eq!(counted(&["--stages", "stage1-cpasync"], BackendKind::Emulated), all[1..]);
+    assert_eq!(counted(&["--variants", "scalar-32x64"], BackendKind::Emulated), all[..1]);
+    for without in [&["--quick"][..], &["--dtypes", "e4m3"], &["--masks", "causal"], &["--shapes", "small"]] {
+        assert_eq!(counted(without, BackendKind::Emulated), [""; 0], "{without:?}");
+    }
+    let plan = planned(&["--stages", "stage1-cpasync"], BackendKind::Emulated);
+    let judged: Vec<bool> = ladder().iter().map(|stage| plan.judges_evidence_of(stage)).collect();
+    assert_eq!(judged, [false, true], "a base that is counted for another stage is not judged itself");
+}

@@ -46,6 +46,9 @@ pub fn document(report: &Report, name: &str, record: &Record) -> Value {
         "planted_faults": record.correctness.planted,
         "synchronisation": record.correctness.synchronisation,
         "claims": report.claims,
+        "evidence_claims": report.evidence_claims,
+        "counters": report.counters,
+        "counter_deltas": report.deltas,
         "evidence": record.evidence,
         "rows": rows,
     })

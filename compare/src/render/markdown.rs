@@ -1,12 +1,13 @@
 //! COMPARE.md: the verdict and what to do first, then what is wrong or missing, then the ladder.
 
 mod cells;
+mod counters;
 mod tables;
 
 pub use tables::ladder;
 
 use crate::comparison::{
-    ClaimRow, ClaimState, ERROR_GROWTH, LATENCY_CHANGE, Missing, Report, RowState, Subject, caught, subject_name,
+    ClaimState, ERROR_GROWTH, Judgement, LATENCY_CHANGE, Missing, Report, RowState, Subject, caught, subject_name,
 };
 use cells::{escape, or_dash, row, rule};
 use common::device::BackendKind;
@@ -34,9 +35,11 @@ pub fn report(report: &Report, plots: &[String]) -> String {
     section(&mut out, "Not measured here", missing(report, false));
     section(&mut out, "The ladder", Some(ladder(report)));
     section(&mut out, "Claims", claims(report));
+    section(&mut out, "Evidence claims", evidence_claims(report));
     section(&mut out, "Correctness", Some(tables::correctness(report)));
     section(&mut out, "Resources", Some(tables::resources(report)));
     section(&mut out, "Device time by shape", tables::by_shape(report));
+    section(&mut out, "Counters", Some(counters::counters(report)));
     section(&mut out, "Evidence", evidence(report));
     section(&mut out, "Peers", Some("NO DATA: peers are not measured yet.\n".to_string()));
     let pictures: String = plots.iter().map(|path| format!("![{}]({path})\n\n", picture_title(path))).collect();
@@ -116,38 +119,57 @@ fn missing(report: &Report, required: bool) -> Option<String> {
 
 fn claims(report: &Report) -> Option<String> {
     let mut rows = vec![row(&["claim", "verdict", "measured", "same preset"]), rule(4)];
-    rows.extend(report.claims.iter().map(claim_row));
-    (!report.claims.is_empty()).then(|| rows.concat())
-}
-
-fn claim_row(claim: &ClaimRow) -> String {
-    let judged = |result: &common::record::ClaimResult| {
-        let preset = result.same_preset.as_ref().map_or("–".to_string(), |same| {
+    rows.extend(report.claims.iter().map(|claim| {
+        let same = judged(&claim.state).and_then(|judged| judged.same_preset.as_ref());
+        let preset = same.map_or("–".to_string(), |same| {
             let ratio = &same.comparison.ratios.p50;
             format!("{}: {:.3}x [{:.3}, {:.3}]", same.preset, ratio.value, ratio.interval.low, ratio.interval.high)
         });
-        (format!("{} against {}: {}", result.variant, result.base_variant, result.result.reason), preset)
-    };
-    let (verdict, (measured, preset)) = match &claim.state {
-        ClaimState::Judged(result) => (result.result.verdict.to_string(), judged(result)),
+        let (verdict, measured) = claim_state(&claim.state);
+        row(&[&claim.title(), &verdict, &measured, &preset])
+    }));
+    (!report.claims.is_empty()).then(|| rows.concat())
+}
+
+/// The judgement behind a state, where there is one.
+fn judged<J>(state: &ClaimState<J>) -> Option<&J> {
+    match state {
+        ClaimState::Judged(judged)
+        | ClaimState::UnexpectedPass { judged, .. }
+        | ClaimState::Committed { judged, .. }
+        | ClaimState::Stale { judged, .. } => Some(judged),
+        ClaimState::Negative { .. } | ClaimState::NoData { .. } => None,
+    }
+}
+
+/// The verdict on a claim, and what was measured or why nothing was.
+fn claim_state<J: Judgement>(state: &ClaimState<J>) -> (String, String) {
+    let words = |judged: &J| judged.refuted().evidence;
+    match state {
+        ClaimState::Judged(judged) => (judged.result().verdict.to_string(), words(judged)),
         ClaimState::Negative { record, reason, evidence } => {
-            ("NEGATIVE".to_string(), (format!("{evidence}. {reason} ({record})"), "–".to_string()))
+            ("NEGATIVE".to_string(), format!("{evidence}. {reason} ({record})"))
         }
-        ClaimState::UnexpectedPass { record, result } => {
-            let (measured, preset) = judged(result);
-            (format!("{} (unexpected)", result.result.verdict), (format!("{measured}; refuted by {record}"), preset))
+        ClaimState::UnexpectedPass { record, judged } => {
+            (format!("{} (unexpected)", judged.result().verdict), format!("{}; refuted by {record}", words(judged)))
         }
-        ClaimState::Committed { record, gpu, result } => {
-            let (measured, preset) = judged(result);
-            (result.result.verdict.to_string(), (format!("{measured} ({record}, {gpu})"), preset))
+        ClaimState::Committed { record, gpu, judged } => {
+            (judged.result().verdict.to_string(), format!("{} ({record}, {gpu})", words(judged)))
         }
-        ClaimState::Stale { record, gpu, result, why } => {
-            let (measured, preset) = judged(result);
-            (format!("STALE {}", result.result.verdict), (format!("{measured} ({record}, {gpu}: {why})"), preset))
+        ClaimState::Stale { record, gpu, judged, why } => {
+            (format!("STALE {}", judged.result().verdict), format!("{} ({record}, {gpu}: {why})", words(judged)))
         }
-        ClaimState::NoData { reason } => (Verdict::NoData.to_string(), (reason.clone(), "–".to_string())),
-    };
-    row(&[&claim.title(), &verdict, &measured, &preset])
+        ClaimState::NoData { reason } => (Verdict::NoData.to_string(), reason.clone()),
+    }
+}
+
+fn evidence_claims(report: &Report) -> Option<String> {
+    let mut rows = vec![row(&["evidence claim (E1)", "verdict", "counted", "because"]), rule(4)];
+    rows.extend(report.evidence_claims.iter().map(|claim| {
+        let (verdict, measured) = claim_state(&claim.state);
+        row(&[&claim.title(), &verdict, &measured, &claim.terms.why])
+    }));
+    (!report.evidence_claims.is_empty()).then(|| rows.concat())
 }
 
 fn evidence(report: &Report) -> Option<String> {
@@ -252,6 +274,7 @@ fn thresholds() -> String {
          - C5: all launches bitwise equal; C6: margins, gaps and inputs intact\n\
          - R1: no spills, no stack, registers and shared memory within the preset's caps, no two variants with one machine code\n\
          - L1: the 95 % interval of base/new reaches the claim on p50, p90 and mean; noise (p90 − p50) / p50 ≤ {:.0} %\n\
+         - E1: the stage's own bounds, on counters that are exact; bounds and counters are of mission, f16, full mask\n\
          - A change against a committed record: p50 by more than {:.0} % with separate intervals, or an error {ERROR_GROWTH} times as large\n",
         gate::C2_PLAIN_FACTOR,
         gate::C2_OUTPUT_ULPS,

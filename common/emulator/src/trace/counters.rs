@@ -44,7 +44,9 @@ impl SharedTraffic {
 }
 
 /// What the threads of some blocks did.
+// A counter that a stored record lacks is of something that no kernel did yet when it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Reads of global memory, cp.async's included.
     pub global_read: GlobalTraffic,

@@ -3,8 +3,12 @@
 //! A stage states them as data beside its claims of speed, before anything is measured. All figures are of the claims'
 //! problem: the mission shape, f16, full mask.
 
+mod count;
+
+pub use count::{Counting, count};
+pub use emulator::trace::Counters;
+
 use crate::stage::Base;
-use emulator::trace::Counters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -137,6 +141,12 @@ pub enum Quantity {
     WarpBarriers,
     /// `__syncthreads`, per block.
     BlockBarriers,
+    /// Named barriers, per warp that arrives.
+    NamedBarriers,
+    /// Arrivals at mbarriers, per thread.
+    MbarrierArrivals,
+    /// Waits for mbarriers, per thread.
+    MbarrierWaits,
     /// Exponentials, per thread.
     Exps,
     /// Dynamic shared memory of a block.
@@ -153,7 +163,7 @@ pub enum Quantity {
 
 impl Quantity {
     /// Every quantity that the emulator counts, in the order of the tables.
-    pub const COUNTED: [Quantity; 25] = [
+    pub const COUNTED: [Quantity; 28] = [
         Quantity::GlobalReadBytes,
         Quantity::GlobalReadSectors,
         Quantity::PlainReadBytes,
@@ -178,6 +188,9 @@ impl Quantity {
         Quantity::Votes,
         Quantity::WarpBarriers,
         Quantity::BlockBarriers,
+        Quantity::NamedBarriers,
+        Quantity::MbarrierArrivals,
+        Quantity::MbarrierWaits,
         Quantity::Exps,
     ];
 
@@ -208,6 +221,9 @@ impl Quantity {
             Quantity::Votes => "votes",
             Quantity::WarpBarriers => "warp barriers",
             Quantity::BlockBarriers => "block barriers",
+            Quantity::NamedBarriers => "named barriers",
+            Quantity::MbarrierArrivals => "mbarrier arrivals",
+            Quantity::MbarrierWaits => "mbarrier waits",
             Quantity::Exps => "exponentials",
             Quantity::DynamicSharedBytes => "dynamic shared bytes",
             Quantity::Registers => "registers",
@@ -239,6 +255,11 @@ impl Quantity {
         )
     }
 
+    /// A value in words: `16,777,216`, `4.9 %`.
+    pub fn show(self, value: f64) -> String {
+        if self.is_share() { format!("{:.1} %", 100.0 * value) } else { grouped(value as u64) }
+    }
+
     /// Its value in `counters`; `None` for what the emulator does not count.
     pub fn counted(self, counters: &Counters) -> Option<f64> {
         let Counters { global_read, global_write, shared_read, shared_write, shared_async_write, .. } = counters;
@@ -268,6 +289,9 @@ impl Quantity {
             Quantity::Votes => counters.votes,
             Quantity::WarpBarriers => counters.warp_barriers,
             Quantity::BlockBarriers => counters.barriers,
+            Quantity::NamedBarriers => counters.named_barriers,
+            Quantity::MbarrierArrivals => counters.mbarrier_arrivals,
+            Quantity::MbarrierWaits => counters.mbarrier_waits,
             Quantity::Exps => counters.exps,
             Quantity::DynamicSharedBytes
             | Quantity::Registers
@@ -283,6 +307,15 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.label())
     }
+}
+
+/// Thousands apart: `16,777,216`.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let first = digits.len() % 3;
+    let groups = digits.as_bytes()[first..].chunks(3).map(String::from_utf8_lossy);
+    let head = (first > 0).then(|| digits[..first].into());
+    head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -318,6 +351,14 @@ mod tests {
         for (relation, value, base, expected) in table {
             assert_eq!(relation.holds(value, base), expected, "{relation:?}, {value}, {base:?}");
         }
+    }
+
+    #[test]
+    fn values_are_shown_as_people_write_them() {
+        for (value, expected) in [(0.0, "0"), (999.0, "999"), (1000.0, "1,000"), (17_301_504.0, "17,301,504")] {
+            assert_eq!(Quantity::GlobalReadBytes.show(value), expected);
+        }
+        assert_eq!(Quantity::SharedReadConflictShare.show(0.0494), "4.9 %");
     }
 
     #[test]
