@@ -45,3 +45,13 @@ KERNEL(roles_with_flags) {
         out<float>(params)[threadIdx.x] = tile[threadIdx.x % 32]; // drains the tile
     }
 }
+
+// Each thread reads the same two words n[0] times, which looks like watching a flag, but is none: they never change.
+KERNEL(words_read_again_and_again) {
+    float *words = shared<float>();
+    if (threadIdx.x < 2) words[threadIdx.x] = in<float>(params)[threadIdx.x];
+    __syncthreads(); // the words are there
+    float sum = 0;
+    for (int i = 0; i < params->n[0]; ++i) sum += words[i % 2] * float(i);
+    out<float>(params)[threadIdx.x] = sum;
+}

@@ -1,5 +1,5 @@
-//! Each detector: a program that it catches, and a near miss that it must not flag. Verdicts are the same under every
-//! schedule, since they do not depend on the order that was run.
+//! What a report says of each hazard. Verdicts are the same under every schedule, since they do not depend on the order that
+//! was run; `detectors` has the table of them all.
 
 use emulator::TraceReport;
 use emulator::trace::{Hazard, HazardKind};

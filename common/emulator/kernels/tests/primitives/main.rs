@@ -4,6 +4,7 @@
 mod barrier;
 mod builtins;
 mod cp_async;
+mod detectors;
 mod faults;
 mod fp8;
 mod gpu;

@@ -1,0 +1,416 @@
+//! All detectors: what each catches, and a near miss that it must not flag. `DETECTORS.md` is this table in words.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use emulator::Entry;
+use emulator::trace::HazardKind::{self, *};
+use emulator_kernels::{entry, traced};
+
+use crate::support::{Run, SCHEDULES};
+
+/// A launch of a kernel of `cu/`, in both builds.
+struct Program {
+    name: &'static str,
+    /// What is special about it.
+    words: &'static str,
+    plain: Run,
+    traced: Run,
+}
+
+macro_rules! program {
+    ($kernel:ident[$threads:expr, $shared:expr]($($number:expr),*), $words:expr) => {{
+        let run = |entry: Entry| {
+            let input: Vec<f32> = (0..4096).map(|i| i as f32).collect();
+            let numbers: &[i32] = &[$($number),*];
+            let run = Run::new(entry, $threads).shared($shared).input(0, &input);
+            (0..).zip(numbers).fold(run, |run, (index, &number)| run.number(index, number))
+        };
+        Program { name: stringify!($kernel), words: $words, plain: run(entry::$kernel), traced: run(traced::$kernel) }
+    }};
+}
+
+/// A detector.
+struct Detector {
+    name: &'static str,
+    /// What the traced build reports under some schedule at least; it reports something under each.
+    kind: HazardKind,
+    /// What stops the plain build under some schedule, where that sees it, too.
+    fault: Option<&'static str>,
+    catches: Program,
+    spares: Program,
+}
+
+fn detector(
+    name: &'static str,
+    kind: HazardKind,
+    fault: impl Into<Option<&'static str>>,
+    catches: Program,
+    spares: Program,
+) -> Detector {
+    Detector { name, kind, fault: fault.into(), catches, spares }
+}
+
+fn races() -> Vec<Detector> {
+    vec![
+        detector(
+            "no order between two warps",
+            Race,
+            None,
+            program!(barrier_in_one_branch[64, 256](0), "the path without the barrier"),
+            program!(barrier_in_one_branch[64, 256](1), "the path with it"),
+        ),
+        detector(
+            "no order between two lanes of a warp",
+            Race,
+            None,
+            program!(warp_ping_pong[64, 256](1), "a shuffle in place of `__syncwarp`"),
+            program!(warp_ping_pong[64, 256](0), "half warps that meet under their own masks"),
+        ),
+        detector(
+            "a matrix (WMMA) and a lane, its own included",
+            Race,
+            None,
+            program!(matrix_then_lanes[32, 1024](0), "read without `__syncwarp`"),
+            program!(matrix_in_place[32, 1024](), "each lane stores the elements that it has loaded"),
+        ),
+        detector(
+            "ldmatrix and a lane, its own included",
+            Race,
+            None,
+            program!(lanes_then_ldmatrix[32, 2048](0, 16), "each lane passes the row that it wrote"),
+            program!(lanes_then_ldmatrix[32, 2048](1, 16), "after a `__syncwarp`"),
+        ),
+        detector(
+            "a buffer that is filled again while it is read",
+            Race,
+            None,
+            program!(ring_without_free_slots[64, 256](4, 0, 0), "one slot, and nobody says that it is free"),
+            program!(ring_without_free_slots[64, 256](4, 0, 1), "two slots: the next tile's barrier frees this one's"),
+        ),
+        detector(
+            "a copy's source that changes under way",
+            Race,
+            None,
+            program!(copy_source_overwritten[32, 512](0), "overwritten before the wait"),
+            program!(copy_source_overwritten[32, 512](1), "after the wait"),
+        ),
+        detector(
+            "global memory within a block",
+            Race,
+            None,
+            program!(global_within_block[64, 0](0), "a flag without a barrier"),
+            program!(global_within_block[64, 0](1), "after a barrier"),
+        ),
+        detector(
+            "global memory between blocks",
+            Race,
+            None,
+            program!(blocks_overlap[32, 0](0), "two blocks write one word").blocks(3),
+            program!(blocks_overlap[32, 0](1), "each its own word").blocks(3),
+        ),
+        detector(
+            "a named barrier that is not waited for",
+            Race,
+            None,
+            program!(row_by_named_barrier[64, 128](4), "the reader only arrives"),
+            program!(row_by_named_barrier[64, 128](0), "the writer arrives, the reader waits"),
+        ),
+        detector(
+            "stores that no arrival speaks for",
+            Race,
+            None,
+            program!(store_before_copies_arrive[64, 272](0), "only the thread's copies arrive"),
+            program!(store_before_copies_arrive[64, 272](1), "the thread itself arrives, too"),
+        ),
+    ]
+}
+
+fn contents() -> Vec<Detector> {
+    vec![
+        detector(
+            "a wait that leaves the last tile under way",
+            ReadBeforeWait,
+            None,
+            program!(copied_one_ahead[64, 2048](3, 0, 0), "`wait_group<1>` on the last tile"),
+            program!(copied_one_ahead[64, 2048](3, 0, 1), "the same, with an empty group on the last tile"),
+        ),
+        detector(
+            "a wait for copies that another thread issued",
+            ReadBeforeWait,
+            None,
+            program!(copied_by_a_producer[96, 512](0, 1), "the consumers wait for the producer's groups"),
+            program!(copied_by_a_producer[96, 512](1, 1), "the producer waits, and a barrier follows"),
+        ),
+        detector(
+            "a copy that is in no group",
+            ReadBeforeWait,
+            None,
+            program!(copy_without[32, 512](0, 1), "never committed"),
+            program!(groups_of_ones_own[32, 2048](), "several groups in flight, waited for one after the other"),
+        ),
+        detector(
+            "an arrival that does not wait for its copies",
+            ReadBeforeWait,
+            None,
+            program!(ring[96, 288](5, 512), "`mbarrier_arrive` where copies are under way"),
+            program!(mbarrier_ring[96, 1056](7), "full and empty mbarriers, the copies arrive by themselves"),
+        ),
+        detector(
+            "shared memory that nobody wrote",
+            UnsetShared,
+            None,
+            program!(rows_one_too_many[32, 1024](7, 8), "a row more is read than written"),
+            program!(rows_one_too_many[32, 1024](8, 8), "all rows"),
+        ),
+        detector(
+            "a tile of which a part is copied",
+            UnsetShared,
+            None,
+            program!(tile_copied_by_one_warp[128, 2048](0), "one warp steps by the threads of the block"),
+            program!(tile_copied_by_one_warp[128, 2048](1), "by its own"),
+        ),
+        detector(
+            "accesses behind shared memory",
+            OutOfBounds,
+            None,
+            program!(rows_one_too_many[32, 1024](8, 9), "one row too many"),
+            program!(rows_one_too_many[32, 1024](8, 8), "the last row"),
+        ),
+        detector(
+            "writes behind shared memory",
+            OutOfBounds,
+            "SharedOverflow",
+            program!(write_shared_at[32, 256](256), "the first byte behind"),
+            program!(write_shared_at[32, 256](252), "the last word"),
+        ),
+        detector(
+            "accesses beside a tensor's elements",
+            OutOfBounds,
+            None,
+            program!(row_of_input[32, 0](4), "the row behind the last one").elements(512..2048),
+            program!(row_of_input[32, 0](3), "the last row").elements(512..2048),
+        ),
+        detector(
+            "a vector at an odd address",
+            Misaligned,
+            None,
+            program!(vector_at[32, 2048](8), "16 bytes at a multiple of 8"),
+            program!(vector_at[32, 2048](16), "at a multiple of 16"),
+        ),
+        detector(
+            "a matrix row at an odd address",
+            Misaligned,
+            "Misaligned",
+            program!(ldmatrix_misused[32, 1024](8, 32), "ldmatrix of a row at a multiple of 8"),
+            program!(ldmatrix_misused[32, 1024](160, 32), "at a multiple of 16"),
+        ),
+        detector(
+            "matrix rows outside of shared memory",
+            Stopped,
+            "InvalidCollective",
+            program!(ldmatrix_misused[32, 1024](-1, 32), "ldmatrix of a row in global memory"),
+            program!(ldmatrix_misused[32, 1024](160, 32), "two lanes pass the same row"),
+        ),
+        detector(
+            "copies to a place that is not the block's",
+            Stopped,
+            "AsyncCopy",
+            program!(cp_async_misused[1, 64](64, 0, 16), "cp.async to the byte behind shared memory"),
+            program!(cp_async_misused[1, 64](48, 0, 16), "to the last 16 bytes"),
+        ),
+        detector(
+            "barrier objects as data",
+            BarrierObject,
+            None,
+            program!(ring[96, 288](5, 2048), "a thread reads an mbarrier"),
+            program!(ring[96, 288](5, 0), "mbarriers and tiles side by side"),
+        ),
+    ]
+}
+
+fn waits() -> Vec<Detector> {
+    vec![
+        detector(
+            "`__syncthreads` that a thread does not reach",
+            DivergentBarrier,
+            "DivergentBarrier",
+            program!(barrier_missed_by_one[64, 0](5), "one thread has left"),
+            program!(barrier_missed_by_one[64, 0](-1), "none has"),
+        ),
+        detector(
+            "roles with unequal numbers of barriers",
+            DivergentBarrier,
+            "DivergentBarrier",
+            program!(roles_with_unequal_barriers[128, 2048](0), "the producer lacks one"),
+            program!(roles_with_unequal_barriers[128, 2048](1), "both roles have both"),
+        ),
+        detector(
+            "threads that wait for each other",
+            Deadlock,
+            "Deadlock",
+            program!(warp_waits_for_a_lane_at_the_barrier[32, 0](), "a lane at `__syncthreads`, its warp at `__syncwarp`"),
+            program!(exit_completes_sync_warp[32, 0](3), "a lane that leaves is not waited for"),
+        ),
+        detector(
+            "a named barrier's count that is not reached",
+            Deadlock,
+            "Deadlock",
+            program!(row_by_named_barrier[64, 128](1), "the writer does not arrive"),
+            program!(named_barriers_of_pairs[128, 512](3), "pairs of warps, then all four"),
+        ),
+        detector(
+            "two counts at one named barrier",
+            Stopped,
+            "CollectiveMismatch",
+            program!(named_barrier_of_two_counts[96, 0](), "64 threads and 96"),
+            program!(named_barriers_of_pairs[128, 512](2), "each barrier with its own count, used again and again"),
+        ),
+        detector(
+            "a signal given again before it is answered",
+            Stopped,
+            "CollectiveMismatch",
+            program!(named_barrier_twice[64, 0](1), "two arrivals of a warp in a row"),
+            program!(named_barriers_hand_over[64, 128](4), "two warps hand a row to and fro"),
+        ),
+        detector(
+            "an arrival that never comes",
+            Deadlock,
+            "WaitNeverObserved",
+            program!(ring[96, 288](5, 8), "`mbarrier_init` expects one more"),
+            program!(ring[96, 288](5, 0), "exactly as many; the last slots are never freed"),
+        ),
+        detector(
+            "asking for a phase again and again",
+            Deadlock,
+            "WaitNeverObserved",
+            program!(ring_by_stores[64, 288](9, 0, 2), "`mbarrier_test_wait` in a loop, in vain"),
+            program!(ring_by_stores[64, 288](9, 1000, 0), "answered before the watchdog barks"),
+        ),
+        detector(
+            "watching a flag that nobody raises",
+            Deadlock,
+            None,
+            program!(roles_with_flags[64, 2048](1), "a volatile flag (the plain build would loop for ever)"),
+            program!(words_read_again_and_again[64, 64](20_000), "the same words, read for their values"),
+        ),
+        detector(
+            "an mbarrier without initialisation",
+            Stopped,
+            "Mbarrier",
+            program!(ring[96, 288](5, 128), "one of two"),
+            program!(mbarrier_phases[32, 8](), "an object through three phases"),
+        ),
+        detector(
+            "more arrivals than a phase expects",
+            Stopped,
+            "Mbarrier",
+            program!(mbarrier_misused[32, 64](0, 1, 0, 3), "all lanes arrive where one is expected"),
+            program!(mbarrier_misused[32, 64](0, 1, 0, 0), "one does"),
+        ),
+        detector(
+            "a phase that a waiter misses",
+            Stopped,
+            "Mbarrier",
+            program!(phase_that_a_waiter_misses[96, 16](0), "the next phase ends without waiting for it"),
+            program!(phase_that_a_waiter_misses[96, 16](1), "it is waited for"),
+        ),
+        detector(
+            "a shuffle from a lane that is not there",
+            Stopped,
+            "InvalidCollective",
+            program!(shuffle_outside_its_mask[32, 0](), "the source is not in the mask"),
+            program!(warp_sum[32, 0](), "a butterfly over the whole warp"),
+        ),
+        detector(
+            "lanes that call different operations",
+            Stopped,
+            "CollectiveMismatch",
+            program!(shuffle_meets_sync_warp[32, 0](), "a shuffle and a `__syncwarp`"),
+            program!(partial_sync_warp[32, 128](9), "a mask of some lanes, from two places"),
+        ),
+        detector(
+            "a failed assert, a trap",
+            Stopped,
+            "Trap",
+            program!(failing_assert[32, 0](), "in one thread"),
+            program!(failing_assert[2, 0](), "in none"),
+        ),
+    ]
+}
+
+impl Program {
+    fn blocks(mut self, blocks: u32) -> Self {
+        (self.plain, self.traced) = (self.plain.blocks(blocks), self.traced.blocks(blocks));
+        self
+    }
+
+    fn elements(mut self, bytes: std::ops::Range<usize>) -> Self {
+        self.traced = self.traced.elements(bytes);
+        self
+    }
+}
+
+fn detectors() -> Vec<Detector> {
+    races().into_iter().chain(contents()).chain(waits()).collect()
+}
+
+#[test]
+fn each_detector_catches_its_program_and_spares_its_near_miss() {
+    for Detector { name, kind, fault, catches, spares } in detectors() {
+        let mut kinds = BTreeSet::new();
+        let mut faults = BTreeSet::new();
+        for schedule in SCHEDULES {
+            let found = catches.traced.clone().schedule(schedule).trace([8192, 0]).hazards;
+            kinds.extend(found.iter().map(|hazard| hazard.kind));
+            let clean = spares.traced.clone().schedule(schedule).trace([8192, 0]).hazards;
+            assert!(clean.is_empty(), "{name}: {} is flagged under {schedule:?}: {}", spares.name, clean[0]);
+            if fault.is_some() {
+                let run = |program: &Program| program.plain.clone().schedule(schedule).output::<u8>(8192);
+                faults.extend(
+                    run(&catches).err().map(|fault| format!("{fault:?}").split(' ').next().unwrap().to_owned()),
+                );
+                let spared = run(&spares);
+                assert!(spared.is_ok(), "{name}: {} stops under {schedule:?}: {}", spares.name, spared.unwrap_err());
+            }
+        }
+        assert!(kinds.contains(&kind), "{name}: {} gives {kinds:?}", catches.name);
+        assert!(fault.is_none_or(|fault| faults.contains(fault)), "{name}: {} gives {faults:?}", catches.name);
+    }
+}
+
+/// Variants of an enum, by its source.
+fn variants(source: &str, name: &str) -> BTreeSet<String> {
+    let body = source.split_once(&format!("pub enum {name} {{\n")).unwrap().1.split_once("\n}").unwrap().0;
+    let is_variant = |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
+    let word = |line: &str| line.trim().split([' ', ',', '(']).next().unwrap().to_owned();
+    body.lines().filter(is_variant).map(word).collect()
+}
+
+#[test]
+fn every_kind_of_hazard_and_every_fault_has_a_detector() {
+    let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let kinds: BTreeSet<String> = detectors().iter().map(|it| format!("{:?}", it.kind)).collect();
+    assert_eq!(kinds, variants(&read("../src/trace/hazard.rs"), "HazardKind"));
+    let mut faults: BTreeSet<String> = detectors().iter().filter_map(|it| it.fault.map(String::from)).collect();
+    // Launches that are refused as a whole, and the mark that a traced block's hazards hold the reason.
+    faults.extend(["BadLaunch", "SharedTooLarge", "Hazard"].map(String::from));
+    assert_eq!(faults, variants(&read("../src/fault.rs"), "Fault"));
+}
+
+#[test]
+fn the_page_of_detectors_says_what_runs() {
+    let cell = |program: &Program| format!("`{}`: {}", program.name, program.words);
+    let row = |it: &Detector| {
+        let fault = it.fault.map(|fault| format!(", `Fault::{fault}`")).unwrap_or_default();
+        format!("| {} | {}{fault} | {} | {} |", it.name, it.kind.label(), cell(&it.catches), cell(&it.spares))
+    };
+    let expected: Vec<String> = detectors().iter().map(row).collect();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../DETECTORS.md");
+    let text = std::fs::read_to_string(page).unwrap_or_default();
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows == expected, "common/emulator/DETECTORS.md should have these rows:\n{}", expected.join("\n"));
+    let quoted: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("> ")).collect();
+    let last_tile = detectors().into_iter().find(|it| it.catches.name == "copied_one_ahead").unwrap();
+    assert_eq!(quoted.join(" "), last_tile.catches.traced.trace([8192, 0]).hazards[0].to_string());
+}
