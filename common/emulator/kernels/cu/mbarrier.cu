@@ -90,8 +90,8 @@ KERNEL(ring_by_stores) {
     if (threadIdx.x >= 32) out<float>(params)[threadIdx.x - 32] = sum;
 }
 
-// A store that is followed by nothing but the arrival of the thread's copies: that speaks for the copies alone. n[0]: the
-// thread arrives for itself, too.
+// A store between a copy and the arrival of the thread's copies: that speaks for the copies and what came before them, not
+// for the store. n[0]: the thread arrives for itself, too.
 KERNEL(store_before_copies_arrive) {
     auto *barrier = shared<attn::Mbarrier>();
     float *words = shared<float>(16); // [2][32]
@@ -99,8 +99,8 @@ KERNEL(store_before_copies_arrive) {
     if (threadIdx.x == 0) attn::mbarrier_init(barrier, params->n[0] ? 64 : 32);
     __syncthreads(); // the object is there
     if (threadIdx.x < 32) {
-        words[lane] = 1.0f; // an ordinary store
         attn::cp_async<4>(words + 32 + lane, in<float>(params) + lane);
+        words[lane] = 1.0f; // an ordinary store
         attn::mbarrier_arrive_after_cp_async(barrier);
         if (params->n[0]) attn::mbarrier_arrive(barrier);
     } else {

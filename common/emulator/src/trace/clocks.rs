@@ -75,6 +75,11 @@ impl Clocks {
         self.known[thread as usize * self.columns + other as usize] >= clock
     }
 
+    /// `thread` issues a copy: whoever learns of that copy later learns what the thread did up to now.
+    pub(crate) fn issue_copy(&mut self, thread: u32) {
+        self.row(thread)[thread as usize] += 1;
+    }
+
     /// Whether `thread` has been told that copy number `copy` of `other` has landed.
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
         self.columns > self.threads && self.knows(thread, self.threads as u32 + other, copy)
@@ -127,7 +132,7 @@ impl Clocks {
     }
 
     /// Copies of `thread` will arrive at `signal`: who waits for it learns what came before them, but nothing of what the
-    /// thread itself did since it last took part in synchronisation.
+    /// thread itself did since it issued the last of them or took part in synchronisation.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         if self.columns == self.threads {
             self.columns = 2 * self.threads;
@@ -200,7 +205,7 @@ mod tests {
     fn copies_are_known_to_who_observed_them_and_not_to_their_thread() {
         let mut clocks = clocks(3);
         let written_before = clocks.clock(0);
-        clocks.meet([0, 1].into_iter());
+        clocks.issue_copy(0);
         let written_since = clocks.clock(0);
         let mut signal = Signal::default();
         clocks.release_before_copies(0, &mut signal);

@@ -148,6 +148,12 @@ impl Order {
         self.present[thread as usize / 32] = None;
     }
 
+    /// `thread` has issued a copy.
+    pub(crate) fn issue_copy(&mut self, thread: u32) {
+        self.clocks.issue_copy(thread);
+        self.present[thread as usize / 32] = None;
+    }
+
     /// Copies of `thread` will arrive at `signal` by themselves.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         self.clocks.release_before_copies(thread, signal);

@@ -117,7 +117,7 @@ fn races() -> Vec<Detector> {
             program!(row_by_named_barrier[64, 128](0), "the writer arrives, the reader waits"),
         ),
         detector(
-            "stores that no arrival speaks for",
+            "a store between a copy and its arrival",
             Race,
             None,
             program!(store_before_copies_arrive[64, 272](0), "only the thread's copies arrive"),

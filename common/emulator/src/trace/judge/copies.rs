@@ -67,6 +67,7 @@ impl Judge {
         let offset = destination - self.setup().shared;
         self.touch_shared(offset, bytes, made(How::CopyWrite));
         self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
+        self.order.issue_copy(thread);
         Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from)))
     }
 
