@@ -19,7 +19,7 @@ use crate::resources::KernelFacts;
 use crate::stage::{LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
 use crate::verdict::{GateId, Verdict};
-use emulator::trace::{Hazard, SyncSite};
+use emulator::trace::{Hazard, HazardKind, SyncSite};
 use emulator::{Place, Schedule, Suppress, TraceReport};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -295,7 +295,7 @@ impl<'a> FamilyOfKernels<'a> {
     /// case gets one, and all schedules get their turn.
     fn hazard(&self, site: &Site, cases: &[&Case<'_>]) -> Result<Option<Finding>, String> {
         for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
-            if let Some(hazard) = case.trace(Some(&site.place), *schedule)?.hazards.first() {
+            if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
                 let (gate, what, at) = (GateId::H1, in_a_line(hazard, &site.place.file), case.name.clone());
                 return Ok(Some(Finding::Caught { gate, what, at }));
             }
@@ -377,6 +377,11 @@ impl Case<'_> {
     }
 }
 
+/// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
+fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
+    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadBeforeWait).or(hazards.first())
+}
+
 /// The hazard's kind and both places, in the file of the site where they are inlined from there.
 fn in_a_line(hazard: &Hazard, file: &str) -> String {
     let sides = [&hazard.first, &hazard.second].into_iter().flatten().map(|side| {
@@ -435,7 +440,7 @@ fn useless_listings(listings: &[Redundant], family: &str, words: &[&str]) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emulator::trace::{HazardAccess, HazardKind};
+    use emulator::trace::HazardAccess;
 
     const SOURCE: &str = "\
         void attention() {\n    \
@@ -528,6 +533,9 @@ mod tests {
             missing: "a deadlock".into(),
             times: 1,
         };
+        let early = Hazard { kind: HazardKind::ReadBeforeWait, ..hazard.clone() };
+        assert_eq!(most_telling(&[hazard.clone(), early.clone()]), Some(&early));
+        assert_eq!(most_telling(&[hazard.clone()]), Some(&hazard));
         let line = in_a_line(&hazard, "./stage9/kernel.cu");
         assert_eq!(line, "race: writes at stage9/kernel.cu:168, reads at attn/softmax.cuh:5");
         (hazard.first, hazard.second) = (None, None);
