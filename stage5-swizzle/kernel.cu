@@ -34,7 +34,7 @@ struct Tile {
     struct Ring {
         KvTile k[STAGES], v[STAGES];
     };
-    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM>;
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, attn::Fragment<Element>::O_PADDING>;
     struct Shared {
         attn::StoredTile<Element, HEAD_DIM, BLOCK_M, Layout> q;
         union {
@@ -256,10 +256,11 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
-            float *o_row = partial.o[key_group][row];
 #pragma unroll
-            for (int i = 0; i < 2 * D_TILES; ++i) {
-                o_row[Fragment::column(i / 2, i % 2, lane)] = o_acc[m][i / 2][2 * half + i % 2];
+            for (int d = 0; d < D_TILES; d += 2) {
+                const float2 even = make_float2(o_acc[m][d][2 * half], o_acc[m][d][2 * half + 1]);
+                const float2 odd = make_float2(o_acc[m][d + 1][2 * half], o_acc[m][d + 1][2 * half + 1]);
+                Fragment::store_o(partial.o[key_group][row], d / 2, even, odd, lane);
             }
             state[m][half].template join<4>();
             if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];

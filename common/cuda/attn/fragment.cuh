@@ -2,7 +2,7 @@
 //
 // E4M3 takes the same instruction: ldmatrix brings two codes where it would bring one half, and they are widened in
 // registers. Each product sums over an index whose order does not matter as long as both operands agree on it; so the
-// order is whatever the codes come in, and nothing is shuffled. `column` says which column of O an accumulator holds.
+// order is whatever the codes come in, and nothing is shuffled. `store_o` knows which columns of O a lane ends up with.
 #pragma once
 
 #include <attn/layout.cuh>
@@ -40,8 +40,14 @@ struct Fragment<F16> {
         ldmatrix_x4_trans(reg, v.at(key + lane % 16, 2 * pair + lane / 16));
     }
 
-    // The column of O that element i (0 or 1) of accumulator `tile` holds; elements 2 and 3 are the same, 8 rows below.
-    static __device__ __forceinline__ int column(int tile, int i, int lane) { return 8 * tile + lane % 4 * 2 + i; }
+    // Stores what a lane has of one row in accumulators 2 * pair (even) and 2 * pair + 1 (odd), where o_row is the row.
+    // O_PADDING: of rows in shared memory, in floats; 4 rows of 8 then lie in 32 different banks.
+    static constexpr int O_PADDING = 8;
+    static __device__ __forceinline__ void store_o(float *o_row, int pair, float2 even, float2 odd, int lane) {
+        float *quad = o_row + 16 * pair + lane % 4 * 2;
+        *reinterpret_cast<float2 *>(quad) = even;
+        *reinterpret_cast<float2 *>(quad + 8) = odd;
+    }
 };
 
 template <>
@@ -79,8 +85,10 @@ struct Fragment<E4M3> {
         }
     }
 
-    static __device__ __forceinline__ int column(int tile, int i, int lane) {
-        return tile / 2 * 16 + (lane % 4 * 2 + i) * 2 + tile % 2;
+    // As above; the two accumulators interleave. 2 rows of 16 floats lie in 32 different banks.
+    static constexpr int O_PADDING = 16;
+    static __device__ __forceinline__ void store_o(float *o_row, int pair, float2 even, float2 odd, int lane) {
+        *reinterpret_cast<float4 *>(o_row + 16 * pair + lane % 4 * 4) = make_float4(even.x, odd.x, even.y, odd.y);
     }
 };
 
