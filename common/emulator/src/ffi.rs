@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use corosensei::Yielder;
 
-use access::Spin;
+pub(crate) use access::Spin;
 
 use crate::async_copy::AsyncCopies;
 use crate::block::{Block, Progress};
@@ -74,7 +74,7 @@ pub(crate) struct Run {
     /// The warp-wide operation that is being executed: warp, lanes and site.
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
     /// What the running thread of a traced launch has been reading.
-    pub(crate) spin: Cell<Spin>,
+    pub(crate) spin: Spin,
 }
 
 unsafe extern "C" {

@@ -8,7 +8,7 @@ use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::fault::Fault;
 use crate::ffi::{
-    Pause, Run, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
+    Pause, Run, Spin, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
 };
 use crate::launch::{Launch, MAX_SHARED_BYTES, Report};
 use crate::layout::Layouts;
@@ -112,7 +112,7 @@ impl Worker {
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
-            spin: Cell::default(),
+            spin: Spin::default(),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
             .map(|thread| ThreadContext {
@@ -227,7 +227,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
         let trace = unsafe { &mut *emulator_trace_slot() };
         (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
         switches += 1;
-        run.spin.take();
+        run.spin.reset();
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}
             CoroutineResult::Yield(Pause::Faulted) => {

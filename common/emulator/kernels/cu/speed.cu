@@ -56,3 +56,16 @@ KERNEL(mma_only) {
     }
     if (d[0][0] + d[1][3] == 0.5f) out<float>(params)[0] = d[0][0];
 }
+
+// n[0] rounds of three accesses a thread: a write and a read of shared memory, and a read of global memory.
+KERNEL(accesses_only) {
+    float *words = shared<float>();
+    float value = float(threadIdx.x);
+    for (int i = 0; i < params->n[0]; ++i) {
+        words[threadIdx.x] = value;
+        __syncthreads(); // all have written
+        value += words[threadIdx.x ^ 1] * in<float>(params)[threadIdx.x];
+        __syncthreads(); // all have read
+    }
+    if (value == 0.5f) out<float>(params)[0] = value;
+}

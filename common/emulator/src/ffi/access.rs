@@ -1,5 +1,7 @@
 //! Accesses to memory that the traced build reports, and those that warp-wide operations declare.
 
+use std::cell::Cell;
+
 use crate::fault::{Fault, Site};
 use crate::trace::{self, Matrix, MatrixCount, Stop};
 
@@ -42,33 +44,39 @@ unsafe extern "C-unwind" fn emulator_access_at(
 
 /// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
 /// change them. Without a pause that would never come, since nothing else runs meanwhile.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Spin {
-    variables: [usize; 4],
-    known: usize,
-    reads: u32,
+    variables: [Cell<usize>; 4],
+    known: Cell<usize>,
+    reads: Cell<u32>,
 }
 
 /// So many reads of the same variables in a row are taken for a wait.
 const SPIN_READS: u32 = 4096;
 
 impl Spin {
-    /// Takes a read; true if the thread should let others run.
+    /// Takes an access; true if the thread should let others run.
     #[inline]
-    fn read(&mut self, address: usize) -> bool {
-        self.reads += 1;
-        if !self.variables[..self.known].contains(&address) {
-            if self.known == self.variables.len() {
-                *self = Self::default();
-            }
-            self.variables[self.known] = address;
-            self.known += 1;
+    fn takes(&self, address: usize, is_write: bool) -> bool {
+        let known = self.known.get();
+        if is_write {
+            self.reset();
+        } else if self.variables[..known].iter().any(|variable| variable.get() == address) {
+            self.reads.set(self.reads.get() + 1);
+        } else if known < self.variables.len() {
+            self.variables[known].set(address);
+            self.known.set(known + 1);
+        } else {
+            self.reset();
         }
-        if self.reads < SPIN_READS {
-            return false;
-        }
-        *self = Self::default();
-        true
+        self.reads.get() == SPIN_READS
+    }
+
+    /// The thread does something else.
+    #[inline]
+    pub(crate) fn reset(&self) {
+        self.known.set(0);
+        self.reads.set(0);
     }
 }
 
@@ -80,10 +88,7 @@ fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u3
     if judged == Some(Err(Stop)) {
         context.fail(Fault::Hazard { block: context.block_idx });
     }
-    let mut spin = if is_write { Spin::default() } else { context.run().spin.get() };
-    let is_waiting = !is_write && spin.read(address);
-    context.run().spin.set(spin);
-    if is_waiting {
+    if context.run().spin.takes(address, is_write) {
         context.run().block.borrow_mut().poll_memory(context.thread, site);
         context.suspend(Pause::Waiting);
     }

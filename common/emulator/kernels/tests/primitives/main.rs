@@ -16,8 +16,8 @@ mod ptx;
 mod roles;
 mod shared_memory;
 mod snippets;
-mod speed;
-mod support;
 mod suppression;
 mod warp;
 mod wmma;
+
+use emulator_kernels::support;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use crate::KernelParams;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
 use emulator::{Fault, Place, Report, Schedule, Suppress, TraceReport};
-use emulator_kernels::KernelParams;
 
 /// The schedules that every correct kernel must give the same bits under.
 pub const SCHEDULES: [Schedule; 4] =
