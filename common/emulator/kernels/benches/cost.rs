@@ -63,9 +63,25 @@ fn tiles(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Tiles of 512 bytes from a producer warp to two consumer warps, through mbarriers.
+fn rings(criterion: &mut Criterion) {
+    const TILES: i32 = 200;
+    let mut group = criterion.benchmark_group("tiles through a ring");
+    group.throughput(Throughput::Elements(TILES as u64));
+    let input = vec![1u32; TILES as usize * 128];
+    for (name, kernel) in [("plain", entry::mbarrier_ring as Entry), ("traced", traced::mbarrier_ring)] {
+        let run = Run::new(kernel, 96).shared(1056).input(0, &input).number(0, TILES);
+        group.bench_function(name, |bencher| match name {
+            "traced" => bencher.iter(|| drop(black_box(run.trace([256, 0])))),
+            _ => bencher.iter(|| drop(black_box(run.output::<u32>(64)))),
+        });
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = cost;
     config = Criterion::default().sample_size(10);
-    targets = switches, traced_accesses, tiles
+    targets = switches, traced_accesses, tiles, rings
 }
 criterion_main!(cost);

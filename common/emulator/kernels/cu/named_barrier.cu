@@ -77,3 +77,6 @@ KERNEL(named_barriers_of_pairs) {
     }
     out<int>(params)[thread] = value;
 }
+
+// Barrier n[0], of which there are 1 to 15.
+KERNEL(named_barrier_that_is_not_there) { attn::named_barrier_sync<32>(params->n[0]); }

@@ -115,6 +115,20 @@ KERNEL(named_barriers_hand_over) {
     }
 }
 
+// Each pair of warps turns its 64 numbers around, n[0] times, at a barrier that is known when the kernel runs.
+KERNEL(named_barrier_of_each_pair) {
+    int *values = shared<int>();
+    const int pair = threadIdx.x / 64, thread = threadIdx.x % 64;
+    int value = in<int>(params)[threadIdx.x];
+    for (int round = 0; round < params->n[0]; ++round) {
+        values[threadIdx.x] = value;
+        attn::named_barrier_sync<64>(1 + pair); // the pair has written
+        value = values[pair * 64 + 63 - thread] + pair;
+        attn::named_barrier_sync<64>(1 + pair); // the pair has read
+    }
+    out<int>(params)[threadIdx.x] = value;
+}
+
 // What a test says at each point of an mbarrier's life, seen by every lane: 8 answers.
 KERNEL(mbarrier_phases) {
     auto *barrier = shared<attn::Mbarrier>();

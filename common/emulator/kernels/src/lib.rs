@@ -58,7 +58,7 @@ kernels! {
     ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
     mbarrier_ring mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
-    named_barrier_of_too_many named_barrier_of_two_counts named_barrier_twice named_barriers_differ
+    named_barrier_of_each_pair named_barrier_of_too_many named_barrier_of_two_counts named_barrier_that_is_not_there named_barrier_twice named_barriers_differ
     named_barriers_hand_over named_barriers_of_pairs partial_sync_warp phase_that_a_waiter_misses read_unset reverse
     reverse_without_barrier ring ring_by_stores ring_without_free_slots roles_with_flags roles_with_unequal_barriers
     row_by_named_barrier row_of_input rows_one_too_many shuffle_from_exited_lane shuffle_meets_sync_warp

@@ -64,6 +64,11 @@ fn misuse_is_a_fault_with_its_places() {
              only 64"
         )
     );
+    for barrier in [0, 16, -1] {
+        let run = Run::new(entry::named_barrier_that_is_not_there, 32).number(0, barrier);
+        let text = run.output::<i32>(0).unwrap_err().to_string();
+        assert!(text.contains("assertion `id >= 1 && id <= 15` failed"), "{text}");
+    }
     let text = fault(entry::named_barriers_differ, 32).to_string();
     assert!(text.contains("barrier, number of threads) must be the same in all lanes"), "{text}");
     let text = fault(entry::named_barrier_by_half_a_warp, 64).to_string();

@@ -145,6 +145,14 @@ fn cases() -> Vec<Case> {
     let case = case!(named_barriers_hand_over, 128, [input, vec![], vec![]], bytes(row.map(i32::to_le_bytes)));
     cases.push(Case { threads: 64, number: 5, ..case });
 
+    let mut values: [i32; 128] = from_fn(|thread| 3 * thread as i32 - 100);
+    let input = bytes(values.map(i32::to_le_bytes));
+    for _ in 0..3 {
+        values = from_fn(|thread| values[thread / 64 * 64 + 63 - thread % 64] + thread as i32 / 64);
+    }
+    let case = case!(named_barrier_of_each_pair, 512, [input, vec![], vec![]], bytes(values.map(i32::to_le_bytes)));
+    cases.push(Case { threads: 128, number: 3, ..case });
+
     let answers = [0, 1, 1, 0, 0, 1, 1, 0].map(i32::to_le_bytes);
     let answers = bytes(std::iter::repeat_n(answers, 32).flatten());
     cases.push(case!(mbarrier_phases, 8, [vec![], vec![], vec![]], answers));
