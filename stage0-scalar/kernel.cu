@@ -15,18 +15,14 @@ namespace {
 namespace wmma = nvcuda::wmma;
 
 // Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
-constexpr int WARP_M = 8;
-constexpr int MMA_N = 32;
-constexpr int MMA_K = 16;
+constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
 template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
 struct Tile {
     using Element = Element_;
     static constexpr bool TENSOR_QK = TENSOR_QK_;
-    static constexpr int HEAD_DIM = HEAD_DIM_;
-    static constexpr int BLOCK_M = BLOCK_M_;
-    static constexpr int BLOCK_N = BLOCK_N_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
     // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
     static constexpr int KEY_GROUPS = KEY_GROUPS_;
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
@@ -131,7 +127,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
     // Which rows of which head.
-    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = head_q / (params.heads_q / params.heads_kv);
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
@@ -150,6 +146,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
     const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
+    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state;
     // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
     float o_acc[WARP_M][O_COLS] = {};
@@ -186,9 +184,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float p_reg[SCORES_PER_LANE];
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
-        for (int i = 0; i < SCORES_PER_LANE; ++i) {
-            const int col = key + warp_key + softmax_col + i * LANES_PER_ROW;
-            p_reg[i] = col < visible ? row_scores[i * LANES_PER_ROW] : -INFINITY;
+        for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
+        if (key + warp_key + WARP_N > visible_to_all) {
+#pragma unroll
+            for (int i = 0; i < SCORES_PER_LANE; ++i) {
+                const int col = key + warp_key + softmax_col + i * LANES_PER_ROW;
+                if (col >= visible) p_reg[i] = -INFINITY;
+            }
         }
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
 #pragma unroll

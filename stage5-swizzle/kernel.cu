@@ -270,7 +270,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     __syncthreads();
     attn::store_merged<Preset::THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
                                         params.seq_q - block_row, partial,
-                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv));
+                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.

@@ -3,7 +3,14 @@
 use common::stage::{Attention, LoadError, LoadedStage};
 
 /// Every stage, in the order of the ladder.
-pub static STAGES: &[&dyn Attention] = &[&stage0_scalar::Scalar, &stage5_swizzle::Swizzle];
+pub static STAGES: &[&dyn Attention] = &[
+    &stage0_scalar::Scalar,
+    &stage1_cpasync::CpAsync,
+    &stage2_simd_pv::SimdPv,
+    &stage3_wmma_pv::WmmaPv,
+    &stage4_warpspec::WarpSpec,
+    &stage5_swizzle::Swizzle,
+];
 
 /// Reads every stage's table and build report.
 pub fn load() -> Result<Vec<LoadedStage>, LoadError> {

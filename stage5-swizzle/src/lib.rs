@@ -18,7 +18,7 @@ const LINEAR: Base = Base { stage: "stage5-swizzle", family: "mma-linear" };
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
-    predecessor: Some("stage0-scalar"),
+    predecessor: Some("stage4-warpspec"),
     default_variant: "swizzle-32x256-k4",
     claims: &[
         Claim { family: "swizzle", base: WMMA_QK, at_least: 1.85 },

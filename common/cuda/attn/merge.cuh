@@ -23,14 +23,14 @@ struct PartialOutput {
     RowState state[PARTS][ROWS];
 };
 
-// o_gmem[valid_rows][HEAD_DIM] = the merged parts, times `scale`. Each of THREADS threads takes 4 neighbouring elements at
-// a time; the caller orders the writes of the parts before.
+// o_gmem[valid_rows][HEAD_DIM] = the merged parts, times `scale`. Each of THREADS threads, `thread` being the caller, takes 4
+// neighbouring elements at a time; the caller orders the writes of the parts before.
 template <int THREADS, class Partial>
 static __device__ __forceinline__ void store_merged(half *o_gmem, int64_t row_stride, int valid_rows, const Partial &partial,
-                                                    float scale) {
+                                                    float scale, int thread) {
     constexpr int QUADS_PER_ROW = Partial::HEAD_DIM / 4;
 #pragma unroll 1
-    for (int quad = threadIdx.x; quad < Partial::ROWS * QUADS_PER_ROW; quad += THREADS) {
+    for (int quad = thread; quad < Partial::ROWS * QUADS_PER_ROW; quad += THREADS) {
         const int row = quad / QUADS_PER_ROW, col = quad % QUADS_PER_ROW * 4;
         if (row >= valid_rows) break;
         RowState total = partial.state[0][row];

@@ -5,28 +5,55 @@
 
 namespace attn {
 
-// Copies `valid_rows` rows of HEAD_DIM elements into a ROWS x HEAD_DIM tile of halves whose rows are PITCH halves
-// apart; the remaining rows become zero, because P is zero there and 0 * NaN would reach the output. All THREADS
-// threads take part, each 16 bytes of global memory at a time, neighbours on neighbouring addresses. No barrier: the
-// caller orders the writes before the reads.
-template <class Element, int HEAD_DIM, int THREADS, int ROWS, int PITCH>
-static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], const typename Element::Storage *gmem,
-                                                 int64_t row_stride, int valid_rows) {
+// Calls `body(row, col)` for every 16-byte chunk of a ROWS x HEAD_DIM tile that is this thread's: always the same ones,
+// neighbours on neighbouring addresses. `col` counts elements.
+template <class Element, int HEAD_DIM, int ROWS, int THREADS, class Body>
+static __device__ __forceinline__ void for_own_chunks(Body body) {
     constexpr int CHUNK = Element::PER_16_BYTES;
-    constexpr int CHUNKS_PER_ROW = HEAD_DIM / CHUNK;
+    constexpr int CHUNKS_PER_ROW = HEAD_DIM / CHUNK, CHUNKS = ROWS * CHUNKS_PER_ROW;
     static_assert(HEAD_DIM % CHUNK == 0, "a row is whole 16-byte chunks");
-    static_assert(PITCH % 8 == 0, "every row of the tile starts on a 16-byte boundary");
-    constexpr int CHUNKS = ROWS * CHUNKS_PER_ROW;
 #pragma unroll 4 // loads in flight per thread: more would cost 4 registers each and spill at head_dim 128
     for (int step = 0; step < (CHUNKS + THREADS - 1) / THREADS; ++step) {
         const int chunk = step * THREADS + threadIdx.x;
         if (CHUNKS % THREADS != 0 && chunk >= CHUNKS) break; // fewer chunks than threads in the last step
-        const int row = chunk / CHUNKS_PER_ROW;
-        const int col = chunk % CHUNKS_PER_ROW * CHUNK;
+        body(chunk / CHUNKS_PER_ROW, chunk % CHUNKS_PER_ROW * CHUNK);
+    }
+}
+
+// Copies `valid_rows` rows of HEAD_DIM elements into a ROWS x HEAD_DIM tile of halves whose rows are PITCH halves
+// apart; the remaining rows become zero, because P is zero there and 0 * NaN would reach the output. All THREADS
+// threads take part. No barrier: the caller orders the writes before the reads.
+template <class Element, int HEAD_DIM, int THREADS, int ROWS, int PITCH>
+static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], const typename Element::Storage *gmem,
+                                                 int64_t row_stride, int valid_rows) {
+    static_assert(PITCH % 8 == 0, "every row of the tile starts on a 16-byte boundary");
+    for_own_chunks<Element, HEAD_DIM, ROWS, THREADS>([&](int row, int col) {
         uint4 raw = make_uint4(0, 0, 0, 0);
         if (row < valid_rows) raw = *reinterpret_cast<const uint4 *>(gmem + row * row_stride + col);
         Element::unpack(raw, &smem[row][col]);
-    }
+    });
+}
+
+// Two halves, as they lie in a word of memory, as floats, and back.
+static __device__ __forceinline__ float2 widen_pair(unsigned word) {
+    return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
+                       __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
+}
+static __device__ __forceinline__ unsigned narrow_pair(float2 pair) {
+    return static_cast<unsigned>(__half_as_ushort(__float2half(pair.x))) |
+           static_cast<unsigned>(__half_as_ushort(__float2half(pair.y))) << 16;
+}
+
+// 4 halves from 8-byte aligned memory, in one load, as floats.
+static __device__ __forceinline__ void load_4(float2 (&reg)[2], const half *memory) {
+    const uint2 raw = *reinterpret_cast<const uint2 *>(memory);
+    reg[0] = widen_pair(raw.x);
+    reg[1] = widen_pair(raw.y);
+}
+
+// 4 floats to 8-byte aligned memory, in one store, as halves.
+static __device__ __forceinline__ void store_4(half *memory, const float2 (&reg)[2]) {
+    *reinterpret_cast<uint2 *>(memory) = make_uint2(narrow_pair(reg[0]), narrow_pair(reg[1]));
 }
 
 // 8 halves from 16-byte aligned shared memory, in one load, as floats.
@@ -35,8 +62,9 @@ static __device__ __forceinline__ void load_8(float (&reg)[8], const half *smem)
     const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        reg[2 * i] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i])));
-        reg[2 * i + 1] = __half2float(__ushort_as_half(static_cast<unsigned short>(words[i] >> 16)));
+        const float2 pair = widen_pair(words[i]);
+        reg[2 * i] = pair.x;
+        reg[2 * i + 1] = pair.y;
     }
 }
 

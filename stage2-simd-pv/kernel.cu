@@ -1,0 +1,302 @@
+// Stage 2: P·V in pairs. A lane reads V four halves at a time and accumulates pairs of columns, a patch of 4 x 4 outputs
+// instead of 8 x 2, so that each value read serves more products. Everything else is stage 1. A warp owns 8 query rows and
+// its part of each tile of keys from the scores to the output, so a block synchronises once a tile, where K and V have
+// arrived, and at the end where two warps share rows.
+
+#include <attn/copy_async.cuh>
+#include <attn/mask.cuh>
+#include <attn/shared.cuh>
+#include <attn/softmax.cuh>
+#include <attn/tile.cuh>
+#include <attn/variant.cuh>
+#include <mma.h>
+
+namespace {
+
+namespace wmma = nvcuda::wmma;
+
+// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
+constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
+constexpr int LANES_PER_ROW = 32 / WARP_M;
+// A lane's part of P·V: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
+constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
+
+template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
+    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
+    static constexpr int KEY_GROUPS = KEY_GROUPS_;
+    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
+    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
+    // A block of 16 warps has 128 for each lane at most.
+    static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
+    static constexpr int SHARED_CAP_BYTES = (HEAD_DIM == 64 ? (BLOCK_M > 32 ? 96 : 64) : (BLOCK_M > 32 ? 160 : 96)) * 1024;
+    static constexpr int PROBABILITY_BITS = 32;
+
+    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
+    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor does the softmax, four lanes a row; the
+    // store of the WMMA accumulator alone meets a two-way one.
+    static constexpr int PITCH = HEAD_DIM + 8;
+    static constexpr int SCORE_PITCH = BLOCK_N + 4;
+    using Ring = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
+    struct Shared {
+        alignas(128) half q[BLOCK_M][PITCH];
+        Ring k;
+        Ring v;
+        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
+    };
+    // What the warps of the second key group hand over at the end, in the place of K and V.
+    struct Partial {
+        float2 o[BLOCK_M][HEAD_DIM / PV_COLS][2][PV_LANES]; // in lane order, not yet divided by the sum
+        attn::RowState state[BLOCK_M];
+    };
+
+    static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
+    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(KEY_GROUPS == 1 || KEY_GROUPS == 2, "the merge at the end takes one other group");
+    static_assert(KEY_GROUPS == 1 || sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
+    static_assert(HEAD_DIM % MMA_K == 0 && HEAD_DIM % PV_COLS == 0, "the head is whole fragments and whole patches");
+};
+
+// The warp's 8 query rows as operands of the tensor cores.
+template <class Preset>
+struct QFragments {
+    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
+    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
+
+    __device__ __forceinline__ explicit QFragments(const half *q) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
+    }
+};
+
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+template <class Preset>
+__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
+#pragma unroll
+    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
+        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
+        wmma::fill_fragment(s_frag, 0.0f);
+#pragma unroll
+        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
+            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
+            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
+            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
+        }
+        wmma::store_matrix_sync(scores + n, s_frag, Preset::SCORE_PITCH, wmma::mem_row_major);
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionParams &params) {
+    using Element = typename Preset::Element;
+    using Storage = typename Element::Storage;
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int THREADS = Preset::THREADS;
+    constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
+    constexpr int O_QUADS = HEAD_DIM / PV_COLS;
+    using Ring = typename Preset::Ring;
+    // Keys of P·V in flight: one warp per scheduler hides the latency of shared memory by itself or not at all.
+    constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
+
+    // Which rows of which head.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int block_row = blockIdx.x * BLOCK_M;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
+    const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
+
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
+    const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
+
+    auto &smem = attn::shared<typename Preset::Shared>();
+    float *scores = &smem.scores[warp_row][warp_key]; // [8][WARP_N], this warp's own
+
+    // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
+    const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
+    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    attn::RowState state;
+    // In P·V, lane l accumulates 4 rows from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
+    const int pv_row = lane / PV_LANES * PV_ROWS, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
+    float2 o_acc[PV_ROWS][O_QUADS][2] = {};
+
+    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    using Copy = attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS>;
+    Copy k_copy(k_gmem, params.k.row_stride), v_copy(v_gmem, params.v.row_stride);
+    const auto start_copy = [&](int key) {
+        k_copy.start(smem.k.arriving(key / BLOCK_N), params.seq_kv - key);
+        v_copy.start(smem.v.arriving(key / BLOCK_N), params.seq_kv - key);
+        attn::cp_async_commit();
+    };
+    if (key_end > 0) start_copy(0);
+
+    attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
+    // Q was written by all threads and is read by every warp.
+    __syncthreads();
+    const QFragments<Preset> q_frags(smem.q[warp_row]);
+
+    for (int key = 0; key < key_end; key += BLOCK_N) {
+        // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.
+        attn::cp_async_wait_group<0>();
+        // So have all threads' chunks, and every warp has finished P·V on the previous tile: its place is free.
+        __syncthreads();
+        if constexpr (Ring::WIDENS) {
+            smem.k.widen();
+            smem.v.widen();
+        }
+        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
+        if constexpr (Ring::WIDENS) {
+            // K and V were widened by all threads and are read by every warp.
+            __syncthreads();
+        }
+        const auto &k_tile = smem.k.tile(key / BLOCK_N);
+        const auto &v_tile = smem.v.tile(key / BLOCK_N);
+
+        // S = Q·Kᵀ.
+        scores_by_wmma<Preset>(scores, q_frags, k_tile[warp_key]);
+        // The lanes that computed a score are not those that read it below.
+        __syncwarp();
+
+        // P = softmax(S), unnormalised, one exponential per score.
+        float p_reg[SCORES_PER_LANE];
+        float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
+        if (key + warp_key + WARP_N > visible_to_all) {
+#pragma unroll
+            for (int i = 0; i < SCORES_PER_LANE; ++i) {
+                const int col = key + warp_key + softmax_col + i * LANES_PER_ROW;
+                if (col >= visible) p_reg[i] = -INFINITY;
+            }
+        }
+        const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
+        // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
+        __syncwarp();
+
+        // O = O * rescale + P·V.
+#pragma unroll
+        for (int row = 0; row < PV_ROWS; ++row) {
+            const float row_rescale = __shfl_sync(0xffffffffu, rescale, (pv_row + row) * LANES_PER_ROW);
+#pragma unroll
+            for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+                for (float2 &o : o_acc[row][quad]) o = make_float2(o.x * row_rescale, o.y * row_rescale);
+            }
+        }
+#pragma unroll PV_UNROLL
+        for (int j = 0; j < WARP_N; ++j) {
+            float2 v_reg[O_QUADS][2];
+#pragma unroll
+            for (int quad = 0; quad < O_QUADS; ++quad) {
+                attn::load_4(v_reg[quad], &v_tile[warp_key + j][pv_col + PV_COLS * quad]);
+            }
+#pragma unroll
+            for (int row = 0; row < PV_ROWS; ++row) {
+                const float p = scores[(pv_row + row) * Preset::SCORE_PITCH + j]; // two addresses a warp: a broadcast
+#pragma unroll
+                for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+                    for (int pair = 0; pair < 2; ++pair) {
+                        float2 &o = o_acc[row][quad][pair];
+                        const float2 v = v_reg[quad][pair];
+                        o = make_float2(fmaf(p, v.x, o.x), fmaf(p, v.y, o.y));
+                    }
+                }
+            }
+        }
+    }
+
+    if constexpr (Preset::KEY_GROUPS > 1) {
+        // Every warp has read its last K and V: their place is free.
+        __syncthreads();
+        auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
+        if (key_group > 0) {
+#pragma unroll
+            for (int row = 0; row < PV_ROWS; ++row) {
+#pragma unroll
+                for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+                    for (int pair = 0; pair < 2; ++pair) {
+                        partial.o[warp_row + pv_row + row][quad][pair][pv_lane] = o_acc[row][quad][pair];
+                    }
+                }
+            }
+            if (softmax_col == 0) partial.state[warp_row + softmax_row] = state;
+        }
+        // The second group has written its part above; the first reads it below.
+        __syncthreads();
+        if (key_group > 0) return;
+        const float2 factors = state.merge(partial.state[warp_row + softmax_row]);
+#pragma unroll
+        for (int row = 0; row < PV_ROWS; ++row) {
+            const float own = __shfl_sync(0xffffffffu, factors.x, (pv_row + row) * LANES_PER_ROW);
+            const float other = __shfl_sync(0xffffffffu, factors.y, (pv_row + row) * LANES_PER_ROW);
+#pragma unroll
+            for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+                for (int pair = 0; pair < 2; ++pair) {
+                    float2 &o = o_acc[row][quad][pair];
+                    const float2 part = partial.o[warp_row + pv_row + row][quad][pair][pv_lane];
+                    o = make_float2(fmaf(o.x, own, part.x * other), fmaf(o.y, own, part.y * other));
+                }
+            }
+        }
+    }
+
+    // O = O / sum, scaled back, 128 bytes a row and store.
+    const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+#pragma unroll
+    for (int row = 0; row < PV_ROWS; ++row) {
+        const float factor = __shfl_sync(0xffffffffu, inverse, (pv_row + row) * LANES_PER_ROW);
+        const int o_row = block_row + warp_row + pv_row + row;
+        if (o_row >= params.seq_q) continue;
+        half *o_gmem = attn::row_address<half>(params.o, batch, head_q, o_row);
+#pragma unroll
+        for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+            for (float2 &o : o_acc[row][quad]) o = make_float2(o.x * factor, o.y * factor);
+            attn::store_4(o_gmem + pv_col + PV_COLS * quad, o_acc[row][quad]);
+        }
+    }
+}
+
+template <class Element, int HEAD_DIM>
+using SimdPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
+template <class Element, int HEAD_DIM>
+using SimdPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv48x32 = Tile<Element, HEAD_DIM, 48, 32, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
+template <class Element, int HEAD_DIM>
+using SimdPv128x64 = Tile<Element, HEAD_DIM, 128, 64, 1>;
+
+} // namespace
+
+ATTN_VARIANT(simd_pv, simd_pv_32x64, SimdPv32x64)
+ATTN_VARIANT(simd_pv, simd_pv_64x64, SimdPv64x64)
+ATTN_VARIANT(simd_pv, simd_pv_32x64_k2, SimdPv32x64K2)
+ATTN_VARIANT(simd_pv, simd_pv_32x32, SimdPv32x32)
+ATTN_VARIANT(simd_pv, simd_pv_48x32, SimdPv48x32)
+ATTN_VARIANT(simd_pv, simd_pv_64x96, SimdPv64x96)
+ATTN_VARIANT(simd_pv, simd_pv_96x64, SimdPv96x64)
+ATTN_VARIANT(simd_pv, simd_pv_128x64, SimdPv128x64)

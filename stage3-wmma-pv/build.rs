@@ -1,0 +1,4 @@
+//! Compiles kernel.cu for both backends.
+fn main() {
+    kernel_build::stage();
+}

@@ -1,0 +1,310 @@
+// Stage 4: warps with roles. One warp produces: it copies tiles of K and V into a ring, as far ahead as there is room. The
+// others consume: each computes as in stage 3, and waits only for tiles that have not arrived. Roles meet at mbarriers, two
+// a slot: `full` ends a phase when a tile has landed, `empty` when every consumer has read it. After the roles part there
+// is no block barrier: the producer never comes to one.
+
+#include <attn/copy_async.cuh>
+#include <attn/mask.cuh>
+#include <attn/merge.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/ptx/mbarrier.cuh>
+#include <attn/shared.cuh>
+#include <attn/softmax.cuh>
+#include <attn/tile.cuh>
+#include <attn/variant.cuh>
+#include <mma.h>
+#include <type_traits>
+
+namespace {
+
+namespace wmma = nvcuda::wmma;
+
+// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
+constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
+constexpr int LANES_PER_ROW = 32 / WARP_M;
+// A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
+constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
+
+template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_, int STAGES_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
+    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
+    static constexpr int KEY_GROUPS = KEY_GROUPS_;
+    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS; // warps, each with rows and keys of its own
+    static constexpr int PRODUCERS = 2;                       // warps that copy, the first of the block
+    static constexpr int THREADS = (PRODUCERS + CONSUMERS) * 32;
+    static constexpr int STAGES = STAGES_; // tiles in the ring
+    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
+    // A block of more than 12 warps has no more than 128 for each lane.
+    static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
+    static constexpr int SHARED_CAP_BYTES = 227 * 1024;
+    static constexpr int PROBABILITY_BITS = 16;
+
+    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
+    // of 4 banks, and 4 rows of an accumulator in 4 different groups of 8. No access meets a conflict.
+    static constexpr int PITCH = HEAD_DIM + 8;
+    static constexpr int P_PITCH = BLOCK_N + 8;
+    static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
+    struct Slot {
+        alignas(128) half k[BLOCK_N][PITCH];
+        alignas(128) half v[BLOCK_N][PITCH];
+    };
+    struct Shared {
+        alignas(128) half q[BLOCK_M][PITCH];
+        Slot ring[STAGES];
+        // Of each consumer: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
+        alignas(128) float work[CONSUMERS][WARP_M][WORK_PITCH];
+        alignas(128) half p[BLOCK_M][P_PITCH];
+        attn::Mbarrier full[STAGES];  // each thread of the producers arrives when its part of the tile has landed
+        attn::Mbarrier empty[STAGES]; // each consumer warp arrives when it has read the tile
+    };
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
+
+    static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
+    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(sizeof(Partial) <= sizeof(Shared::ring), "fits where K and V were");
+    static_assert(HEAD_DIM % MMA_K == 0 && HEAD_DIM % PV_COLS == 0, "the head is whole fragments and whole patches");
+};
+
+// The warp's 8 query rows as operands of the tensor cores.
+template <class Preset>
+struct QFragments {
+    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
+    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
+
+    __device__ __forceinline__ explicit QFragments(const half *q) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
+    }
+};
+
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+template <class Preset>
+__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
+#pragma unroll
+    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
+        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
+        wmma::fill_fragment(s_frag, 0.0f);
+#pragma unroll
+        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
+            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
+            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
+            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
+        }
+        wmma::store_matrix_sync(scores + n, s_frag, Preset::WORK_PITCH, wmma::mem_row_major);
+    }
+}
+
+// product[8][HEAD_DIM] = p[8][WARP_N] · v[WARP_N][HEAD_DIM] on tensor cores, FP32 accumulate.
+template <class Preset>
+__device__ __forceinline__ void product_by_wmma(float *product, const half *p, const half *v) {
+    constexpr int COUNT = Preset::HEAD_DIM / MMA_N;
+    wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> o_frag[COUNT]; // [8][32] each
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) wmma::fill_fragment(o_frag[i], 0.0f);
+#pragma unroll
+    for (int k = 0; k < Preset::WARP_N; k += MMA_K) {
+        wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> p_frag; // [8][16]
+        wmma::load_matrix_sync(p_frag, p + k, Preset::P_PITCH);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::row_major> v_frag; // [16][32]
+            wmma::load_matrix_sync(v_frag, v + k * Preset::PITCH + i * MMA_N, Preset::PITCH);
+            wmma::mma_sync(o_frag[i], p_frag, v_frag, o_frag[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        wmma::store_matrix_sync(product + i * MMA_N, o_frag[i], Preset::WORK_PITCH, wmma::mem_row_major);
+    }
+}
+
+// The producers: copy every tile into the ring, each as soon as its slot is free.
+template <class Preset>
+__device__ __forceinline__ void produce(const AttentionParams &params, typename Preset::Shared &smem,
+                                        const typename Preset::Element::Storage *k_gmem,
+                                        const typename Preset::Element::Storage *v_gmem, int key_end) {
+    using Element = typename Preset::Element;
+    constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, THREADS = Preset::PRODUCERS * 32;
+    const int64_t k_stride = params.k.row_stride, v_stride = params.v.row_stride;
+    attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS> k_copy(k_gmem, k_stride), v_copy(v_gmem, v_stride);
+    for (int key = 0; key < key_end; key += BLOCK_N) {
+        const int index = key / BLOCK_N, slot = index % Preset::STAGES, valid_keys = params.seq_kv - key;
+        auto &tile = smem.ring[slot];
+        // The consumers have read the tile that the slot held before; the first tiles find it empty.
+        if (index >= Preset::STAGES) attn::mbarrier_wait(&smem.empty[slot], (index / Preset::STAGES - 1) % 2);
+        if constexpr (std::is_same_v<Element, attn::F16>) {
+            k_copy.start(tile.k, valid_keys);
+            v_copy.start(tile.v, valid_keys);
+            // Arrives when the copies that this thread has started have landed. It goes on to the next slot meanwhile.
+            attn::mbarrier_arrive_after_cp_async(&smem.full[slot]);
+        } else {
+            // Codes are widened on their way, through registers.
+            attn::load_tile<Element, HEAD_DIM, THREADS>(tile.k, k_gmem + key * k_stride, k_stride, valid_keys);
+            attn::load_tile<Element, HEAD_DIM, THREADS>(tile.v, v_gmem + key * v_stride, v_stride, valid_keys);
+            attn::mbarrier_arrive(&smem.full[slot]);
+        }
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionParams &params) {
+    using Element = typename Preset::Element;
+    using Storage = typename Element::Storage;
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int THREADS = Preset::THREADS;
+    constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
+    constexpr int O_QUADS = HEAD_DIM / PV_COLS;
+
+    // Which rows of which head.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int block_row = blockIdx.x * BLOCK_M;
+    const int warp = static_cast<int>(threadIdx.x) / 32 - Preset::PRODUCERS, lane = threadIdx.x % 32; // negative: produces
+    const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
+    const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
+
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
+    const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
+
+    auto &smem = attn::shared<typename Preset::Shared>();
+    if (threadIdx.x == 0) {
+        for (int slot = 0; slot < Preset::STAGES; ++slot) {
+            attn::mbarrier_init(&smem.full[slot], Preset::PRODUCERS * 32);
+            attn::mbarrier_init(&smem.empty[slot], Preset::CONSUMERS);
+        }
+    }
+    attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
+    // Q was written by all threads and is read by every consumer; the mbarriers are ready for all.
+    __syncthreads();
+    if (warp < 0) {
+        produce<Preset>(params, smem, k_gmem, v_gmem, key_end);
+        return;
+    }
+
+    float *work = smem.work[warp][0];              // this warp's own
+    half *p_smem = &smem.p[warp_row][warp_key];    // [8][WARP_N], this warp's own
+
+    // In the softmax, lane l works on row l / 4 of the warp, on two neighbouring scores of every eight.
+    const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW * 2;
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
+    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    attn::RowState state;
+    // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
+    const int pv_row = lane / PV_LANES * PV_ROWS, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
+    float2 o_acc[PV_ROWS][O_QUADS][2] = {};
+
+    const QFragments<Preset> q_frags(smem.q[warp_row]);
+
+    for (int key = 0; key < key_end; key += BLOCK_N) {
+        const int index = key / BLOCK_N, slot = index % Preset::STAGES;
+        const auto &tile = smem.ring[slot];
+        // The producers' copies of this tile have landed.
+        attn::mbarrier_wait(&smem.full[slot], index / Preset::STAGES % 2);
+
+        // S = Q·Kᵀ.
+        scores_by_wmma<Preset>(work, q_frags, tile.k[warp_key]);
+        // The lanes that computed a score are not those that read it below.
+        __syncwarp();
+
+        // P = softmax(S), unnormalised, one exponential per score.
+        float p_reg[SCORES_PER_LANE];
+        const float *row_scores = work + softmax_row * Preset::WORK_PITCH + softmax_col;
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; i += 2) {
+            const float2 pair = *reinterpret_cast<const float2 *>(row_scores + i * LANES_PER_ROW);
+            p_reg[i] = pair.x;
+            p_reg[i + 1] = pair.y;
+        }
+        if (key + warp_key + WARP_N > visible_to_all) {
+#pragma unroll
+            for (int i = 0; i < SCORES_PER_LANE; ++i) {
+                const int col = key + warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2;
+                if (col >= visible) p_reg[i] = -INFINITY;
+            }
+        }
+        const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+        half *row_p = p_smem + softmax_row * Preset::P_PITCH + softmax_col;
+#pragma unroll
+        for (int i = 0; i < SCORES_PER_LANE; i += 2) {
+            *reinterpret_cast<half2 *>(row_p + i * LANES_PER_ROW) = __floats2half2_rn(p_reg[i], p_reg[i + 1]);
+        }
+        // The warp reads the probabilities of all 8 rows, and overwrites their scores.
+        __syncwarp();
+
+        // O = O * rescale + P·V.
+        product_by_wmma<Preset>(work, p_smem, tile.v[warp_key]);
+        // The lanes that computed a product are not those that read it below. All have read the tile: its slot is free
+        // as far as this warp goes.
+        __syncwarp();
+        if (lane == 0) attn::mbarrier_arrive(&smem.empty[slot]);
+#pragma unroll
+        for (int row = 0; row < PV_ROWS; ++row) {
+            const float row_rescale = __shfl_sync(0xffffffffu, rescale, (pv_row + row) * LANES_PER_ROW);
+            const float *row_product = work + (pv_row + row) * Preset::WORK_PITCH + pv_col;
+#pragma unroll
+            for (int quad = 0; quad < O_QUADS; ++quad) {
+                const float4 product = *reinterpret_cast<const float4 *>(row_product + PV_COLS * quad);
+                float2(&o)[2] = o_acc[row][quad];
+                o[0] = make_float2(fmaf(o[0].x, row_rescale, product.x), fmaf(o[0].y, row_rescale, product.y));
+                o[1] = make_float2(fmaf(o[1].x, row_rescale, product.z), fmaf(o[1].y, row_rescale, product.w));
+            }
+        }
+        // Every lane has read its part of the product: the next tile's scores may overwrite it. In stage 3 the barrier of
+        // the block said so too.
+        __syncwarp();
+    }
+
+    // Every consumer has read its last tile: partial outputs may lie where the ring was. The producers have left, or will
+    // without another look; a barrier of the whole block would wait for them in vain.
+    attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
+    auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.ring);
+#pragma unroll
+    for (int row = 0; row < PV_ROWS; ++row) {
+#pragma unroll
+        for (int quad = 0; quad < O_QUADS; ++quad) {
+            const float2(&o)[2] = o_acc[row][quad];
+            *reinterpret_cast<float4 *>(&partial.o[key_group][warp_row + pv_row + row][pv_col + PV_COLS * quad]) =
+                make_float4(o[0].x, o[0].y, o[1].x, o[1].y);
+        }
+    }
+    if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
+    // All consumers have written their parts; each thread now merges elements of all of them.
+    attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
+    attn::store_merged<Preset::CONSUMERS * 32>(attn::row_address<half>(params.o, batch, head_q, block_row),
+                                               params.o.row_stride, params.seq_q - block_row, partial,
+                                               attn::scale_of(params.v, params.heads_kv, batch, head_kv), warp * 32 + lane);
+}
+
+// Rows x keys of a tile, key groups, tiles in the ring.
+template <class Element, int HEAD_DIM>
+using WarpSpec32x64 = Tile<Element, HEAD_DIM, 32, 64, 1, 4>;
+template <class Element, int HEAD_DIM>
+using WarpSpec64x64 = Tile<Element, HEAD_DIM, 64, 64, 1, 2>;
+template <class Element, int HEAD_DIM>
+using WarpSpec32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2, 3>;
+template <class Element, int HEAD_DIM>
+using WarpSpec32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 3 : 2>;
+template <class Element, int HEAD_DIM>
+using WarpSpec32x32 = Tile<Element, HEAD_DIM, 32, 32, 1, 4>;
+template <class Element, int HEAD_DIM>
+using WarpSpec48x32 = Tile<Element, HEAD_DIM, 48, 32, 1, 4>;
+
+} // namespace
+
+ATTN_VARIANT(warpspec, warpspec_32x64, WarpSpec32x64)
+ATTN_VARIANT(warpspec, warpspec_64x64, WarpSpec64x64)
+ATTN_VARIANT(warpspec, warpspec_32x64_k2, WarpSpec32x64K2)
+ATTN_VARIANT(warpspec, warpspec_32x128_k2, WarpSpec32x128K2)
+ATTN_VARIANT(warpspec, warpspec_32x32, WarpSpec32x32)
+ATTN_VARIANT(warpspec, warpspec_48x32, WarpSpec48x32)

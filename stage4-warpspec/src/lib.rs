@@ -1,0 +1,53 @@
+//! Stage 4: warps with roles. Producer warps copy K and V into a ring, consumer warps compute as in stage 3; they meet at
+//! mbarriers, one that says full and one that says empty for each slot of the ring.
+
+use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct WarpSpec;
+
+/// The same computation by warps that all copy.
+const WMMA_PV: Base = Base { stage: "stage3-wmma-pv", family: "wmma-pv" };
+
+const INFO: StageInfo = StageInfo {
+    id: "stage4-warpspec",
+    idea: "producer warps stream K/V, consumer warps compute",
+    predecessor: Some("stage3-wmma-pv"),
+    default_variant: "warpspec-32x128-k2",
+    claims: &[Claim { family: "warpspec", base: WMMA_PV, at_least: 1.1 }],
+    evidence: &[
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::GlobalReadBytes, Quantity::TensorMacs],
+            relation: Relation::equal_to(WMMA_PV),
+            why: "the same tiles are read and the same products computed, by other warps",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::BlockBarriers],
+            // 128 blocks.
+            relation: Relation::AtMost { bound: 128.0 },
+            why: "one barrier a block, before the roles part; nobody waits for the slowest warp of a tile",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::BarrierStallShare],
+            relation: Relation::Ratio { base: WMMA_PV, at_least: 0.0, at_most: 0.8 },
+            why: "consumers wait for tiles that have not arrived, not for each other",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for WarpSpec {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
