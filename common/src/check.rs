@@ -1,4 +1,5 @@
-//! One case through the correctness gates: generate inputs, launch, compare, judge.
+//! One case through the correctness gates: lay inputs out, launch, compare, judge. Launching and judging can be had apart,
+//! so that a GPU runs one case while processors judge others.
 
 use crate::device::cuda::CudaDevice;
 use crate::device::emulated::{self, Selection};
@@ -7,8 +8,8 @@ use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Shape};
-use crate::reference::Reference;
-use crate::stage::{LoadedStage, Prepared};
+use crate::reference::{Probability, Reference};
+use crate::stage::{LoadedStage, Prepared, Unsupported};
 use crate::verdict::{GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
 use half::f16;
@@ -135,17 +136,84 @@ pub struct Checked {
     pub fatal: bool,
 }
 
+/// The inputs of a problem as they are uploaded, laid out once for all variants that run on them.
+#[derive(Clone, Debug)]
+pub struct StagedInputs {
+    /// How the inputs were drawn; `None` for real tensors.
+    family: Option<Family>,
+    /// Strided and packed: launches alternate.
+    layouts: [Staged; 2],
+}
+
+impl StagedInputs {
+    /// Lays `inputs` out, which came from `source`.
+    pub fn new(inputs: &Inputs, source: &Source) -> Self {
+        let family = match source {
+            Source::Seeded { family, .. } => Some(*family),
+            Source::File { .. } => None,
+        };
+        Self { family, layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)) }
+    }
+
+    /// Bytes that one launch leaves on the host until it is judged, at most.
+    pub fn launch_bytes(&self) -> usize {
+        let bytes = |staged: &Staged| {
+            staged.output.bytes.len() + staged.inputs.iter().map(|operand| operand.image.bytes.len()).sum::<usize>()
+        };
+        self.layouts.iter().map(bytes).max().unwrap_or_default()
+    }
+
+    fn of_launch(&self, index: usize) -> &Staged {
+        &self.layouts[index % 2]
+    }
+}
+
+/// Why a case has no output that could be judged.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoOutput {
+    /// The stage has no such launch.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The launch failed or never ended.
+    #[error("{reason}")]
+    Failed {
+        /// The error, with its place.
+        reason: String,
+        /// Whether the GPU cannot be used any more.
+        fatal: bool,
+    },
+}
+
+impl From<NoOutput> for Checked {
+    fn from(end: NoOutput) -> Self {
+        let reason = end.to_string();
+        match end {
+            NoOutput::Unsupported(_) => {
+                Checked { outcome: Outcome::Unsupported { reason }, output: None, fatal: false }
+            }
+            NoOutput::Failed { fatal, .. } => Checked { outcome: Outcome::Failed { reason }, output: None, fatal },
+        }
+    }
+}
+
+/// A case that ran and is not judged yet. Judging needs the processor alone, so that it can go on beside other cases.
+#[derive(Debug)]
+pub struct Launched<'a> {
+    staged: &'a StagedInputs,
+    probability: Probability,
+    runs: Vec<Run>,
+    /// Gate H1, where the case was traced.
+    hazards: Option<GateResult>,
+}
+
 /// One launch of several: what distinguished it, and what it left.
+#[derive(Debug)]
 struct Run {
     label: String,
-    staged: Staged,
     execution: Execution,
 }
 
 /// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 against `reference`, and by H1 where it is traced.
-///
-/// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
-/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
 pub fn check(
     stage: &LoadedStage,
     variant: &str,
@@ -154,94 +222,119 @@ pub fn check(
     reference: &Reference,
     target: Target<'_>,
 ) -> Checked {
-    check_suppressed(stage, variant, inputs, source, reference, target, None)
+    check_suppressed(stage, variant, &StagedInputs::new(inputs, source), reference, target, None)
 }
 
 /// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
 pub(crate) fn check_suppressed(
     stage: &LoadedStage,
     variant: &str,
-    inputs: &Inputs,
-    source: &Source,
+    staged: &StagedInputs,
     reference: &Reference,
     target: Target<'_>,
     suppress: Option<&Suppress>,
 ) -> Checked {
-    let ended = |outcome, fatal| Checked { outcome, output: None, fatal };
-    let prepared = match stage.prepare(variant, &inputs.problem) {
-        Ok(prepared) => prepared,
-        Err(unsupported) => return ended(Outcome::Unsupported { reason: unsupported.to_string() }, false),
-    };
-    let runs = match launch_all(stage, &prepared, inputs, target, suppress) {
-        Ok(runs) => runs,
-        Err((reason, fatal)) => return ended(Outcome::Failed { reason }, fatal),
-    };
-    let hazards = match target {
-        Target::Emulated { schedules, traced: true } => match hazards(&prepared, inputs, schedules) {
-            Ok(result) => Some(result),
-            Err(fault) => return ended(Outcome::Failed { reason: format!("traced: {fault}") }, false),
-        },
-        _ => None,
-    };
-    let outputs: Vec<Vec<f16>> = runs.iter().map(|run| run.staged.output.elements(&run.execution.output)).collect();
-    let family = match source {
-        Source::Seeded { family, .. } => Some(*family),
-        Source::File { .. } => None,
-    };
-    let evidence = Evidence { problem: &inputs.problem, family, reference, output: &outputs[0] };
-    let (errors, numeric) = gate::numeric_gates(&evidence);
-    let mut gates = numeric.to_vec();
-    let repeats: Vec<Repeat<'_>> =
-        runs.iter().zip(&outputs).map(|(run, output)| Repeat { label: &run.label, output }).collect();
-    gates.push(gate::c5(&inputs.problem, &repeats));
-    gates.push(gate::c6(&runs.iter().flat_map(Run::buffers).collect::<Vec<_>>()));
-    gates.extend(hazards);
-    Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
-}
-
-impl Run {
-    fn buffers(&self) -> impl Iterator<Item = Buffer<'_>> {
-        let inputs = self.staged.inputs.iter().zip(&self.execution.inputs).map(|(operand, after)| Buffer {
-            name: operand.name,
-            image: &operand.image,
-            after,
-            role: Role::Input,
-        });
-        let output =
-            Buffer { name: "o", image: &self.staged.output, after: &self.execution.output, role: Role::Output };
-        inputs.chain([output])
+    match launch_suppressed(stage, variant, staged, target, suppress) {
+        Ok(launched) => launched.judge(reference),
+        Err(end) => end.into(),
     }
 }
 
-/// The launches that `target` asks for; the error comes with whether the device is lost.
+/// The first half of [`check`]: all launches that `target` asks for, the traced ones included.
+///
+/// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
+/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
+pub fn launch<'a>(
+    stage: &LoadedStage,
+    variant: &str,
+    staged: &'a StagedInputs,
+    target: Target<'_>,
+) -> Result<Launched<'a>, NoOutput> {
+    launch_suppressed(stage, variant, staged, target, None)
+}
+
+fn launch_suppressed<'a>(
+    stage: &LoadedStage,
+    variant: &str,
+    staged: &'a StagedInputs,
+    target: Target<'_>,
+    suppress: Option<&Suppress>,
+) -> Result<Launched<'a>, NoOutput> {
+    let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
+    let runs = launch_all(stage, &prepared, staged, target, suppress)?;
+    let hazards = match target {
+        Target::Emulated { schedules, traced: true } => {
+            let judged = hazards(&prepared, staged.of_launch(0), schedules);
+            Some(judged.map_err(|fault| NoOutput::Failed { reason: format!("traced: {fault}"), fatal: false })?)
+        }
+        _ => None,
+    };
+    Ok(Launched { staged, probability: prepared.kernel.probability, runs, hazards })
+}
+
+impl Launched<'_> {
+    /// The type of P of the kernel that ran: what its reference must round P to.
+    pub fn probability(&self) -> Probability {
+        self.probability
+    }
+
+    /// The second half of [`check`]: the gates, on what the launches left.
+    pub fn judge(self, reference: &Reference) -> Checked {
+        let problem = &self.staged.of_launch(0).problem;
+        let images = self.runs.iter().enumerate().map(|(index, run)| (self.staged.of_launch(index), run));
+        let outputs: Vec<Vec<f16>> =
+            images.clone().map(|(staged, run)| staged.output.elements(&run.execution.output)).collect();
+        let evidence = Evidence { problem, family: self.staged.family, reference, output: &outputs[0] };
+        let (errors, numeric) = gate::numeric_gates(&evidence);
+        let mut gates = numeric.to_vec();
+        let repeats: Vec<Repeat<'_>> =
+            self.runs.iter().zip(&outputs).map(|(run, output)| Repeat { label: &run.label, output }).collect();
+        gates.push(gate::c5(problem, &repeats));
+        gates.push(gate::c6(&images.flat_map(|(staged, run)| buffers(staged, &run.execution)).collect::<Vec<_>>()));
+        gates.extend(self.hazards);
+        Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
+    }
+}
+
+/// Every buffer before and after a launch, for gate C6.
+pub fn buffers<'a>(staged: &'a Staged, execution: &'a Execution) -> impl Iterator<Item = Buffer<'a>> {
+    let inputs = staged.inputs.iter().zip(&execution.inputs).map(|(operand, after)| Buffer {
+        name: operand.name,
+        image: &operand.image,
+        after,
+        role: Role::Input,
+    });
+    inputs.chain([Buffer { name: "o", image: &staged.output, after: &execution.output, role: Role::Output }])
+}
+
+/// The launches that `target` asks for.
 fn launch_all(
     stage: &LoadedStage,
     prepared: &Prepared<'_>,
-    inputs: &Inputs,
+    staged: &StagedInputs,
     target: Target<'_>,
     suppress: Option<&Suppress>,
-) -> Result<Vec<Run>, (String, bool)> {
-    let layout_of = |index: usize| if index.is_multiple_of(2) { Layout::Strided } else { Layout::Packed };
-    let staged: [Staged; 2] = [0, 1].map(|index| Staged::new(inputs, layout_of(index)));
+) -> Result<Vec<Run>, NoOutput> {
     let run = |index: usize, name: String, execution: Execution| Run {
-        label: format!("{name}, {}", layout_of(index).name()),
-        staged: staged[index % 2].clone(),
+        label: format!("{name}, {}", staged.of_launch(index).output.layout.name()),
         execution,
     };
     let mut runs = Vec::new();
     match target {
         Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
-                let (execution, _) = emulated::execute_suppressed(prepared, &staged[index % 2], schedule, suppress)
-                    .map_err(|fault| (format!("schedule {schedule:?}: {fault}"), false))?;
+                let (execution, _) =
+                    emulated::execute_suppressed(prepared, staged.of_launch(index), schedule, suppress).map_err(
+                        |fault| NoOutput::Failed { reason: format!("schedule {schedule:?}: {fault}"), fatal: false },
+                    )?;
                 runs.push(run(index, format!("{schedule:?}"), execution));
             }
         }
         Target::Cuda { device, launches } => {
             for index in 0..launches {
                 let mut executions = device
-                    .execute(stage, prepared, &staged[index % 2], 1)
-                    .map_err(|error| (error.to_string(), error.is_fatal()))?;
+                    .execute(stage, prepared, staged.of_launch(index), 1)
+                    .map_err(|error| NoOutput::Failed { reason: error.to_string(), fatal: error.is_fatal() })?;
                 runs.push(run(index, format!("launch {}", index + 1), executions.remove(0)));
             }
         }
@@ -250,11 +343,10 @@ fn launch_all(
 }
 
 /// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds.
-fn hazards(prepared: &Prepared<'_>, inputs: &Inputs, schedules: &[Schedule]) -> Result<GateResult, Fault> {
-    let staged = Staged::new(inputs, Layout::Strided);
+fn hazards(prepared: &Prepared<'_>, staged: &Staged, schedules: &[Schedule]) -> Result<GateResult, Fault> {
     let mut reports = Vec::new();
     for &schedule in schedules {
-        let report = emulated::trace(prepared, &staged, schedule, &Selection::default())?;
+        let report = emulated::trace(prepared, staged, schedule, &Selection::default())?;
         reports.extend(report.map(|report| (format!("{schedule:?}"), report)));
     }
     let traced: Vec<Traced<'_>> = reports.iter().map(|(label, report)| Traced { label, report }).collect();

@@ -8,7 +8,7 @@
 //! The cost is in proportion to what survives. A site is tried on one problem per instance, the family's first preset
 //! before the others, until something goes wrong; only a survivor goes through every preset, schedule and gate.
 
-use crate::check::{Outcome, Source, Target, check_suppressed};
+use crate::check::{Outcome, Source, StagedInputs, Target, check_suppressed};
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
 use crate::image::Layout;
@@ -361,12 +361,11 @@ impl Case<'_> {
     /// The first gate that fails, and why.
     fn check(&self, stage: &LoadedStage, without: Option<&Place>) -> Option<(GateId, String)> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
-        let source = Source::Seeded { family: Distribution::Normal, seed: 0 };
+        let staged = StagedInputs::new(&self.inputs, &Source::Seeded { family: Distribution::Normal, seed: 0 });
         let kernel = self.prepared.kernel;
         let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
         let target = Target::Emulated { schedules: &SCHEDULES, traced: false };
-        let checked =
-            check_suppressed(stage, &kernel.variant, &self.inputs, &source, &reference, target, suppress.as_ref());
+        let checked = check_suppressed(stage, &kernel.variant, &staged, &reference, target, suppress.as_ref());
         match checked.outcome {
             Outcome::Checked { gates, .. } => {
                 let failed = gates.into_iter().find(|gate| gate.verdict == Verdict::Fail)?;

@@ -3,10 +3,10 @@
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
 use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
-use common::check::{self, CaseResult, Outcome, Source, Target};
+use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
-use common::gate::{self, Buffer, Evidence, Repeat, Role};
+use common::gate::{self, Evidence, Repeat};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Problem, claims_problem};
@@ -17,12 +17,20 @@ use common::tier0;
 use common::timing::{Cache, Floor, PairMeasurement, Plan as TimingPlan, claim};
 use common::verdict::{GateId, GateResult};
 use half::f16;
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 /// Launches that gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
+
+/// Bytes that launches on a GPU may leave on the host before they are judged, unless one case alone leaves more.
+const IN_FLIGHT_BYTES: usize = 1 << 30;
+
+/// Problems of at most this many scores are run several at once in the emulator; larger ones have blocks for all
+/// processors.
+const SMALL_SCORES: u64 = 50_000;
 
 /// How the figures are taken, in words, for the record.
 pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
@@ -90,6 +98,8 @@ pub struct Executor<'a> {
     pub file: Option<&'a FileInput>,
     /// Samples per arm.
     pub samples: usize,
+    /// Cases that are launched before they are judged together, at most; at least 1.
+    pub in_flight: usize,
 }
 
 impl Executor<'_> {
@@ -107,7 +117,7 @@ impl Executor<'_> {
 
     /// The stage of a planned case. Plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
-        self.stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+        stage_of(self.stages, id)
     }
 
     /// Cases, problem by problem: inputs and references are made once for all variants.
@@ -123,44 +133,79 @@ impl Executor<'_> {
                 }
                 (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
             };
+            let staged = StagedInputs::new(&inputs, &first.key.source);
             let mut references: HashMap<Probability, Reference> = HashMap::new();
-            for case in group {
-                let label = format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key));
-                sink.starts("case", &label, done, plan.cases.len());
-                let stage = self.stage(&case.key.stage);
-                let probability = stage
-                    .prepare(&case.key.variant, &case.problem)
-                    .map_or(Probability::F32, |prepared| prepared.kernel.probability);
-                let reference = match references.entry(probability) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(place) => place.insert(reference(&inputs, probability).map_err(of_case)?),
-                };
-                let target = self.target(case.mode);
-                let checked = check::check(stage, &case.key.variant, &inputs, &case.key.source, reference, target);
-                let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
-                if let Some(output) = &checked.output {
-                    sink.output(&result, output)?;
+            for cases in group.chunks(self.in_flight(first, &staged)) {
+                let label =
+                    |case: &PlannedCase| format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key));
+                let launched = self.launch(cases, &staged, |index| {
+                    sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
+                });
+                for probability in launched.iter().flatten().map(Launched::probability) {
+                    if let Entry::Vacant(place) = references.entry(probability) {
+                        place.insert(reference(&inputs, probability).map_err(of_case)?);
+                    }
                 }
-                let reason = match &result.outcome {
-                    Outcome::Failed { reason } => reason.clone(),
-                    _ => String::new(),
+                let judge = |launched: Result<Launched<'_>, NoOutput>| match launched {
+                    Ok(launched) => {
+                        let reference = &references[&launched.probability()];
+                        launched.judge(reference)
+                    }
+                    Err(end) => end.into(),
                 };
-                record.correctness.cases.push(result);
-                sink.grown(record)?;
-                if checked.fatal {
-                    return Err(ExecuteError::Lost { case: label, reason });
+                let checked: Vec<Checked> = launched.into_par_iter().map(judge).collect();
+                for (case, checked) in cases.iter().zip(checked) {
+                    let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
+                    if let Some(output) = &checked.output {
+                        sink.output(&result, output)?;
+                    }
+                    let reason = match &result.outcome {
+                        Outcome::Failed { reason } => reason.clone(),
+                        _ => String::new(),
+                    };
+                    record.correctness.cases.push(result);
+                    sink.grown(record)?;
+                    if checked.fatal {
+                        return Err(ExecuteError::Lost { case: label(case), reason });
+                    }
                 }
-                done += 1;
+                done += cases.len();
             }
         }
         Ok(())
     }
 
-    fn target(&self, mode: Mode) -> Target<'_> {
-        match (mode, self.device) {
-            (Mode::Device, Some(device)) => Target::Cuda { device, launches: GPU_LAUNCHES },
-            (Mode::Traced, _) => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
-            _ => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false },
+    /// How many cases like `case` are launched before they are judged together. A large problem keeps all processors
+    /// busy by itself in the emulator, and fills memory with what its launches leave.
+    fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
+        match case.mode {
+            Mode::Plain | Mode::Traced if case.problem.scores() > SMALL_SCORES => 1,
+            Mode::Plain | Mode::Traced => self.in_flight,
+            Mode::Device => (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight),
+        }
+    }
+
+    /// Launches `cases`, which are of one problem: on a GPU one after the other, in the emulator in parallel.
+    /// `starts` is called with the index of each. On a GPU that is lost there are fewer results than cases.
+    fn launch<'s>(
+        &self,
+        cases: &[&PlannedCase],
+        staged: &'s StagedInputs,
+        mut starts: impl FnMut(usize),
+    ) -> Vec<Result<Launched<'s>, NoOutput>> {
+        let stages = self.stages;
+        let launch = |case: &PlannedCase, target: Target<'_>| {
+            check::launch(stage_of(stages, &case.key.stage), &case.key.variant, staged, target)
+        };
+        match self.device {
+            Some(device) if cases[0].mode == Mode::Device => until_lost(cases, |index, case| {
+                starts(index);
+                launch(case, Target::Cuda { device, launches: GPU_LAUNCHES })
+            }),
+            _ => {
+                (0..cases.len()).for_each(starts);
+                cases.par_iter().map(|case| launch(case, emulated(case.mode))).collect()
+            }
         }
     }
 
@@ -191,7 +236,7 @@ impl Executor<'_> {
             if bench.as_ref().is_none_or(|bench| bench.problem != timing.problem) {
                 bench = Some(TimedProblem::new(device, &timing.problem)?);
             }
-            let Some(bench) = &bench else { continue };
+            let Some(bench) = &mut bench else { continue };
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &timing_plan)?;
             let mut after = bench.gates(&timed.outputs, prepared.kernel.probability);
             let floor = bench.floor(device, zero_us);
@@ -274,6 +319,29 @@ impl Executor<'_> {
     }
 }
 
+fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
+    stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+}
+
+fn emulated(mode: Mode) -> Target<'static> {
+    match mode {
+        Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
+        Mode::Plain | Mode::Device => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false },
+    }
+}
+
+/// Launches one after the other, and none after one that lost the GPU.
+fn until_lost<C, L>(cases: &[C], mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>) -> Vec<Result<L, NoOutput>> {
+    let mut results = Vec::with_capacity(cases.len());
+    for (index, case) in cases.iter().enumerate() {
+        results.push(launch(index, case));
+        if let Some(Err(NoOutput::Failed { fatal: true, .. })) = results.last() {
+            break;
+        }
+    }
+    results
+}
+
 /// The fastest variant of a family on mission, among those whose time may be shown.
 fn fastest(record: &Record, stage: &StageBuild, family: &str) -> Option<String> {
     let of_family = |timing: &&Timing| {
@@ -311,13 +379,15 @@ struct TimedProblem {
     problem: Problem,
     pool: Rc<InputPool>,
     inputs: Vec<Inputs>,
+    /// One per input set, for each type of P that was timed.
+    references: HashMap<Probability, Vec<Reference>>,
 }
 
 impl TimedProblem {
     fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
         let inputs: Vec<Inputs> = (0..2).map(|seed| Inputs::generate(problem, Family::Normal, seed)).collect();
         let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
-        Ok(Self { problem: *problem, pool: device.pool(staged, Cache::Warm)?, inputs })
+        Ok(Self { problem: *problem, pool: device.pool(staged, Cache::Warm)?, inputs, references: HashMap::new() })
     }
 
     fn floor(&self, device: &CudaDevice, zero_us: f64) -> Floor {
@@ -325,28 +395,23 @@ impl TimedProblem {
     }
 
     /// C1 to C3, C5 and C6 on the buffers that were timed: the first failure of each, or one pass for all.
-    fn gates(&self, outputs: &[RotatedOutput], probability: Probability) -> Vec<GateResult> {
+    fn gates(&mut self, outputs: &[RotatedOutput], probability: Probability) -> Vec<GateResult> {
+        let inputs = &self.inputs;
+        let references = self.references.entry(probability).or_insert_with(|| {
+            inputs.iter().map(|inputs| reference(inputs, probability).expect("generated inputs are finite")).collect()
+        });
         let mut results: Vec<GateResult> = Vec::new();
         // A problem that fills the cache by itself rotates over fewer sets than there are inputs.
-        for (index, (inputs, staged)) in self.inputs.iter().zip(self.pool.contents()).enumerate() {
-            let Ok(reference) = reference(inputs, probability) else { continue };
+        for (index, (reference, staged)) in references.iter().zip(self.pool.contents()).enumerate() {
             let of_input: Vec<&RotatedOutput> = outputs.iter().filter(|output| output.input == index).collect();
             let dense: Vec<Vec<f16>> =
                 of_input.iter().map(|output| staged.output.elements(&output.execution.output)).collect();
             for (output, dense) in of_input.iter().zip(&dense) {
                 let family = Some(Family::Normal);
-                let evidence = Evidence { problem: &self.problem, family, reference: &reference, output: dense };
+                let evidence = Evidence { problem: &self.problem, family, reference, output: dense };
                 let (_, numeric) = gate::numeric_gates(&evidence);
                 results.extend(numeric.into_iter().filter(|result| result.gate != GateId::C4));
-                let inputs = staged.inputs.iter().zip(&output.execution.inputs).map(|(operand, after)| Buffer {
-                    name: operand.name,
-                    image: &operand.image,
-                    after,
-                    role: Role::Input,
-                });
-                let o =
-                    Buffer { name: "o", image: &staged.output, after: &output.execution.output, role: Role::Output };
-                results.push(gate::c6(&inputs.chain([o]).collect::<Vec<_>>()));
+                results.push(gate::c6(&check::buffers(staged, &output.execution).collect::<Vec<_>>()));
             }
             // Equal outputs were merged: more than one means that launches differ.
             if dense.len() > 1 {
@@ -360,3 +425,6 @@ impl TimedProblem {
         results
     }
 }
+
+#[cfg(test)]
+mod tests;

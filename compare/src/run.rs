@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Timed samples per arm, unless `--iters` says otherwise.
 const SAMPLES: usize = 500;
 
+/// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
+const IN_FLIGHT_PER_PROCESSOR: usize = 2;
+
 /// A record is written at most this often while cases run; an interrupt loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -173,6 +176,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         device,
         file: file.as_ref(),
         samples: args.iters.filter(|&iters| iters > 0).unwrap_or(SAMPLES),
+        in_flight: IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get()),
     };
     let outcome = executor.run(&plan, &mut record, &mut recorder);
     recorder.bars.finish();
