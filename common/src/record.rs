@@ -129,6 +129,22 @@ pub struct Performance {
     pub timings: Vec<Timing>,
     /// The claims that were judged.
     pub claims: Vec<ClaimResult>,
+    /// Stages of which not every variant was timed on every problem, or of which that would have been enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<TimingScope>,
+}
+
+/// What was not timed of a stage. An arm is a variant on a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimingScope {
+    /// The stage.
+    pub stage: String,
+    /// Arms that were left out.
+    pub left_out: usize,
+    /// Arms that there are.
+    pub of: usize,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// One timed arm.

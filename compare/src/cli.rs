@@ -22,6 +22,23 @@ Exit codes:
   2  wrong usage, unreadable input or an environment that cannot run what was asked; nothing was overwritten
   3  AMBIGUOUS, or NO DATA where data was required";
 
+const TUNE_EXAMPLES: &str = "\
+Every preset goes through the quick gates and the chosen problems; one that is not green has no time. The best three of
+each stage and problem go to tune/<gpu>.json, beside what is there of other problems; commit it. `compare run` then
+times all presets on mission, which claims are about, and these three on other shapes. An entry whose kernel has changed
+since is STALE: `run` times all presets again until it is renewed.
+
+Examples:
+  compare tune                                  all stages on every problem that tier T2 times
+  compare tune --stages stage3-wmma-pv --shapes long,4x16x4096x64 --dtypes f16
+                                                one stage on two shapes, both masks
+
+Exit codes:
+  0  ranked and written
+  1  two presets compile to the same machine code (nothing is timed), or a gate failed (green presets are written)
+  2  wrong usage, or a file that cannot be read or written
+  3  NO DATA: there is no GPU that can be timed";
+
 /// Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, about, after_help = EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
@@ -45,6 +62,9 @@ pub enum Command {
     List(ListArgs),
     /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates notice
     Selftest(SelftestArgs),
+    /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks
+    #[command(after_help = TUNE_EXAMPLES)]
+    Tune(TuneArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
     /// Render COMPARE.md and the README's ladder from the committed records alone, without a run
@@ -138,6 +158,40 @@ pub struct SelftestArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The flags of `tune`.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    /// Stages to tune [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: all named ones but small]
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..")]
+    pub shapes: Vec<String>,
+    /// Element types: f16, e4m3 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
+    pub dtypes: Vec<String>,
+    /// Masks: full, causal [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
+    pub masks: Vec<String>,
+    /// Timed samples per preset and problem [default: 100]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub iters: Option<usize>,
+    /// The file to merge the best into [default: tune/<gpu>.json of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a ranking needs at least 1 sample".to_string()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
 }
 
 /// The flags of `accept`.

@@ -96,8 +96,8 @@ pub struct Executor<'a> {
     pub device: Option<&'a CudaDevice>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
-    /// Samples per arm.
-    pub samples: usize,
+    /// How arms are timed.
+    pub timing: TimingPlan,
     /// Cases that are launched before they are judged together, at most; at least 1.
     pub in_flight: usize,
 }
@@ -105,14 +105,20 @@ pub struct Executor<'a> {
 impl Executor<'_> {
     /// Runs `plan` into `record`.
     pub fn run(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let outcome = self.cases(plan, record, sink);
-        record.correctness.variants = summarise(self.builds, &record.correctness.cases);
-        outcome?;
+        self.check(plan, record, sink)?;
         self.evidence(plan, record, sink)?;
         if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
-            self.time(device, plan, record, sink)?;
+            let zero_us = self.time(device, plan, record, sink)?;
+            self.claims(device, zero_us, record, sink)?;
         }
         Ok(())
+    }
+
+    /// Runs the cases of `plan` into `record` and sums them up, also where one of them ended the run.
+    pub fn check(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let outcome = self.cases(plan, record, sink);
+        record.correctness.variants = summarise(self.builds, &record.correctness.cases);
+        outcome
     }
 
     /// The stage of a planned case. Plans are made from the same ladder.
@@ -209,16 +215,17 @@ impl Executor<'_> {
         }
     }
 
-    fn time(
+    /// Times what `plan` wants timed and `record` says is green. Returns what an empty kernel takes, in microseconds.
+    pub fn time(
         &self,
         device: &CudaDevice,
         plan: &Plan,
         record: &mut Record,
         sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
-        let timing_plan = TimingPlan { samples: self.samples, ..TimingPlan::default() };
-        let zero_us = device.zero_line(&timing_plan)?.device.p50;
-        let performance = || Performance { schema: SCHEMA, method: METHOD.into(), timings: vec![], claims: vec![] };
+    ) -> Result<f64, ExecuteError> {
+        let zero_us = device.zero_line(&self.timing)?.device.p50;
+        let (method, scopes) = (METHOD.to_string(), plan.timing_scopes.clone());
+        let performance = || Performance { schema: SCHEMA, method, timings: vec![], claims: vec![], scopes };
         record.performance.get_or_insert_with(performance);
         let mut bench: Option<TimedProblem> = None;
         let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
@@ -237,7 +244,7 @@ impl Executor<'_> {
                 bench = Some(TimedProblem::new(device, &timing.problem)?);
             }
             let Some(bench) = &mut bench else { continue };
-            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &timing_plan)?;
+            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &self.timing)?;
             let mut after = bench.gates(&timed.outputs, prepared.kernel.probability);
             let floor = bench.floor(device, zero_us);
             if let Some(bound) = floor.broken_by(timed.measurement.device.min) {
@@ -261,14 +268,13 @@ impl Executor<'_> {
             }
             sink.grown(record)?;
         }
-        self.claims(device, &timing_plan, zero_us, record, sink)
+        Ok(zero_us)
     }
 
     /// Judges every claim whose two sides were timed on mission in this run.
     fn claims(
         &self,
         device: &CudaDevice,
-        timing_plan: &TimingPlan,
         zero_us: f64,
         record: &mut Record,
         sink: &mut dyn Sink,
@@ -290,7 +296,7 @@ impl Executor<'_> {
                 let (Ok(base), Ok(new)) = prepared else { return Ok(None) };
                 let mut base = device.arm(base_stage, &base, &bench.pool)?;
                 let mut new = device.arm(new_stage, &new, &bench.pool)?;
-                Ok(Some(device.measure_pair(&mut base, &mut new, timing_plan)?.pair))
+                Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.pair))
             };
             let Some(best) = pair(&base, &new)? else { continue };
             let preset = stage.variant(&new).map_or("", |variant| variant.preset()).to_string();

@@ -20,15 +20,17 @@ mod select;
 mod selftest;
 #[cfg(test)]
 mod testing;
+mod tune;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use cli::{Cli, Command, RenderArgs, RunArgs, SelftestArgs};
+use cli::{Cli, Command, RenderArgs, RunArgs, SelftestArgs, TuneArgs};
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tune::Tuned;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run(&args),
         Command::List(args) => print(list::list(args.json)),
         Command::Selftest(args) => selftest(&args),
+        Command::Tune(args) => tune(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
     };
@@ -43,9 +46,13 @@ fn main() -> ExitCode {
         Ok(exit) => ExitCode::from(exit.code()),
         Err(error) => {
             eprintln!("error: {error:#}");
-            let code = match error.downcast_ref::<run::RunError>() {
+            let executed = match (error.downcast_ref::<run::RunError>(), error.downcast_ref::<tune::TuneError>()) {
+                (Some(run::RunError::Execute(error)), _) | (_, Some(tune::TuneError::Execute(error))) => Some(error),
+                _ => None,
+            };
+            let code = match executed {
                 // The gates were asked, and a launch ended them: that is a failure of a stage.
-                Some(run::RunError::Execute(ExecuteError::Lost { .. } | ExecuteError::Timing(_))) => Exit::Fail,
+                Some(ExecuteError::Lost { .. } | ExecuteError::Timing(_)) => Exit::Fail,
                 _ => Exit::Usage,
             };
             ExitCode::from(code.code())
@@ -62,6 +69,30 @@ fn selftest(args: &SelftestArgs) -> Result<Exit> {
     let selftest = selftest::selftest(args)?;
     println!("{}", selftest.text.trim_end());
     Ok(if selftest.escaped == 0 { Exit::Pass } else { Exit::Fail })
+}
+
+fn tune(args: &TuneArgs) -> Result<Exit> {
+    if let Some(path) = &args.out {
+        check_writable(path)?;
+    }
+    match tune::tune(args)? {
+        Tuned::NoData { reason } => {
+            println!("NO DATA: presets are timed on a GPU, and there is none to time on: {reason}");
+            Ok(Exit::Undecided)
+        }
+        Tuned::SharedCode { reasons } => {
+            println!("FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a");
+            println!("constant that the kernel uses. Nothing was timed.\n  {}", reasons.join("\n  "));
+            Ok(Exit::Fail)
+        }
+        Tuned::Written { text, path, failed } => {
+            if !args.quiet {
+                println!("{text}the best are in {}; commit it", path.display());
+            }
+            failed.iter().for_each(|line| eprintln!("FAIL {line}"));
+            Ok(if failed.is_empty() { Exit::Pass } else { Exit::Fail })
+        }
+    }
 }
 
 fn run(args: &RunArgs) -> Result<Exit> {

@@ -7,7 +7,8 @@ use common::device::BackendKind;
 use common::evidence::Relation;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
-use common::record::{Scope, StageBuild, Tier};
+use common::record::{Scope, StageBuild, Tier, TimingScope};
+use std::collections::BTreeSet;
 
 /// How a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Plan {
     pub cases: Vec<PlannedCase>,
     /// What is timed where its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
+    /// What of it was left out, by stage.
+    pub timing_scopes: Vec<TimingScope>,
     /// Stages and variants that the emulator counts on the claims' problem: those that have it among their cases, and
     /// those that their evidence claims compare them with.
     pub counted: Vec<(String, String)>,
@@ -265,7 +268,25 @@ pub fn plan(
         return Err(SelectError::Nothing { reason: nothing_left(args) });
     }
     let counted = counted(all, &cases);
-    Ok(Plan { tier, backend, scope: scope(args), cases, timings, counted })
+    Ok(Plan { tier, backend, scope: scope(args), cases, timings, timing_scopes: vec![], counted })
+}
+
+/// The plan of `compare tune`: for every variant the cases of T0, and each chosen problem, on which it is timed. Without
+/// `--shapes` these are the problems that T2 times.
+pub fn tune(all: &[StageBuild], args: &RunArgs) -> Result<Plan, SelectError> {
+    let mut args = args.clone();
+    if args.shapes.is_empty() {
+        let timed = NAMED_SHAPES.iter().filter(|named| named.name != "small");
+        args.shapes = timed.map(|named| named.name.to_string()).collect();
+    }
+    let mut tuned = plan(all, &args, BackendKind::Cuda, None)?;
+    let names = tuned.cases.iter().map(|case| case.key.variant.clone());
+    let variants: BTreeSet<String> = names.collect();
+    let quick = RunArgs { quick: true, shapes: vec![], variants: variants.into_iter().collect(), ..args };
+    let quick = plan(all, &quick, BackendKind::Cuda, None)?;
+    let more: Vec<PlannedCase> = quick.cases.into_iter().filter(|case| !tuned.cases.contains(case)).collect();
+    tuned.cases.extend(more);
+    Ok(tuned)
 }
 
 /// The variants of the claims' problem, and their bases, in the order of the ladder.

@@ -9,6 +9,7 @@ use crate::machine::{self, Timestamp};
 use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
 use crate::select::SelectError;
+use crate::tune::{self, Elites};
 use crate::{comparison, list, registry};
 use common::check::CaseResult;
 use common::device::BackendKind;
@@ -18,12 +19,13 @@ use common::gate;
 use common::problem::Problem;
 use common::record::store::{StoreError, read_all, write_atomically};
 use common::record::{
-    BuildMeta, Correctness, DeviceCompiler, Evidence, EvidenceRow, GateScope, Measurable, Planted, Progress, Record,
-    SCHEMA, StageBuild,
+    BuildMeta, Correctness, DeviceCompiler, Evidence, EvidenceRow, GateScope, Machine, Measurable, Planted, Progress,
+    Record, SCHEMA, StageBuild,
 };
 use common::reference::{Probability, reference};
 use common::stage::{LoadError, LoadedStage};
-use common::suppression::{Presets, suppress_each};
+use common::suppression::{Presets, Synchronisation, suppress_each};
+use common::timing::Plan as TimingPlan;
 use common::verdict::{GateId, GateResult};
 use half::f16;
 use safetensors::tensor::{Dtype as StoredDtype, TensorView};
@@ -99,13 +101,19 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
     let builds = builds(&stages, device.map(|device| device.info().shared_optin_bytes));
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
+    let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
     let results = machine::workspace().unwrap_or_default().join("results");
     let committed = read_all(&results)?;
     let machine = machine::machine(match &gpu {
         Ok(device) => Ok(device.info()),
         Err(reason) => Err(reason.clone()),
     });
+    if !plan.timings.is_empty() {
+        let elites = Elites::read(&tune::path_of(&machine.name))?;
+        if let Some(elites) = elites.filter(|elites| Some(elites.gpu.as_str()) == machine.gpu.name()) {
+            tune::keep_elites(&mut plan, args, &builds, &elites, &format!("tune/{}.json", machine.name));
+        }
+    }
     let name = format!("{}-{}", started.compact(), machine.name);
     let out = args.out.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("target/compare"));
     let folder = out.join(&name);
@@ -124,40 +132,9 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         bars.step("stage without a barrier", stage.info().id, done, planned.len());
         done += 1;
     });
-    let mut record = Record {
-        meta: BuildMeta {
-            schema: SCHEMA,
-            started: started.iso(),
-            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
-            tool_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: machine::command_line(),
-            git: machine::git(),
-            machine,
-            tier: plan.tier,
-            backend,
-            scope: plan.scope.clone(),
-            toggles: machine::toggles(),
-            gates: gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced)),
-            stages: builds.clone(),
-        },
-        correctness: Correctness {
-            schema: SCHEMA,
-            variants: vec![],
-            cases: vec![],
-            omitted_cases: 0,
-            planted,
-            synchronisation,
-        },
-        performance: None,
-        evidence: Evidence {
-            schema: SCHEMA,
-            rows: vec![],
-            absent: absent_evidence(),
-            counters: vec![],
-            claims: vec![],
-        },
-        negative: None,
-    };
+    let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
+    let mut record = new_record(&started, &plan, &builds, machine, gates);
+    (record.correctness.planted, record.correctness.synchronisation) = (planted, synchronisation);
     if let Some(file) = &file {
         record.evidence.rows.extend(judge_given_output(file, &plan));
     }
@@ -175,8 +152,11 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         builds: &builds,
         device,
         file: file.as_ref(),
-        samples: args.iters.filter(|&iters| iters > 0).unwrap_or(SAMPLES),
-        in_flight: IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get()),
+        timing: TimingPlan {
+            samples: args.iters.filter(|&iters| iters > 0).unwrap_or(SAMPLES),
+            ..TimingPlan::default()
+        },
+        in_flight: in_flight(),
     };
     let outcome = executor.run(&plan, &mut record, &mut recorder);
     recorder.bars.finish();
@@ -189,6 +169,55 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     outcome?;
     let report = comparison::report(&builds, Some((&name, &record)), &committed);
     Ok(Finished { folder, name, record, report })
+}
+
+/// Cases that may wait to be judged together.
+pub fn in_flight() -> usize {
+    IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+/// A record of what `plan` sets out to do, before any of it is done.
+pub fn new_record(
+    started: &Timestamp,
+    plan: &Plan,
+    builds: &[StageBuild],
+    machine: Machine,
+    gates: Vec<GateScope>,
+) -> Record {
+    Record {
+        meta: BuildMeta {
+            schema: SCHEMA,
+            started: started.iso(),
+            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
+            tool_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: machine::command_line(),
+            git: machine::git(),
+            machine,
+            tier: plan.tier,
+            backend: plan.backend,
+            scope: plan.scope.clone(),
+            toggles: machine::toggles(),
+            gates,
+            stages: builds.to_vec(),
+        },
+        correctness: Correctness {
+            schema: SCHEMA,
+            variants: vec![],
+            cases: vec![],
+            omitted_cases: 0,
+            planted: Planted::NotTried { reason: "not yet".into() },
+            synchronisation: Synchronisation::default(),
+        },
+        performance: None,
+        evidence: Evidence {
+            schema: SCHEMA,
+            rows: vec![],
+            absent: absent_evidence(),
+            counters: vec![],
+            claims: vec![],
+        },
+        negative: None,
+    }
 }
 
 /// The GPU, or why there is none; an error only if one was asked for.

@@ -208,6 +208,37 @@ fn selftest_catches_every_planted_fault_and_misses_every_barrier() {
 }
 
 #[test]
+fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
+    let folder = Folder::new();
+    let file = folder.path("elites.json");
+    let tune = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        command.args(["tune", "--out"]).arg(&file).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+    };
+    let (code, text) = tune(&["--shapes", "mission"]);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.starts_with("NO DATA: presets are timed on a GPU"), "{text}");
+    assert!(!file.exists());
+    for (arguments, expected) in [
+        (["--stages", "stage0-scaler"], "stage0-scalar"),
+        (["--shapes", "misson"], "mission"),
+        (["--iters", "0"], "at least 1"),
+        (["--masks", "half"], "full, causal"),
+    ] {
+        let (code, text) = tune(&arguments);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+    let (code, help) = tune(&["--help"]);
+    assert_eq!(code, Some(0));
+    for expected in ["Examples:", "Exit codes:", "STALE", "tune/<gpu>.json"] {
+        assert!(help.contains(expected), "{expected}: {help}");
+    }
+}
+
+#[test]
 fn list_names_what_there_is() {
     let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("list").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -133,7 +133,8 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, StoreError> {
     serde_json::from_value(value).map_err(malformed)
 }
 
-fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
+/// The file at `path`, if there is one, of this [`SCHEMA`].
+pub fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
     if path.exists() { read_json(path).map(Some) } else { Ok(None) }
 }
 

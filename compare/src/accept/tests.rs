@@ -145,6 +145,7 @@ fn good() -> Record {
             method: "literal".into(),
             timings: vec![timing(&samples)],
             claims: vec![claim],
+            scopes: vec![],
         }),
         evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
         negative: None,

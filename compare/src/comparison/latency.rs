@@ -2,7 +2,7 @@
 
 use super::{Committed, is_green, summary_of};
 use common::problem::{Dtype, Mask};
-use common::record::{Gpu, Record, StageBuild, Timing};
+use common::record::{Gpu, Record, StageBuild, Timing, TimingScope};
 use common::verdict::Verdict;
 use serde::Serialize;
 
@@ -160,6 +160,19 @@ fn best<'a>(record: &'a Record, stage: &str, takes: impl Fn(&str) -> bool) -> Op
         .min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50))
 }
 
+/// The variant that speaks for a stage: the fastest shown one on mission in the first record that timed the kernel as it
+/// is now; the default where there is none.
+pub fn headline<'a>(
+    stage: &'a StageBuild,
+    subject: Option<(&'a str, &'a Record)>,
+    is_run: bool,
+    committed: &'a [Committed],
+) -> &'a str {
+    let records = sources(subject, is_run, committed);
+    let mut bests = records.into_iter().filter_map(|(_, record)| best(record, &stage.id, |_| true));
+    bests.find(|timing| timing.identity == stage.identity).map_or(&stage.default_variant, |timing| &timing.variant)
+}
+
 /// Whose number a timing of the committed record `name` is, seen from a run on `here`.
 fn origin(name: &str, record: &Record, timing: &Timing, stage: &StageBuild, here: Option<&Gpu>) -> Origin {
     let gpu = record.meta.machine.gpu.name().unwrap_or("an unknown GPU").to_string();
@@ -227,17 +240,18 @@ fn no_latency(subject: Option<(&str, &Record)>, is_run: bool) -> String {
     }
 }
 
-/// Device time of each stage's best variant on every problem that was timed, in the first record that timed any.
+/// Device time of each stage's best variant on every problem that was timed, in the first record that timed any, and what
+/// that record did not time.
 pub fn by_shape(
     stages: &[StageBuild],
     subject: Option<(&str, &Record)>,
     is_run: bool,
     committed: &[Committed],
-) -> Vec<ByShape> {
+) -> (Vec<ByShape>, Vec<TimingScope>) {
     let here = subject.filter(|_| is_run).map(|(_, record)| &record.meta.machine.gpu);
     let timed = |record: &Record| shown(record).next().is_some();
     let Some((name, record)) = sources(subject, is_run, committed).into_iter().find(|(_, record)| timed(record)) else {
-        return Vec::new();
+        return Default::default();
     };
     let mut rows: Vec<ByShape> = Vec::new();
     for timing in shown(record) {
@@ -259,5 +273,6 @@ pub fn by_shape(
             *best = Some((timing.variant.clone(), p50, origin));
         }
     }
-    rows
+    let scopes = record.performance.iter().flat_map(|performance| performance.scopes.clone()).collect();
+    (rows, scopes)
 }

@@ -25,7 +25,7 @@ pub use verdict::{Exit, Overall, caught, subject_name};
 use common::evidence::Counting;
 use common::record::{
     BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable, Planted,
-    Record, Scope, StageBuild, VariantBuild, VariantSummary, WorstError,
+    Record, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -62,6 +62,8 @@ pub struct Report {
     pub evidence: Option<Evidence>,
     /// Device time by shape, where there is any.
     pub by_shape: Vec<ByShape>,
+    /// What was not timed for it.
+    pub timing_scopes: Vec<TimingScope>,
     /// The gates on the gates.
     pub planted: Planted,
     /// Whether they miss each synchronisation site that is left out.
@@ -90,8 +92,8 @@ pub struct Row {
     pub stage: String,
     /// The variant.
     pub variant: String,
-    /// Whether quick runs use it.
-    pub is_default: bool,
+    /// Whether it speaks for its stage: the fastest, or the default where nothing was timed.
+    pub is_headline: bool,
     /// What the gates say; absent where no case of the variant was run.
     pub gates: Vec<GateSummary>,
     /// The verdict over C, H and R gates.
@@ -183,6 +185,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         Some((_, record)) => record.correctness.synchronisation.clone(),
         None => Synchronisation::NotTried { reason: "no run and no committed record".into() },
     };
+    let (by_shape, timing_scopes) = latency::by_shape(stages, subject, run.is_some(), committed);
     let overall = verdict::overall(&verdict::Facts {
         subject: subject.map(|(_, record)| record),
         is_run: run.is_some(),
@@ -211,7 +214,8 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         deltas: counters::deltas(stages, &counters),
         counters,
         evidence: subject.map(|(_, record)| record.evidence.clone()),
-        by_shape: latency::by_shape(stages, subject, run.is_some(), committed),
+        by_shape,
+        timing_scopes,
         planted,
         synchronisation,
         stages: stages.to_vec(),
@@ -260,7 +264,7 @@ fn row(
     Row {
         stage: stage.id.clone(),
         variant: variant.name.clone(),
-        is_default: variant.name == stage.default_variant,
+        is_headline: variant.name == latency::headline(stage, subject, is_run, committed),
         state: state(stage, summary, &gates, subject.map(|(_, record)| &record.meta)),
         checked: summary.map_or(0, |summary| summary.checked),
         worst: summary.and_then(|summary| summary.worst.clone()),

@@ -264,6 +264,25 @@ fn committed_latencies_stand_in_and_go_stale_with_the_kernel() {
 }
 
 #[test]
+fn the_fastest_green_variant_speaks_for_its_stage() {
+    let headlines = |report: &Report| -> Vec<String> {
+        report.rows.iter().filter(|row| row.is_headline).map(|row| row.variant.clone()).collect()
+    };
+    let [scalar, wmma, cpasync] = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
+    assert_eq!(headlines(&of_run(&emulated(), &[])), [wmma, cpasync], "without a time, the defaults");
+    let fast_scalar = [committed("a", timed([19.0, 20.0, 15.0]))];
+    assert_eq!(headlines(&of_run(&timed(GOOD), &fast_scalar)), [wmma, cpasync], "this run's times");
+    assert_eq!(headlines(&of_run(&emulated(), &fast_scalar)), [scalar, cpasync], "else the committed ones");
+    let mut wrong = timed([19.0, 20.0, 15.0]);
+    wrong.correctness.cases.push(case("stage0-scalar", scalar, BackendKind::Cuda, Some(GateId::C3)));
+    resummarise(&mut wrong);
+    assert_eq!(headlines(&of_run(&wrong, &[])), [wmma, cpasync], "what is wrong is not fast");
+    let mut changed = ladder();
+    changed[0].identity = "changed".into();
+    assert_eq!(headlines(&super::report(&changed, Some(("run", &emulated())), &fast_scalar)), [wmma, cpasync], "stale");
+}
+
+#[test]
 fn numbers_of_another_gpu_never_meet_in_a_ratio() {
     let mut here = timed(GOOD);
     here.meta.machine.gpu = match here.meta.machine.gpu {

@@ -41,7 +41,8 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let run = |in_flight| {
         let (mut record, mut told) = (testing::emulated(), Told::default());
         record.correctness.cases.clear();
-        let executor = Executor { stages: &stages, builds: &builds, device: None, file: None, samples: 0, in_flight };
+        let timing = TimingPlan::default();
+        let executor = Executor { stages: &stages, builds: &builds, device: None, file: None, timing, in_flight };
         executor.run(&plan, &mut record, &mut told).unwrap();
         (record, told)
     };

@@ -47,9 +47,9 @@ fn cells_cannot_break_a_table() {
 #[test]
 fn the_readme_keeps_all_but_its_table() {
     let report = report(&ladder(), Some(("run", &emulated())), &[]);
-    let text = readme("# Title\n\n<!-- ladder:begin -->\nold\n<!-- ladder:end -->\n\ntail\n", &report).unwrap();
+    let text = readme("# Title\n\n<!-- ladder:begin -->\noutdated\n<!-- ladder:end -->\n\ntail\n", &report).unwrap();
     assert!(text.starts_with("# Title\n\n<!-- ladder:begin -->\n| stage |"), "{text}");
-    assert!(text.ends_with("<!-- ladder:end -->\n\ntail\n") && !text.contains("old"));
+    assert!(text.ends_with("<!-- ladder:end -->\n\ntail\n") && !text.contains("outdated"));
     assert_eq!(readme(&text, &report).unwrap(), text, "rendering twice changes nothing");
     assert!(readme("no markers", &report).is_none());
 }

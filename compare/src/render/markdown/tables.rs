@@ -3,6 +3,7 @@
 use super::cells::{escape, microseconds, or_dash, row, rule, speedup};
 use super::state;
 use crate::comparison::{ByShape, Figures, Latency, Origin, Report, Row};
+use common::record::TimingScope;
 use common::verdict::Verdict;
 use std::fmt::Write;
 
@@ -32,7 +33,7 @@ pub fn ladder(report: &Report) -> String {
     let mut out = rows.concat();
     out.push_str("\nDevice time of one launch (CUDA graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch \
                   between two events. Ratios are base/new of medians in one record. Registers and occupancy of the f16, head_dim \
-                  64 instance.\n");
+                  64 instance. Bold: the stage's fastest green variant here, its default where none was timed.\n");
     for (index, note) in notes.iter().enumerate() {
         let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, escape(note));
     }
@@ -73,7 +74,7 @@ fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
         .map(|(_, _, occupancy)| occupancy.map_or("?".into(), |occupancy| format!("{:.0} %", occupancy.percent())))
         .collect();
     let error = variant.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
-    let name = if variant.is_default { format!("**{}**", variant.variant) } else { variant.variant.clone() };
+    let name = if variant.is_headline { format!("**{}**", variant.variant) } else { variant.variant.clone() };
     let mut cells = vec![variant.stage.clone(), name, state(&variant.state)];
     cells.extend(time);
     cells.extend([
@@ -186,5 +187,9 @@ pub fn by_shape(report: &Report) -> Option<String> {
         }));
         rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
     }
-    (!report.by_shape.is_empty()).then(|| rows.concat())
+    let notes = report.timing_scopes.iter().enumerate().map(|(index, TimingScope { stage, left_out, of, why })| {
+        let note = format!("{stage}: {left_out} of {of} timings (a variant on a problem) left out: {why}.");
+        format!("{}- {}\n", if index == 0 { "\n" } else { "" }, escape(&note))
+    });
+    (!report.by_shape.is_empty()).then(|| rows.into_iter().chain(notes).collect())
 }

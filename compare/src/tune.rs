@@ -1,0 +1,169 @@
+//! `compare tune`: every preset of a stage on the given problems, gated, timed and ranked; the best are kept in a file
+//! that `compare run` reads to decide what to time.
+
+mod elites;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use elites::{Elites, keep_elites};
+
+use crate::builds::builds;
+use crate::cli::{RunArgs, TuneArgs};
+use crate::execute::{ExecuteError, Executor, Sink, SinkError};
+use crate::machine::{self, Timestamp};
+use crate::plan;
+use crate::progress::Progress as Bars;
+use crate::run::{in_flight, new_record};
+use crate::select::{self, SelectError};
+use crate::{list, registry};
+use common::check::CaseResult;
+use common::record::store::{StoreError, write_json};
+use common::record::{Gpu, Record, StageBuild};
+use common::stage::LoadError;
+use common::timing::Plan as TimingPlan;
+use common::verdict::Verdict;
+use half::f16;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Timed samples per arm, unless `--iters` says otherwise: a ranking needs fewer than a claim, and a claim is judged by
+/// `compare run`, on more.
+const SAMPLES: usize = 100;
+
+/// Warm-up per arm. The arm before has just kept the GPU at its clocks.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// Why presets could not be tuned.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A file cannot be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file to merge into is about another GPU.
+    #[error("{} holds the elites of {found}, and this is {here}; give another file with --out", path.display())]
+    OtherGpu {
+        /// The file.
+        path: PathBuf,
+        /// Whose elites it holds.
+        found: String,
+        /// The GPU that is open.
+        here: String,
+    },
+    /// The measurement itself failed.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+}
+
+/// What came of it.
+pub enum Tuned {
+    /// Nothing can be timed here.
+    NoData {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Two presets are one: there is nothing to choose between.
+    SharedCode {
+        /// Which, a line per stage.
+        reasons: Vec<String>,
+    },
+    /// Measured and written.
+    Written {
+        /// The ranking.
+        text: String,
+        /// The file.
+        path: PathBuf,
+        /// Variants that are wrong, so that they have no place in a ranking, and why; a line for each.
+        failed: Vec<String>,
+    },
+}
+
+/// Where the elites of a machine are: `tune/nvidia-h200.json` of the workspace.
+pub fn path_of(machine: &str) -> PathBuf {
+    machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
+}
+
+/// Gates, times and ranks what `args` select, and merges the best into the file.
+pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
+    let started = Timestamp::now();
+    let stages = registry::load()?;
+    let selection = RunArgs {
+        stages: args.stages.clone(),
+        shapes: args.shapes.clone(),
+        dtypes: args.dtypes.clone(),
+        masks: args.masks.clone(),
+        ..RunArgs::default()
+    };
+    // Wrong words are refused before a missing GPU is.
+    let plan = plan::tune(&builds(&stages, None), &selection)?;
+    let device = match list::gpu(&stages) {
+        Ok(device) => device,
+        Err(reason) => return Ok(Tuned::NoData { reason }),
+    };
+    let builds = builds(&stages, Some(device.info().shared_optin_bytes));
+    let reasons = shared_code(&select::stages(&args.stages, &builds)?);
+    if !reasons.is_empty() {
+        return Ok(Tuned::SharedCode { reasons });
+    }
+    let machine = machine::machine(Ok(device.info()));
+    let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
+    let mut elites = open(&path, &machine.gpu)?;
+    let mut record = new_record(&started, &plan, &builds, machine, vec![]);
+    let executor = Executor {
+        stages: &stages,
+        builds: &builds,
+        device: Some(&device),
+        file: None,
+        timing: TimingPlan { samples: args.iters.unwrap_or(SAMPLES), warm_up: WARM_UP, ..TimingPlan::default() },
+        in_flight: in_flight(),
+    };
+    let mut bars = Tuning(Bars::new(args.quiet));
+    let checked = executor.check(&plan, &mut record, &mut bars);
+    let timed = checked.and_then(|()| executor.time(&device, &plan, &mut record, &mut bars));
+    bars.0.finish();
+    timed?;
+    let rankings = elites::rank(&plan, &record);
+    elites.merge(&rankings, &started.iso());
+    write_json(&path, &elites)?;
+    Ok(Tuned::Written { text: table::text(&rankings), path, failed: table::failures(&rankings) })
+}
+
+/// The stages of which two variants compile to the same machine code, and which.
+fn shared_code(stages: &[&StageBuild]) -> Vec<String> {
+    let shared = stages.iter().filter(|stage| stage.distinct.verdict == Verdict::Fail);
+    shared.map(|stage| format!("{}: {}", stage.id, stage.distinct.reason)).collect()
+}
+
+/// The file as it is, or an empty one for `gpu`.
+fn open(path: &Path, gpu: &Gpu) -> Result<Elites, TuneError> {
+    let here = gpu.name().unwrap_or_default();
+    match Elites::read(path)? {
+        Some(elites) if elites.gpu != here => {
+            Err(TuneError::OtherGpu { path: path.to_path_buf(), found: elites.gpu, here: here.to_string() })
+        }
+        known => Ok(known.unwrap_or_else(|| Elites::none(here))),
+    }
+}
+
+/// Shows progress; a ranking is written whole or not at all.
+struct Tuning(Bars);
+
+impl Sink for Tuning {
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+        self.0.step(kind, label, done, total);
+    }
+
+    fn output(&mut self, _: &CaseResult, _: &[f16]) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn grown(&mut self, _: &Record) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
