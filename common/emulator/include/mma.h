@@ -80,7 +80,10 @@ template <class Fragment, class Pointer> bool declare([[maybe_unused]] const Mem
     EmulatorMatrixAccess access{rows, count, uint32_t(Fragment::ELEMENTS / count * sizeof(Pointer)), sizeof(Pointer),
                                 !std::is_const<Pointer>::value, EMULATOR_COUNT_LDMATRIX, 0};
     if (Shape::OPERAND == 2) {
-        access.count = operand.row_major ? EMULATOR_COUNT_ACCUMULATOR : EMULATOR_COUNT_TRANSPOSED;
+        // The two elements of a lane lie in one row of the product, which is one row of memory if that is row-major; but
+        // 8x32x16 is computed as its transpose. Pairs of halves are transposed in registers (movmatrix) before a store.
+        const bool in_one_row = operand.row_major == (Shape::ROWS != 8) || sizeof(Pointer) == 2;
+        access.count = in_one_row ? EMULATOR_COUNT_ACCUMULATOR : EMULATOR_COUNT_TRANSPOSED;
         // Fragments of one type are spread over the lanes in one way.
         uint64_t place = reinterpret_cast<uint64_t>(operand.memory) * 0x9e3779b97f4a7c15u;
         uint64_t form = uint64_t(operand.ld) << 20 | uint64_t(count) << 10 | sizeof(Pointer) << 1 | uint64_t(operand.row_major);

@@ -60,6 +60,25 @@ KERNEL(wmma_registers) {
     for (int i = 0; i < a.num_elements; ++i) out<float>(params)[threadIdx.x * a.num_elements + i] = float(a.x[i]);
 }
 
+template <int M, int N, class T> static __device__ void store_zeros(int ld, bool row_major) {
+    wmma::fragment<wmma::accumulator, M, N, 16, T> zeros;
+    wmma::fill_fragment(zeros, T(0.0f));
+    wmma::store_matrix_sync(shared<T>(), zeros, ld, row_major ? wmma::mem_row_major : wmma::mem_col_major);
+}
+
+// n[0]: the stride in elements; n[1]: which fragment; n[2]: whether rows are contiguous.
+KERNEL(wmma_stores) {
+    const int ld = params->n[0], which = params->n[1];
+    const bool row_major = params->n[2];
+    switch (which) {
+    case 0: return store_zeros<16, 16, float>(ld, row_major);
+    case 1: return store_zeros<32, 8, float>(ld, row_major);
+    case 2: return store_zeros<8, 32, float>(ld, row_major);
+    case 3: return store_zeros<16, 16, half>(ld, row_major);
+    case 4: return store_zeros<8, 32, half>(ld, row_major);
+    }
+}
+
 // n[0]: bytes that the pointer is off; n[1]: the stride in halves.
 KERNEL(wmma_misaligned) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;

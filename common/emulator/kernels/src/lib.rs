@@ -68,5 +68,6 @@ kernels! {
     snippet_vector_made snippet_vector_member store_before_copies_arrive sync_warp_after_exit tile_copied_by_one_warp
     trap_in_one_thread vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
     wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator
-    wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row words_read_again_and_again write_shared_at
+    wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row wmma_stores
+    words_read_again_and_again write_shared_at
 }

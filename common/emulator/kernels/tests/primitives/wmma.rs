@@ -1,5 +1,5 @@
 use emulator::{Entry, Fault, Schedule};
-use emulator_kernels::entry;
+use emulator_kernels::{entry, traced};
 use half::f16;
 
 use crate::support::{Run, SCHEDULES, at, line};
@@ -33,6 +33,34 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
                 }
             }
         }
+    }
+}
+
+/// What nvcc 13.0.88 makes of these stores for sm_90a (`cuobjdump -sass`): `STS.64` or twice as many `STS`.
+#[test]
+fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
+    const ROW: i32 = 1;
+    const COLUMN: i32 = 0;
+    // Fragment, contiguous in memory, stride; requests, bytes a lane, wavefronts.
+    let table = [
+        ("16x16 f32", 0, ROW, 68, 4, 8, 16),
+        ("16x16 f32", 0, COLUMN, 68, 8, 4, 8),
+        ("32x8 f32", 1, ROW, 68, 4, 8, 16),
+        ("32x8 f32", 1, COLUMN, 68, 8, 4, 8),
+        ("8x32 f32", 2, ROW, 68, 8, 4, 8),
+        ("8x32 f32", 2, COLUMN, 68, 4, 8, 16),
+        ("16x16 f16", 3, ROW, 72, 4, 4, 4),
+        ("16x16 f16", 3, COLUMN, 72, 4, 4, 4),
+        ("8x32 f16", 4, ROW, 72, 4, 4, 4),
+        ("8x32 f16", 4, COLUMN, 72, 4, 4, 4),
+        ("8x32 f32, rows in the same banks", 2, ROW, 64, 8, 4, 32),
+    ];
+    for (name, fragment, layout, stride, requests, lane_bytes, wavefronts) in table {
+        let run = Run::new(traced::wmma_stores, 32).shared(16 * 1024);
+        let run = run.number(0, stride).number(1, fragment).number(2, layout);
+        let write = run.trace([0, 0]).counted.sum.shared_write;
+        let counted = (write.requests, write.bytes, write.wavefronts);
+        assert_eq!(counted, (requests, requests * 32 * lane_bytes, wavefronts), "{name}, row-major: {}", layout == ROW);
     }
 }
 
