@@ -21,6 +21,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Launches that gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
@@ -101,6 +102,9 @@ pub struct Executor<'a> {
     /// Cases that are launched before they are judged together, at most; at least 1.
     pub in_flight: usize,
 }
+
+/// Warm-up of an arm that is timed right after another; claims, which are judged on pairs, have all of it.
+const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(100);
 
 impl Executor<'_> {
     /// Runs `plan` into `record`.
@@ -231,6 +235,8 @@ impl Executor<'_> {
         let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
         // Problem by problem, so that all variants read the same buffers.
         timings.sort_by_key(|timing| first_index(&plan.timings, timing));
+        // The first arm brings the GPU to its clocks, and each keeps it there for the next.
+        let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
             let label = format!("{}/{} {}", timing.stage, timing.variant, timing.shape_name);
             sink.starts("timing", &label, done, timings.len());
@@ -244,7 +250,8 @@ impl Executor<'_> {
                 bench = Some(TimedProblem::new(device, &timing.problem)?);
             }
             let Some(bench) = &mut bench else { continue };
-            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &self.timing)?;
+            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
+            arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.gates(&timed.outputs, prepared.kernel.probability);
             let floor = bench.floor(device, zero_us);
             if let Some(bound) = floor.broken_by(timed.measurement.device.min) {

@@ -4,7 +4,7 @@ use crate::cli::RunArgs;
 use crate::comparison::{is_green, summary_of, withheld};
 use crate::plan::{Plan, PlannedTiming};
 use common::check::Outcome;
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::problem::{Dtype, Mask, Problem, Shape, claims_problem};
 use common::record::store::{StoreError, read_optional};
 use common::record::{Gpu, KernelBuild, Record, SCHEMA, StageBuild, Timing, TimingScope};
 use common::verdict::Verdict;
@@ -118,6 +118,14 @@ impl Elites {
             Some(entry) if entry.identity != stage.identity => Known::Stale,
             Some(entry) => Known::Fresh(&entry.best),
         }
+    }
+
+    /// Whether `variant` of `stage`, as it is built now, is among the best on any problem; `None` where nothing is known.
+    fn is_kept_anywhere(&self, stage: &StageBuild, variant: &str) -> Option<bool> {
+        let mut entries =
+            self.entries.iter().filter(|entry| entry.stage == stage.id && entry.identity == stage.identity).peekable();
+        entries.peek()?;
+        Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
     }
 
     /// Replaces what is known of the stages and problems of `rankings`, and keeps the rest. Where no variant is green
@@ -240,9 +248,9 @@ fn machine_code(kernel: &KernelBuild, gpu: &Gpu) -> Option<String> {
     Some(built.ptxas.sass_sha256.clone())
 }
 
-/// Takes out of `plan` what need not be timed: beside mission, variants that `elites`, read from `file`, does not keep.
-/// What it does not know, or knows of another version of the kernel, stays, as does what `args` name. Says so in
-/// [`Plan::timing_scopes`].
+/// Takes out of `plan` what need not be timed: beside the problem of the claims, variants that `elites`, read from `file`,
+/// does not keep for the problem, or, where it does not know the problem, for any. What it knows of another version of
+/// the kernel stays, as does what `args` name. Says so in [`Plan::timing_scopes`].
 pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elites: &Elites, file: &str) {
     if !args.shapes.is_empty() || !args.variants.is_empty() {
         return;
@@ -251,12 +259,12 @@ pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elite
         let of = plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
         let mut is_stale = false;
         plan.timings.retain(|timing| {
-            if timing.stage != stage.id || timing.shape_name == "mission" {
-                return true; // claims are judged on mission, among all
+            if timing.stage != stage.id || timing.problem == claims_problem() {
+                return true; // claims are judged among all
             }
             match elites.of(stage, &timing.problem) {
                 Known::Fresh(best) => best.iter().any(|ranked| ranked.variant == timing.variant),
-                Known::Absent => true,
+                Known::Absent => elites.is_kept_anywhere(stage, &timing.variant).unwrap_or(true),
                 Known::Stale => {
                     is_stale = true;
                     true
@@ -266,7 +274,7 @@ pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elite
         let left_out = of - plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
         let why = match (left_out, is_stale) {
             (0, false) => continue,
-            (_, false) => format!("beside mission, only the best variants in {file} were timed"),
+            (_, false) => format!("beside the problem of the claims, only the best variants in {file} were timed"),
             (_, true) => format!(
                 "entries of {file} are STALE, the kernel has changed since: all variants were timed on their problems; run \
                  `compare tune --stages {}`",
