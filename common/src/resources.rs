@@ -174,7 +174,9 @@ pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy
     Some(occupancy(&sm, facts.threads, entry.resources.registers, shared))
 }
 
-/// Gate R1 on one instance for one architecture. `opt_in_bytes` is the limit of the device that is open, if one is.
+/// Gate R1 on one instance for one architecture. `opt_in_bytes` is the limit of the device that is open, if one is. Where
+/// none is, an instance that an architecture cannot hold does not fail: it is refused there before launch, as
+/// `Unsupported`, and the reason says so.
 pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize>) -> GateResult {
     let used = &entry.resources;
     let mut broken = Vec::new();
@@ -190,16 +192,18 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize
     let shared = declared_static_bytes(entry) + facts.dynamic_shared_bytes;
     at_most("shared bytes over the preset's cap:", shared, facts.shared_cap_bytes);
     // The opt-in limit already leaves the reserved bytes out.
-    let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
-    if let Some(limit) = opt_in_bytes.or(of_arch) {
+    if let Some(limit) = opt_in_bytes {
         at_most("shared bytes over the opt-in limit:", shared, limit);
     }
+    let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
+    let refused = of_arch.filter(|&limit| opt_in_bytes.is_none() && shared > limit);
     let summary = format!(
         "{}: {} registers (cap {}), {shared} shared bytes (cap {}), no spill, no stack",
         entry.arch, used.registers, facts.register_cap, facts.shared_cap_bytes
     );
     if broken.is_empty() {
-        GateResult::judge(GateId::R1, true, summary)
+        let refused = refused.map_or(String::new(), |limit| format!("; unsupported there: it has {limit}"));
+        GateResult::judge(GateId::R1, true, summary + &refused)
     } else {
         GateResult::judge(GateId::R1, false, format!("{}: {}", entry.arch, broken.join("; ")))
     }
