@@ -50,9 +50,9 @@ fn each_excess_fails_and_is_named() {
     assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 16), "sm_90a: declared static shared bytes 16 > 0");
     let both = fails(&|f, e| {
         e.resources.registers = 200;
-        (f.dynamic_shared_bytes, f.shared_cap_bytes) = (232_449, 240_000);
+        (f.dynamic_shared_bytes, f.shared_cap_bytes) = (232_449, 232_448);
     });
-    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the opt-in limit: 232449 > 232448");
+    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the preset's cap: 232449 > 232448");
 }
 
 #[test]
@@ -62,6 +62,11 @@ fn the_device_that_is_open_has_the_last_word() {
     assert_eq!(judge(&facts, &entry("sm_90a"), None).verdict, Verdict::Pass);
     assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024)).verdict, Verdict::Pass);
     assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024 - 1)).verdict, Verdict::Fail);
+    // An architecture that is not at hand refuses the launch: no failure, but said.
+    facts.dynamic_shared_bytes += 16;
+    let elsewhere = judge(&facts, &entry("sm_89"), None);
+    assert_eq!(elsewhere.verdict, Verdict::Pass);
+    assert!(elsewhere.reason.ends_with("; unsupported there: it has 101376"), "{}", elsewhere.reason);
 }
 
 #[test]
