@@ -4,6 +4,7 @@
 //! folder; the types here say what is in it.
 
 mod build;
+mod cases;
 pub mod store;
 
 pub use build::{
@@ -38,8 +39,9 @@ pub struct Record {
     pub negative: Option<Negative>,
 }
 
-/// All cases, and the gate on the gates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// All cases, and the gate on the gates. Errors are written with five digits, and gates that passed without a reason
+/// (`cases`).
+#[derive(Clone, Debug, PartialEq)]
 pub struct Correctness {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -52,7 +54,6 @@ pub struct Correctness {
     /// Whether the gates catch planted faults.
     pub planted: Planted,
     /// Whether they miss each synchronisation site that is left out; on the emulator, whatever the run was on.
-    #[serde(default)]
     pub synchronisation: Synchronisation,
 }
 

@@ -83,8 +83,8 @@ pub trait Sink {
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
     /// A case ended with this output, where it has one.
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
-    /// The record has grown.
-    fn grown(&mut self, record: &Record) -> Result<(), SinkError>;
+    /// The record has grown; the sink may bring its summaries up to date.
+    fn grown(&mut self, record: &mut Record) -> Result<(), SinkError>;
 }
 
 /// What a plan runs on.

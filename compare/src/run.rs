@@ -331,15 +331,14 @@ impl Sink for Recorder<'_> {
         write_atomically(&path, &file).map_err(|error| failed(error.into()))
     }
 
-    fn grown(&mut self, record: &Record) -> Result<(), SinkError> {
+    fn grown(&mut self, record: &mut Record) -> Result<(), SinkError> {
         let start = Instant::now();
         if start < self.write_after {
             return Ok(());
         }
-        let mut partial = record.clone();
-        partial.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
-        partial.correctness.variants = comparison::summarise(self.builds, &partial.correctness.cases);
-        let written = partial.write(self.folder).map_err(|error| SinkError {
+        record.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
+        record.correctness.variants = comparison::summarise(self.builds, &record.correctness.cases);
+        let written = record.write(self.folder).map_err(|error| SinkError {
             what: format!("the record {} cannot be written", self.folder.display()),
             source: error.into(),
         });

@@ -163,7 +163,7 @@ impl Sink for Tuning {
         Ok(())
     }
 
-    fn grown(&mut self, _: &Record) -> Result<(), SinkError> {
+    fn grown(&mut self, _: &mut Record) -> Result<(), SinkError> {
         Ok(())
     }
 }

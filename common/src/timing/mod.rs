@@ -6,6 +6,7 @@
 //! stream and the events themselves lengthen; it is what most published tables quote.
 
 pub mod claim;
+mod nanoseconds;
 pub mod roofline;
 pub mod stats;
 
@@ -210,11 +211,13 @@ pub struct Measurement {
     pub warm_up: WarmUp,
     /// Device time: microseconds per launch in a graph.
     pub device: Summary,
-    /// The samples of `device`, in the order taken.
+    /// The samples of `device`, in the order taken. In a record, as whole nanoseconds.
+    #[serde(rename = "device_ns", alias = "device_us", with = "nanoseconds")]
     pub device_us: Vec<f64>,
     /// Single launch: microseconds between two events around one launch.
     pub single: Summary,
-    /// The samples of `single`.
+    /// The samples of `single`, likewise.
+    #[serde(rename = "single_ns", alias = "single_us", with = "nanoseconds")]
     pub single_us: Vec<f64>,
     /// Events against the host's clock.
     pub host_check: HostCheck,

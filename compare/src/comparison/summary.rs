@@ -3,6 +3,8 @@
 use common::check::{CaseKey, CaseResult, Outcome, Source};
 use common::record::{GateSummary, StageBuild, VariantSummary, WorstError};
 use common::verdict::{GateId, GateResult, Verdict};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// A case in words: `mission f16 full normal:0`.
 pub fn describe(key: &CaseKey) -> String {
@@ -15,19 +17,16 @@ pub fn describe(key: &CaseKey) -> String {
 
 /// One summary per variant that has a case, in the order of the ladder.
 pub fn summarise(stages: &[StageBuild], cases: &[CaseResult]) -> Vec<VariantSummary> {
-    let mut summaries = Vec::new();
-    for stage in stages {
-        for variant in &stage.variants {
-            let of_variant: Vec<&CaseResult> = cases
-                .iter()
-                .filter(|case| (&case.key.stage, &case.key.variant) == (&stage.id, &variant.name))
-                .collect();
-            if !of_variant.is_empty() {
-                summaries.push(summary(stage, &variant.name, &of_variant));
-            }
-        }
+    let mut by_variant: HashMap<(&str, &str), Vec<&CaseResult>> = HashMap::new();
+    for case in cases {
+        by_variant.entry((&case.key.stage, &case.key.variant)).or_default().push(case);
     }
-    summaries
+    let variants =
+        stages.iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant.name.as_str())));
+    let summarised = variants.filter_map(|(stage, variant)| {
+        by_variant.get(&(stage.id.as_str(), variant)).map(|cases| summary(stage, variant, cases))
+    });
+    summarised.collect()
 }
 
 fn summary(stage: &StageBuild, variant: &str, cases: &[&CaseResult]) -> VariantSummary {
@@ -41,26 +40,28 @@ fn summary(stage: &StageBuild, variant: &str, cases: &[&CaseResult]) -> VariantS
         gates: Vec::new(),
         worst: None,
     };
-    let mut results: Vec<(GateResult, String)> = Vec::new();
+    let mut results: Vec<(Cow<'_, GateResult>, &CaseKey)> = Vec::new();
     for case in cases {
-        let at = describe(&case.key);
+        let key = &case.key;
         match &case.outcome {
             Outcome::Checked { errors, gates } => {
                 summary.checked += 1;
-                results.extend(gates.iter().map(|gate| (gate.clone(), at.clone())));
+                results.extend(gates.iter().map(|gate| (Cow::Borrowed(gate), key)));
                 // Written so that NaN is worse than any number.
                 let worse = summary
                     .worst
                     .as_ref()
                     .is_none_or(|worst| !(errors.max_abs <= worst.max_abs || worst.max_abs.is_nan()));
                 if worse {
+                    let at = describe(key);
                     summary.worst = Some(WorstError { max_abs: errors.max_abs, max_row: errors.max_row_rel, at });
                 }
             }
             Outcome::Unsupported { .. } => summary.unsupported += 1,
             Outcome::Failed { reason } => {
                 summary.failed += 1;
-                results.push((GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}")), at));
+                let result = GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"));
+                results.push((Cow::Owned(result), key));
             }
         }
     }
@@ -72,8 +73,8 @@ fn summary(stage: &StageBuild, variant: &str, cases: &[&CaseResult]) -> VariantS
 }
 
 /// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided.
-fn fold(gate: GateId, results: &[(GateResult, String)]) -> GateSummary {
-    let of_gate: Vec<&(GateResult, String)> = results.iter().filter(|(result, _)| result.gate == gate).collect();
+fn fold(gate: GateId, results: &[(Cow<'_, GateResult>, &CaseKey)]) -> GateSummary {
+    let of_gate: Vec<_> = results.iter().filter(|(result, _)| result.gate == gate).collect();
     let count = |verdict: Verdict| of_gate.iter().filter(|(result, _)| result.verdict == verdict).count();
     let judged = of_gate.len() - count(Verdict::NoData);
     let passed = count(Verdict::Pass);
@@ -84,8 +85,8 @@ fn fold(gate: GateId, results: &[(GateResult, String)]) -> GateSummary {
     let reason = if decisive == Verdict::Pass {
         format!("{passed} of {judged} cases")
     } else {
-        let (result, at) = of_gate.iter().find(|(result, _)| result.verdict == decisive).expect("counted above");
-        format!("{at}: {}", result.reason)
+        let (result, key) = of_gate.iter().find(|(result, _)| result.verdict == decisive).expect("counted above");
+        format!("{}: {}", describe(key), result.reason)
     };
     GateSummary { result: GateResult { gate, verdict: decisive, reason }, passed, of: judged }
 }

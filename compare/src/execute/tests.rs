@@ -24,7 +24,7 @@ impl Sink for Told {
         Ok(())
     }
 
-    fn grown(&mut self, record: &Record) -> Result<(), SinkError> {
+    fn grown(&mut self, record: &mut Record) -> Result<(), SinkError> {
         self.recorded.push(record.correctness.cases.len());
         Ok(())
     }
