@@ -65,6 +65,9 @@ pub enum Command {
     /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks
     #[command(after_help = TUNE_EXAMPLES)]
     Tune(TuneArgs),
+    /// Compare two records, folders of records or git revisions, and say what got faster, slower, fatter or wrong
+    #[command(after_help = crate::diff::EXAMPLES)]
+    Diff(crate::diff::DiffArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
     /// Render COMPARE.md and the README's ladder from the committed records alone, without a run

@@ -7,6 +7,7 @@ mod builds;
 mod cli;
 mod comparison;
 mod count;
+mod diff;
 mod execute;
 mod input;
 mod list;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::List(args) => print(list::list(args.json)),
         Command::Selftest(args) => selftest(&args),
         Command::Tune(args) => tune(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
     };

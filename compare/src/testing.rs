@@ -9,17 +9,18 @@ use common::gate::Errors;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Shape};
 use common::record::{
-    BaseTerms, BuildMeta, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, EvidenceTerms, GateScope,
-    Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples, Scope,
-    StageBuild, Tier, Timing, VariantBuild, VariantCounters,
+    BaseTerms, BuildMeta, BuiltKernel, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, EvidenceTerms,
+    GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples,
+    Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
 };
 use common::reference::Probability;
-use common::resources::{self, KernelFacts};
+use common::resources::{self, KernelFacts, PtxasEntry};
 use common::suppression::{Finding, Presets, SiteResult, Suppressed, Synchronisation};
 use common::telemetry::{Conditions, Reading};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, Floor, HostCheck, Measurement, Rotation, WarmUp, claim};
 use common::verdict::{GateId, GateResult, Verdict};
+use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
 /// A ladder of two stages: two variants and a claim of each kind in the first, one of each in the second. Built without
@@ -338,4 +339,25 @@ fn claim(stage: &StageBuild, variant: &str, base_variant: &str, base_us: f64, ne
         same_preset: None,
         result,
     }
+}
+
+/// `record` as nvcc would have built it for sm_90a: every f16 instance with these registers and spilled bytes, the
+/// others with 64 and none.
+pub fn built(mut record: Record, registers: u32, spills: u32) -> Record {
+    for stage in &mut record.meta.stages {
+        stage.device_compiler =
+            DeviceCompiler::Built { nvcc: "13.0.88".into(), flags: vec![], archs: vec!["sm_90a".into()] };
+        for kernel in stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels) {
+            let (registers, spills) = if kernel.facts.dtype == Dtype::F16 { (registers, spills) } else { (64, 0) };
+            let ptxas = PtxasEntry {
+                arch: "sm_90a".into(),
+                sass_sha256: kernel.facts.symbol.clone(),
+                resources: Resources { registers, spill_store_bytes: spills, ..Resources::default() },
+            };
+            let result = resources::judge(&kernel.facts, &ptxas, None);
+            let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
+            kernel.built = vec![BuiltKernel { ptxas, occupancy, result }];
+        }
+    }
+    record
 }

@@ -24,11 +24,11 @@ pub struct Comparison {
     pub ratios: Ratios,
 }
 
-/// How a candidate differs from its base, decided on the interval of the median's ratio.
+/// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The whole interval lies within [`SAME_MARGIN`] of 1.
+    /// The whole interval lies within the margin of 1.
     Same,
     /// The whole interval lies above that.
     Faster,
@@ -39,6 +39,21 @@ pub enum Change {
 }
 
 impl Change {
+    /// What `base / new` says, where two arms are the same within `margin` (0.02: 2 %).
+    pub fn of(ratio: &Ratio, margin: f64) -> Self {
+        let interval = ratio.interval;
+        let (below, above) = (1.0 / (1.0 + margin), 1.0 + margin);
+        if interval.low > above {
+            Change::Faster
+        } else if interval.high < below {
+            Change::Slower
+        } else if interval.low >= below && interval.high <= above {
+            Change::Same
+        } else {
+            Change::Ambiguous
+        }
+    }
+
     /// As printed in tables.
     pub fn label(self) -> &'static str {
         match self {
@@ -74,19 +89,9 @@ impl Comparison {
         ![&self.base, &self.new].into_iter().all(|arm| arm.noise() <= NOISE_LIMIT)
     }
 
-    /// Same, faster or slower.
+    /// Same, faster or slower, with [`SAME_MARGIN`].
     pub fn change(&self) -> Change {
-        let interval = self.ratios.p50.interval;
-        let (below, above) = (1.0 / (1.0 + SAME_MARGIN), 1.0 + SAME_MARGIN);
-        if interval.low > above {
-            Change::Faster
-        } else if interval.high < below {
-            Change::Slower
-        } else if interval.low >= below && interval.high <= above {
-            Change::Same
-        } else {
-            Change::Ambiguous
-        }
+        Change::of(&self.ratios.p50, SAME_MARGIN)
     }
 }
 

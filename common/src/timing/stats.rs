@@ -113,6 +113,29 @@ impl Ratio {
     pub fn reduction(&self) -> f64 {
         1.0 - 1.0 / self.value
     }
+
+    /// Compares the medians of samples that were not taken in alternation: each side is resampled by itself. What
+    /// drifts between two sessions (clock, temperature, placement) is not in the interval.
+    pub fn of_medians(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
+        let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);
+        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+        let mut median = |samples: &[f64], resample: &mut [f64]| {
+            resample.fill_with(|| samples[below(&mut rng, samples.len())]);
+            select_percentile(resample, 0.5)
+        };
+        let (mut a, mut b) = (base.to_vec(), new.to_vec());
+        let resampled = (0..RESAMPLES).map(|_| median(base, &mut a) / median(new, &mut b)).collect();
+        let value = percentile(&base_sorted, 0.5) / percentile(&new_sorted, 0.5);
+        Ok(Self { value, interval: interval(resampled) })
+    }
+
+    /// The same where the samples are gone: from the medians and the outermost ends of their intervals, which is wider
+    /// than what resampling gives.
+    pub fn of_summaries(base: &Summary, new: &Summary) -> Self {
+        let (from, to) = (base.p50_interval, new.p50_interval);
+        let interval = Interval { low: from.low / to.high, high: from.high / to.low };
+        Self { value: base.p50 / new.p50, interval }
+    }
 }
 
 /// `base / new` for the three figures that claims are judged on.
@@ -295,6 +318,19 @@ mod tests {
         }
         assert!((ratios.p50.reduction() - 0.2).abs() < 0.004);
         assert!(ratios.p50.interval.high - ratios.p50.interval.low < 0.005, "{:?}", ratios.p50);
+    }
+
+    #[test]
+    fn medians_of_two_sessions_are_compared_with_and_without_their_samples() {
+        let (base, _) = synthetic::rounds(250, 10.0, 10.0, 3);
+        let (new, _) = synthetic::rounds(200, 8.0, 8.0, 4);
+        let resampled = Ratio::of_medians(&base, &new).unwrap();
+        let summarised = Ratio::of_summaries(&Summary::of(&base).unwrap(), &Summary::of(&new).unwrap());
+        assert_eq!(resampled.value, summarised.value);
+        let (narrow, wide) = (resampled.interval, summarised.interval);
+        assert!(wide.low <= narrow.low && narrow.low <= resampled.value, "{resampled:?} {summarised:?}");
+        assert!(resampled.value <= narrow.high && narrow.high <= wide.high, "{resampled:?} {summarised:?}");
+        assert_eq!(Ratio::of_medians(&[], &new), Err(SampleError::Empty));
     }
 
     proptest! {

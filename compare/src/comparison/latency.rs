@@ -154,7 +154,7 @@ fn figures(record: &Record, stages: &[StageBuild], stage: &StageBuild, timing: &
 }
 
 /// The fastest shown variant of a stage on mission.
-fn best<'a>(record: &'a Record, stage: &str, takes: impl Fn(&str) -> bool) -> Option<&'a Timing> {
+pub fn best<'a>(record: &'a Record, stage: &str, takes: impl Fn(&str) -> bool) -> Option<&'a Timing> {
     shown(record)
         .filter(|timing| timing.stage == stage && is_mission(timing) && takes(&timing.variant))
         .min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50))

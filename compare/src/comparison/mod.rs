@@ -7,13 +7,14 @@
 mod changes;
 mod claims;
 mod counters;
+pub mod diff;
 mod evidence;
 mod latency;
 mod missing;
 mod summary;
 mod verdict;
 
-pub use changes::{Change, Direction, ERROR_GROWTH, LATENCY_CHANGE};
+pub use changes::{Change, Direction};
 pub use claims::{ClaimRow, ClaimState, Judgement, failed_claims};
 pub use counters::{CounterRow, Delta, differing};
 pub use evidence::{Measured, judge as judge_evidence};

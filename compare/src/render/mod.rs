@@ -1,5 +1,7 @@
 //! From a [`Report`](crate::comparison::Report) to text: Markdown, JSON, a table for the terminal, plots.
 
+pub mod diff;
+pub mod document;
 pub mod json;
 pub mod markdown;
 pub mod plots;

@@ -1,0 +1,149 @@
+//! `compare diff`: two sets of records side by side.
+
+mod source;
+
+use crate::comparison::diff::{Difference, Harness, HarnessChange, LATENCY_CHANGE, Pair, overall};
+use crate::comparison::{Committed, Exit};
+use crate::machine;
+use crate::render::{diff as layout, document};
+use clap::{Args, ValueEnum};
+use common::record::Git;
+use common::record::store::write_atomically;
+use source::{Side, SourceError};
+use std::path::PathBuf;
+
+/// The end of `compare diff --help`.
+pub const EXAMPLES: &str = "\
+BASE and NEW each name a record's folder, a folder of records (the newest of each GPU and backend), a record in results/,
+or a git revision (its committed results/; the work tree is not touched). Records of one GPU and backend are compared.
+What is not the same thing (another GPU, driver, shape, compiler) is NO DATA, with a reason.
+
+Examples:
+  compare diff main results                     what this branch's records say against those of main
+  compare diff HEAD~3 target/compare            the newest run here against records that are committed
+  compare diff 20261121T053618Z-nvidia-h200 20261121T112118Z-nvidia-h200 --threshold 1
+                                                two committed records, latencies apart by 1 % or more
+  compare diff main results --format markdown --out diff.md
+                                                a comment for a pull request
+
+Exit codes:
+  0  nothing relevant, or improvements only
+  1  regressions, with or without improvements
+  2  wrong usage, or a record that cannot be read
+  3  nothing can be compared; or without a regression, something is undecided or data is missing that the base had";
+
+/// How the comparison is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people
+    #[default]
+    Terminal,
+    /// For a pull request
+    Markdown,
+    /// Every row
+    Json,
+}
+
+/// The flags of `diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// What is compared with
+    #[arg(value_name = "BASE")]
+    pub base: String,
+    /// What is compared
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write it to a file; standard output gets the verdict
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Latencies within this many percent of each other are the same
+    #[arg(long, value_name = "PCT", default_value_t = 100.0 * LATENCY_CHANGE, value_parser = percent)]
+    pub threshold: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        Ok(_) => Err("give percent above 0, and 100 at most".to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Compares what `args` name, prints it, and says how it went.
+pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
+    let root = machine::workspace();
+    let [base, new] = [&args.base, &args.new].map(|name| source::resolve(name, root.as_deref()));
+    let (base, new) = match (base, new) {
+        (Ok(base), Ok(new)) => (base, new),
+        (Err(SourceError::NoRecords { name, place }), _) | (_, Err(SourceError::NoRecords { name, place })) => {
+            println!("NO DATA: {name} has no records in {place}; commit one with `compare accept`, or name another");
+            return Ok(Exit::Undecided);
+        }
+        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+    };
+    let difference = difference(&base, &new, args.threshold / 100.0);
+    let text = match args.format {
+        Format::Terminal => document::terminal(&layout::blocks(&difference)),
+        Format::Markdown => document::markdown(&layout::blocks(&difference)),
+        Format::Json => serde_json::to_string_pretty(&layout::json(&difference))? + "\n",
+    };
+    let overall = overall(&difference);
+    match &args.out {
+        Some(path) => {
+            write_atomically(path, text.as_bytes())?;
+            println!("{overall}");
+        }
+        None => print!("{text}"),
+    }
+    Ok(overall.exit)
+}
+
+fn difference(base: &Side, new: &Side, threshold: f64) -> Difference {
+    let (pairs, unpaired) = pair_up(&base.records, &new.records);
+    let harness = pairs.first().map_or_else(
+        || Harness::Unknown { reason: "nothing is compared".into() },
+        |((_, base), (_, new))| match (&base.meta.git, &new.meta.git) {
+            _ if base.meta.tool_version != new.meta.tool_version => {
+                let what = format!("compare {} against {}", base.meta.tool_version, new.meta.tool_version);
+                Harness::Changed(HarnessChange { what: vec![what] })
+            }
+            (Git::Commit { sha, dirty }, Git::Commit { sha: other, dirty: other_dirty }) => {
+                source::harness(sha, other, *dirty || *other_dirty)
+            }
+            _ => Harness::Unknown { reason: "a record does not say which commit it was built from".into() },
+        },
+    );
+    let pairs = pairs.into_iter();
+    Difference {
+        base: base.name.clone(),
+        new: new.name.clone(),
+        threshold,
+        pairs: pairs.map(|(old, new)| Pair::of((&old.0, &old.1), (&new.0, &new.1), threshold)).collect(),
+        unpaired,
+        harness,
+    }
+}
+
+/// Records of one GPU and backend beside each other. Where no two are of one kind, the newest stand beside each other:
+/// resources and counters may still be compared.
+fn pair_up<'a>(base: &'a [Committed], new: &'a [Committed]) -> (Vec<(&'a Committed, &'a Committed)>, Vec<String>) {
+    let find = |records: &'a [Committed], like: &Committed| {
+        records.iter().find(|record| source::kind(record) == source::kind(like))
+    };
+    let mut pairs: Vec<_> = new.iter().filter_map(|record| Some((find(base, record)?, record))).collect();
+    if pairs.is_empty() {
+        pairs.extend(base.last().zip(new.last()));
+    }
+    let mut unpaired = Vec::new();
+    for (records, side) in [(base, "the base"), (new, "the new side")] {
+        let alone = records.iter().filter(|(name, _)| !pairs.iter().any(|(a, b)| a.0 == *name || b.0 == *name));
+        unpaired.extend(alone.map(|(name, _)| format!("{name}: only {side} has a record of this GPU and backend")));
+    }
+    (pairs, unpaired)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What BASE and NEW name: folders, committed records, git revisions.
+
+use crate::comparison::Committed;
+use crate::comparison::diff::{Harness, HarnessChange};
+use crate::machine;
+use common::device::BackendKind;
+use common::record::Record;
+use common::record::store::{BUILD_META, StoreError, read_all};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One side of a comparison.
+pub struct Side {
+    /// As it was named.
+    pub name: String,
+    /// The newest record of each GPU and backend, oldest first.
+    pub records: Vec<Committed>,
+}
+
+/// Why a name is no side of a comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A record cannot be read.
+    #[error("{name} cannot be compared")]
+    Store {
+        /// As it was named.
+        name: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// A place of records is empty.
+    #[error("{name} has no records in {place}")]
+    NoRecords {
+        /// As it was named.
+        name: String,
+        /// Where they would be.
+        place: String,
+    },
+    /// It is nothing that is known here.
+    #[error(
+        "{name} is no folder, no record in results/ and no git revision here{why}; give a record's folder, a folder of \
+         records, a record's name or a revision"
+    )]
+    Unknown {
+        /// As it was named.
+        name: String,
+        /// What git said.
+        why: String,
+    },
+    /// Git found the revision and cannot read it.
+    #[error("git cannot read results/ of {name}: {why}")]
+    Git {
+        /// As it was named.
+        name: String,
+        /// What it said.
+        why: String,
+    },
+    /// No place for a revision's records.
+    #[error("cannot write to a temporary folder")]
+    Temporary(#[source] std::io::Error),
+}
+
+/// The GPU and backend of a record: what may stand beside each other.
+pub fn kind((_, record): &Committed) -> (BackendKind, Option<&str>) {
+    (record.meta.backend, record.meta.machine.gpu.name())
+}
+
+/// Finds what `name` stands for: a folder first, then a record in `results/` of the workspace at `root`, then a revision.
+pub fn resolve(name: &str, root: Option<&Path>) -> Result<Side, SourceError> {
+    let store = |source| SourceError::Store { name: name.to_string(), source };
+    let side = |records: Vec<Committed>, place: &str| {
+        let records = newest_of_each_kind(records);
+        match records.is_empty() {
+            true => Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() }),
+            false => Ok(Side { name: name.to_string(), records }),
+        }
+    };
+    let named = Path::new(name);
+    let committed = root.map(|root| root.join("results").join(name)).filter(|path| path.join(BUILD_META).is_file());
+    let folder = if named.is_dir() { Some(named.to_path_buf()) } else { committed };
+    match folder {
+        Some(folder) if folder.join(BUILD_META).is_file() => {
+            let name = folder.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());
+            side(vec![(name, Record::read(&folder).map_err(store)?)], "it")
+        }
+        Some(folder) => side(read_all(&folder).map_err(store)?, "it"),
+        None => {
+            let folder = revision(name, root)?;
+            side(read_all(&folder.0).map_err(store)?, "results/ of that revision")
+        }
+    }
+}
+
+/// The last of each kind, in order.
+fn newest_of_each_kind(records: Vec<Committed>) -> Vec<Committed> {
+    let mut newest: Vec<Committed> = Vec::new();
+    for record in records {
+        newest.retain(|other| kind(other) != kind(&record));
+        newest.push(record);
+    }
+    newest
+}
+
+/// A folder that is removed when it is no longer needed.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The committed results/ of a revision, unpacked through an index of its own: neither the index nor the work tree of the
+/// checkout is touched. Empty where the revision has none.
+fn revision(name: &str, root: Option<&Path>) -> Result<Temporary, SourceError> {
+    let unknown = |why: String| SourceError::Unknown { name: name.to_string(), why };
+    let root = root.ok_or_else(|| unknown(" (the current folder is not inside the workspace)".into()))?;
+    let commit = format!("{name}^{{commit}}");
+    let sha = git(root, &["rev-parse", "--verify", "--quiet", "--end-of-options", &commit], None)
+        .map_err(|why| unknown(if why.is_empty() { why } else { format!(" ({why})") }))?;
+    // Two runs at once, and two sides of one run, have folders of their own.
+    let folder = Temporary(std::env::temp_dir().join(format!("compare-diff-{}-{sha}", std::process::id())));
+    std::fs::create_dir_all(&folder.0).map_err(SourceError::Temporary)?;
+    let results = format!("{sha}:results");
+    if git(root, &["rev-parse", "--verify", "--quiet", &results], None).is_err() {
+        return Ok(folder);
+    }
+    let index = folder.0.join(".index");
+    let prefix = format!("--prefix={}/", folder.0.display());
+    for arguments in [["read-tree", &results].as_slice(), &["checkout-index", "--all", &prefix]] {
+        git(root, arguments, Some(&index)).map_err(|why| SourceError::Git { name: name.to_string(), why })?;
+    }
+    Ok(folder)
+}
+
+/// What git prints, trimmed, or what it says went wrong. `index` stands in for the checkout's.
+fn git(root: &Path, arguments: &[&str], index: Option<&Path>) -> Result<String, String> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root).args(arguments);
+    if let Some(index) = index {
+        command.env("GIT_INDEX_FILE", index);
+    }
+    let output = command.output().map_err(|error| format!("git does not start: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Whether what checks and times kernels changed between two commits: common/ without the kernels' headers, and compare/.
+/// Tests and texts are left out.
+pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
+    let unknown = |reason: &str| Harness::Unknown { reason: reason.to_string() };
+    let Some(root) = machine::workspace() else { return unknown("the current folder is not inside the workspace") };
+    let exclude = ["common/cuda/**", "**/tests/**", "**/tests.rs", "**/*.md", "**/*.snap"];
+    let exclude: Vec<String> = exclude.iter().map(|path| format!(":(exclude,glob){path}")).collect();
+    let mut arguments = vec!["diff", "--name-only", "--end-of-options", base, new, "--", "common", "compare"];
+    arguments.extend(exclude.iter().map(String::as_str));
+    match git(&root, &arguments, None) {
+        Err(_) => unknown("this checkout does not have both commits"),
+        Ok(files) if !files.is_empty() => {
+            Harness::Changed(HarnessChange { what: files.lines().map(String::from).collect() })
+        }
+        Ok(_) if dirty => unknown("a record was built from uncommitted changes"),
+        Ok(_) => Harness::Same,
+    }
+}
