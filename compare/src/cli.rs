@@ -70,7 +70,7 @@ pub enum Command {
     Diff(crate::diff::DiffArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
-    /// Render COMPARE.md and the README's ladder from the committed records alone, without a run
+    /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
     Render(RenderArgs),
 }
 
@@ -133,7 +133,7 @@ pub struct RunArgs {
     /// Where the run's record goes [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where the report goes [default: COMPARE.md of the workspace; its plots go to compare-plots/ beside it]
+    /// Where the report goes [default: COMPARE.md of the workspace; report.html and compare-plots/ go beside it]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write every row as JSON to a file, or to standard output with `-`
@@ -214,7 +214,8 @@ pub struct AcceptArgs {
 /// The flags of `render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
-    /// Write nothing; exit with 1 if COMPARE.md, its plots or the README's ladder are not what the records say
+    /// Write nothing; exit with 1 if COMPARE.md, report.html, the charts or the README's ladder are not what the records
+    /// say
     #[arg(long)]
     pub check: bool,
     /// Where committed records are [default: results/ of the workspace]

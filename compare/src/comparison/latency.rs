@@ -1,7 +1,7 @@
 //! Which latency a row shows, where it comes from, and what it is compared with. A ratio never mixes two records.
 
 use super::{Committed, is_green, summary_of};
-use common::problem::{Dtype, Mask};
+use common::problem::{Dtype, Mask, Shape};
 use common::record::{Gpu, Record, StageBuild, Timing, TimingScope};
 use common::verdict::Verdict;
 use serde::Serialize;
@@ -95,6 +95,8 @@ pub enum Origin {
 pub struct ByShape {
     /// The shape's name.
     pub shape_name: String,
+    /// Its extents.
+    pub shape: Shape,
     /// Element type.
     pub dtype: Dtype,
     /// The mask.
@@ -260,6 +262,7 @@ pub fn by_shape(
         let at = rows.iter().position(|row| (&row.shape_name, row.dtype, row.mask) == key).unwrap_or_else(|| {
             rows.push(ByShape {
                 shape_name: timing.shape_name.clone(),
+                shape: timing.shape,
                 dtype: timing.dtype,
                 mask: timing.mask,
                 best: vec![None; stages.len()],

@@ -2,23 +2,27 @@
 
 pub mod cells;
 mod counters;
+mod speed;
 mod tables;
 
 pub use tables::ladder;
 
+use super::Picture;
 use crate::comparison::diff::LATENCY_CHANGE;
-use crate::comparison::{ClaimState, Judgement, Missing, Report, RowState, Subject, caught, subject_name};
-use cells::{escape, or_dash, row, rule};
+use crate::comparison::{
+    Change, ClaimRow, ClaimState, Direction, Judgement, Missing, Report, RowState, Subject, caught, subject_name,
+};
+use cells::{escape, folded, or_dash, row, rule};
 use common::device::BackendKind;
 use common::gate;
-use common::record::{DeviceCompiler, Git, Gpu, Planted, Scope, StageBuild};
+use common::record::{DeviceCompiler, EvidenceResult, Git, Gpu, Planted, Scope, StageBuild};
 use common::suppression::{Finding, Presets, SiteResult, Synchronisation};
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::Verdict;
 use std::fmt::Write;
 
-/// The whole report; `plots` are the paths of its pictures, relative to it.
-pub fn report(report: &Report, plots: &[String]) -> String {
+/// The whole report: what decides, then, folded, what it is drawn from. `pictures` are its charts.
+pub fn report(report: &Report, pictures: &[Picture]) -> String {
     let mut out = String::from("# COMPARE\n\n");
     let _ = writeln!(out, "**{}**\n", escape(&report.overall.to_string()));
     for action in &report.overall.actions {
@@ -28,24 +32,24 @@ pub fn report(report: &Report, plots: &[String]) -> String {
     if let Some(subject) = &report.subject {
         out.push_str(&origin_of(subject));
     }
+    section(&mut out, "The ladder", Some(ladder(report) + &picture(pictures, "ladder")));
     section(&mut out, "Failed gates", failures(report));
-    section(&mut out, "Changes against the committed records", changes(report));
     section(&mut out, "Missing that this run should have", missing(report, true));
-    section(&mut out, "Not measured here", missing(report, false));
-    section(&mut out, "The ladder", Some(ladder(report)));
+    section(&mut out, "Changes against the committed records", changes(report));
     section(&mut out, "Claims", claims(report));
     section(&mut out, "Evidence claims", evidence_claims(report));
-    section(&mut out, "Correctness", Some(tables::correctness(report)));
-    section(&mut out, "Resources", Some(tables::resources(report)));
-    section(&mut out, "Device time by shape", tables::by_shape(report));
-    section(&mut out, "Counters", Some(counters::counters(report)));
     section(&mut out, "Evidence", evidence(report));
     section(&mut out, "Peers", Some("NO DATA: peers are not measured yet.\n".to_string()));
-    let pictures: String = plots.iter().map(|path| format!("![{}]({path})\n\n", picture_title(path))).collect();
-    section(&mut out, "Plots", (!pictures.is_empty()).then(|| pictures.trim_end().to_string() + "\n"));
+    section(&mut out, "Not measured here", missing(report, false));
+    section(&mut out, "Time and roofline", speed::overview(report, pictures));
+    section(&mut out, "Device time by shape", speed::by_shape(report, pictures));
+    section(&mut out, "All variants", Some(tables::variants(report, &picture(pictures, "variants"))));
+    section(&mut out, "Correctness", Some(tables::correctness(report)));
+    section(&mut out, "Resources", Some(tables::resources(report)));
+    section(&mut out, "Counters", Some(counters::counters(report)));
     section(&mut out, "Gates on the gates", Some(gates_on_gates(report)));
-    section(&mut out, "Thresholds", Some(thresholds()));
-    section(&mut out, "What was built", Some(built(&report.stages)));
+    section(&mut out, "Thresholds", Some(folded("What each gate demands", &thresholds())));
+    section(&mut out, "What was built", Some(folded("Stages, versions and compilers", &built(&report.stages))));
     out
 }
 
@@ -102,12 +106,22 @@ fn failures(report: &Report) -> Option<String> {
     (!report.failures.is_empty()).then(|| rows.concat())
 }
 
+/// Regressions are open; the others are folded.
 fn changes(report: &Report) -> Option<String> {
-    let mut rows = vec![row(&["", "where", "what", "was", "is", "record"]), rule(6)];
-    rows.extend(report.changes.iter().map(|change| {
-        row(&[&change.direction.to_string(), &change.place, &change.what, &change.from, &change.to, &change.against])
-    }));
-    (!report.changes.is_empty()).then(|| rows.concat())
+    let table = |changes: &[&Change]| {
+        let line = |change: &&Change| {
+            let Change { direction, place, what, from, to, against } = change;
+            row(&[&direction.to_string(), place, what, from, to, against])
+        };
+        row(&["", "where", "what", "was", "is", "record"]) + &rule(6) + &changes.iter().map(line).collect::<String>()
+    };
+    let (worse, others): (Vec<_>, Vec<_>) =
+        report.changes.iter().partition(|change| change.direction == Direction::Worse);
+    let better = others.iter().filter(|change| change.direction == Direction::Better).count();
+    let open = if worse.is_empty() { "No regression.\n".to_string() } else { table(&worse) };
+    let summary = format!("{better} improvements, {} changes that are neither", others.len() - better);
+    let rest = if others.is_empty() { String::new() } else { format!("\n{}", folded(&summary, &table(&others))) };
+    (!report.changes.is_empty()).then(|| open + &rest)
 }
 
 fn missing(report: &Report, required: bool) -> Option<String> {
@@ -127,7 +141,22 @@ fn claims(report: &Report) -> Option<String> {
         let (verdict, measured) = claim_state(&claim.state);
         row(&[&claim.title(), &verdict, &measured, &preset])
     }));
-    (!report.claims.is_empty()).then(|| rows.concat())
+    (!report.claims.is_empty()).then(|| rows.concat() + &why_negative(&report.claims))
+}
+
+/// What the records say of the claims that they refute, once for all claims that one reason covers.
+fn why_negative<J: Judgement>(claims: &[ClaimRow<J>]) -> String {
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    for claim in claims {
+        if let ClaimState::Negative { record, reason, .. } = &claim.state
+            && !reasons.contains(&(record, reason))
+        {
+            reasons.push((record, reason));
+        }
+    }
+    let line = |(record, reason): &(&str, &str)| format!("- NEGATIVE by {record}: {}\n", escape(reason));
+    let lines: String = reasons.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// The judgement behind a state, where there is one.
@@ -146,9 +175,7 @@ fn claim_state<J: Judgement>(state: &ClaimState<J>) -> (String, String) {
     let words = |judged: &J| judged.refuted().evidence;
     match state {
         ClaimState::Judged(judged) => (judged.result().verdict.to_string(), words(judged)),
-        ClaimState::Negative { record, reason, evidence } => {
-            ("NEGATIVE".to_string(), format!("{evidence}. {reason} ({record})"))
-        }
+        ClaimState::Negative { record, evidence, .. } => ("NEGATIVE".to_string(), format!("{evidence} ({record})")),
         ClaimState::UnexpectedPass { record, judged } => {
             (format!("{} (unexpected)", judged.result().verdict), format!("{}; refuted by {record}", words(judged)))
         }
@@ -162,13 +189,22 @@ fn claim_state<J: Judgement>(state: &ClaimState<J>) -> (String, String) {
     }
 }
 
+/// What does not hold is open; what does is folded.
 fn evidence_claims(report: &Report) -> Option<String> {
-    let mut rows = vec![row(&["evidence claim (E1)", "verdict", "counted", "because"]), rule(4)];
-    rows.extend(report.evidence_claims.iter().map(|claim| {
+    let claims = &report.evidence_claims;
+    let line = |claim: &ClaimRow<EvidenceResult>| {
         let (verdict, measured) = claim_state(&claim.state);
-        row(&[&claim.title(), &verdict, &measured, &claim.terms.why])
-    }));
-    (!report.evidence_claims.is_empty()).then(|| rows.concat())
+        (verdict == Verdict::Pass.label(), row(&[&claim.title(), &verdict, &measured, &claim.terms.why]))
+    };
+    let (hold, others): (Vec<_>, Vec<_>) = claims.iter().map(line).partition(|(holds, _)| *holds);
+    let table = |rows: Vec<(bool, String)>| {
+        let head = row(&["evidence claim (E1)", "verdict", "counted", "because"]) + &rule(4);
+        head + &rows.into_iter().map(|(_, row)| row).collect::<String>()
+    };
+    let summary = format!("{} of {} evidence claims hold", hold.len(), claims.len());
+    let open = if others.is_empty() { String::new() } else { table(others) + &why_negative(claims) + "\n" };
+    let folded = if hold.is_empty() { format!("{summary}.\n") } else { folded(&summary, &table(hold)) };
+    (!claims.is_empty()).then_some(open + &folded)
 }
 
 fn evidence(report: &Report) -> Option<String> {
@@ -194,7 +230,7 @@ fn planted(planted: &Planted) -> String {
         Planted::NotTried { reason } => format!("NO DATA: {reason}.\n"),
         Planted::Tried { subjects } => {
             let (caught, of) = caught(subjects);
-            let mut out = format!("Planted faults caught: {caught} of {of}.\n\n");
+            let mut out = String::new();
             out.push_str(&row(&["planted", "cases", "cases failed", "gates that failed", "as it should"]));
             out.push_str(&rule(5));
             for subject in subjects {
@@ -207,7 +243,12 @@ fn planted(planted: &Planted) -> String {
                     if subject.as_it_should() { "yes" } else { "NO" },
                 ]));
             }
-            out
+            let wrong: Vec<&str> = subjects.iter().filter(|s| !s.as_it_should()).map(subject_name).collect();
+            let wrong = if wrong.is_empty() { String::new() } else { format!("\n- WRONG: {}\n", wrong.join(", ")) };
+            format!(
+                "Planted faults caught: {caught} of {of}.\n{wrong}\n{}",
+                folded("What each planted fault set off", &out)
+            )
         }
     }
 }
@@ -240,15 +281,12 @@ fn synchronisation(synchronisation: &Synchronisation) -> String {
     if suppressed.sites.is_empty() {
         return out;
     }
-    out.push_str("\n<details><summary>What each site is for, and what goes wrong without it</summary>\n\n");
-    out.push_str(&row(&["stage", "family", "site", "for", "without it"]));
-    out.push_str(&rule(5));
+    let mut table = row(&["stage", "family", "site", "for", "without it"]) + &rule(5);
     for site in &suppressed.sites {
         let place = format!("{} {}", site.place, site.operation);
-        out.push_str(&row(&[&site.stage, &site.family, &place, &site.purpose, &consequence(site)]));
+        table.push_str(&row(&[&site.stage, &site.family, &place, &site.purpose, &consequence(site)]));
     }
-    out.push_str("\n</details>\n");
-    out
+    out + "\n" + &folded("What each site is for, and what goes wrong without it", &table)
 }
 
 /// What happens without a synchronisation site: `H1: race: ...`, `nothing: redundant, REASON`, or what to do about it.
@@ -302,8 +340,10 @@ fn built(stages: &[StageBuild]) -> String {
     rows.concat()
 }
 
-fn picture_title(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path).trim_end_matches(".svg")
+/// The chart of this name on a line of its own; nothing where it has no numbers.
+fn picture(pictures: &[Picture], name: &str) -> String {
+    let found = pictures.iter().find(|picture| picture.chart.name == name);
+    found.map_or(String::new(), |picture| format!("\n![{}]({})\n", escape(&picture.chart.title), picture.path))
 }
 
 fn section(out: &mut String, title: &str, body: Option<String>) {

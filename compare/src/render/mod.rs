@@ -1,10 +1,11 @@
-//! From a [`Report`](crate::comparison::Report) to text: Markdown, JSON, a table for the terminal, plots.
+//! From a [`Report`](crate::comparison::Report) to text: Markdown, a page, JSON, charts.
 
+mod charts;
 pub mod diff;
 pub mod document;
+mod html;
 pub mod json;
 pub mod markdown;
-pub mod plots;
 
 use common::record::store::{StoreError, write_atomically};
 use std::path::{Path, PathBuf};
@@ -21,16 +22,33 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// COMPARE.md at `path` and its plots beside it, in a folder named after it.
+/// COMPARE.md at `path`; beside it the same as a page, and its charts in a folder named after it.
 pub fn files(report: &crate::comparison::Report, path: &Path) -> Vec<Rendered> {
-    let stem = path.file_stem().map_or_else(|| "COMPARE".into(), |stem| stem.to_string_lossy().to_lowercase());
-    let folder = format!("{stem}-plots");
-    let plots = plots::plots(report);
-    let names: Vec<String> = plots.iter().map(|(name, _)| format!("{folder}/{name}")).collect();
+    let stem = path.file_stem().map_or_else(|| "COMPARE".into(), |stem| stem.to_string_lossy().into_owned());
+    let folder = format!("{}-plots", stem.to_lowercase());
+    let pictures: Vec<Picture> = charts::all(report)
+        .into_iter()
+        .map(|chart| Picture { path: format!("{folder}/{}.svg", chart.name), chart })
+        .collect();
+    let text = markdown::report(report, &pictures);
+    // The workspace's own page has the name that people look for; another report's is named after it.
+    let page = if stem == "COMPARE" { path.with_file_name("report.html") } else { path.with_extension("html") };
     let beside = path.parent().unwrap_or(Path::new(""));
-    let mut files = vec![Rendered { path: path.to_path_buf(), text: markdown::report(report, &names) }];
-    files.extend(plots.into_iter().zip(names).map(|((_, text), name)| Rendered { path: beside.join(name), text }));
+    let mut files =
+        vec![Rendered { path: page, text: html::page(&text, &pictures) }, Rendered { path: path.to_path_buf(), text }];
+    files.extend(
+        pictures.iter().map(|picture| Rendered { path: beside.join(&picture.path), text: picture.chart.standalone() }),
+    );
     files
+}
+
+/// A chart, and where its file lies, seen from COMPARE.md.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// `compare-plots/ladder.svg`
+    pub path: String,
+    /// What is in it.
+    pub chart: charts::Chart,
 }
 
 /// `readme` with the ladder table between its markers; `None` if it has no markers.
@@ -40,7 +58,7 @@ pub fn readme(readme: &str, report: &crate::comparison::Report) -> Option<String
     Some(format!("{}\n{}{}", &readme[..begin], markdown::ladder(report), &readme[end..]))
 }
 
-/// Writes each file at once; plots first, so that COMPARE.md never points at one that is not there.
+/// Writes each file at once; charts first, so that COMPARE.md never points at one that is not there.
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
     files.iter().rev().try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
 }

@@ -18,6 +18,11 @@ pub fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
+/// `body` behind one line that is always seen.
+pub fn folded(summary: &str, body: &str) -> String {
+    format!("<details><summary>{}</summary>\n\n{}\n\n</details>\n", escape(summary), body.trim_end())
+}
+
 /// A dash for nothing.
 pub fn or_dash(text: String) -> String {
     if text.is_empty() { "–".to_string() } else { text }

@@ -1,6 +1,6 @@
 //! What the emulator counts: a row per variant, and a line per variant that says what its idea changed.
 
-use super::cells::{escape, row, rule};
+use super::cells::{escape, folded, row, rule};
 use crate::comparison::{CounterRow, Delta, Report};
 use common::evidence::{Counting, Quantity};
 use std::fmt::Write;
@@ -35,20 +35,20 @@ pub fn counters(report: &Report) -> String {
     let (defaults, others): (Vec<_>, Vec<_>) = report.counters.iter().partition(|row| row.is_default);
     out.push_str(&table(&defaults, per_launch));
     out.push('\n');
-    let (shown, folded): (Vec<_>, Vec<_>) = report.deltas.iter().partition(|delta| delta.is_default);
+    let (shown, of_others): (Vec<_>, Vec<_>) = report.deltas.iter().partition(|delta| delta.is_default);
     for delta in shown {
         out.push_str(&line(delta));
     }
     let mut more = String::new();
     if !others.is_empty() {
         let _ = writeln!(more, "{}", table(&others, per_launch));
-        folded.into_iter().for_each(|delta| more.push_str(&line(delta)));
+        of_others.into_iter().for_each(|delta| more.push_str(&line(delta)));
         more.push('\n');
     }
     let all: Vec<&CounterRow> = report.counters.iter().collect();
     let _ = write!(more, "Per tile (one tile of queries with one tile of keys):\n\n{}", table(&all, per_tile));
-    let _ = write!(out, "\n<details><summary>All variants, and figures per tile</summary>\n\n{more}\n</details>\n");
-    out
+    let _ = write!(out, "\nAll variants:\n\n{more}");
+    folded(&format!("{} variants counted on mission by the emulator", report.counters.len()), &out)
 }
 
 fn table(rows: &[&CounterRow], cell: fn(Quantity, f64, u64) -> String) -> String {

@@ -1,15 +1,39 @@
-//! The large tables: the ladder, correctness, resources, device time by shape.
+//! The large tables: the ladder, correctness, resources.
 
-use super::cells::{escape, microseconds, or_dash, row, rule, speedup};
+use super::cells::{escape, folded, microseconds, or_dash, row, rule, speedup};
 use super::state;
-use crate::comparison::{ByShape, Figures, Latency, Origin, Report, Row};
-use common::record::TimingScope;
+use crate::comparison::{Figures, Latency, Origin, Report, Row};
 use common::verdict::Verdict;
-use std::fmt::Write;
 
-/// The ladder table, as it also stands in the README.
+/// The ladder, a row per stage, as it also stands in the README.
 pub fn ladder(report: &Report) -> String {
-    let mut rows = vec![row(&[
+    let headlines: Vec<&Row> = report.rows.iter().filter(|row| row.is_headline).collect();
+    let mut out = table_of(&headlines);
+    out.push_str("\nEach stage's fastest green variant here, its default where none was timed. Device time of one launch (CUDA \
+                  graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch between two events. Ratios are \
+                  base/new of medians in one record. Registers and occupancy of the f16, head_dim 64 instance.\n");
+    out.push_str(&notes(&headlines));
+    out
+}
+
+/// The same for every variant, folded.
+pub fn variants(report: &Report, picture: &str) -> String {
+    let all: Vec<&Row> = report.rows.iter().collect();
+    let mut tally: Vec<(String, usize)> = Vec::new();
+    for row in &all {
+        let state = state(&row.state);
+        match tally.iter_mut().find(|(other, _)| *other == state) {
+            Some((_, count)) => *count += 1,
+            None => tally.push((state, 1)),
+        }
+    }
+    let tally: Vec<String> = tally.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let summary = format!("{} variants: {}", all.len(), tally.join(", "));
+    folded(&summary, &format!("{}{}{picture}", table_of(&all), notes(&all)))
+}
+
+fn table_of(variants: &[&Row]) -> String {
+    let head = [
         "stage",
         "variant",
         "verdict",
@@ -24,23 +48,38 @@ pub fn ladder(report: &Report) -> String {
         "registers",
         "shared B",
         "occupancy",
-    ])];
-    rows.push(rule(14));
-    let mut notes: Vec<String> = Vec::new();
-    for variant in &report.rows {
-        rows.push(ladder_row(variant, &mut notes));
-    }
-    let mut out = rows.concat();
-    out.push_str("\nDevice time of one launch (CUDA graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch \
-                  between two events. Ratios are base/new of medians in one record. Registers and occupancy of the f16, head_dim \
-                  64 instance. Bold: the stage's fastest green variant here, its default where none was timed.\n");
-    for (index, note) in notes.iter().enumerate() {
-        let _ = writeln!(out, "{}- {}", if index == 0 { "\n" } else { "" }, escape(note));
-    }
-    out
+    ];
+    row(&head) + &rule(head.len()) + &variants.iter().map(|variant| ladder_row(variant)).collect::<String>()
 }
 
-fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
+/// Whose latencies they are, where not this run's, and why there are none.
+fn notes(variants: &[&Row]) -> String {
+    let mut of_records: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    for variant in variants {
+        match &variant.latency {
+            Latency::Measured { origin: Origin::Committed { record, gpu }, .. } => {
+                match of_records.iter_mut().find(|(name, _, _)| name == record) {
+                    Some((_, _, stages)) if stages.contains(&variant.stage.as_str()) => {}
+                    Some((_, _, stages)) => stages.push(&variant.stage),
+                    None => of_records.push((record, gpu, vec![&variant.stage])),
+                }
+            }
+            Latency::Measured { origin: Origin::Stale { record, gpu, why }, .. } => {
+                notes.push(format!("STALE: {}/{} from {record} ({gpu}): {why}.", variant.stage, variant.variant));
+            }
+            Latency::Withheld { reason } => notes.push(format!("No latency: {reason}.")),
+            _ => {}
+        }
+    }
+    let of_record = |(record, gpu, stages): (&str, &str, Vec<&str>)| {
+        format!("Latencies of {} are from the committed record {record} ({gpu}).", stages.join(", "))
+    };
+    let notes = of_records.into_iter().map(of_record).chain(notes).enumerate();
+    notes.map(|(index, note)| format!("{}- {}\n", if index == 0 { "\n" } else { "" }, escape(&note))).collect()
+}
+
+fn ladder_row(variant: &Row) -> String {
     let mut time = vec!["–".to_string(); 7];
     match &variant.latency {
         Latency::Measured { figures, origin } => {
@@ -48,23 +87,11 @@ fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
             time[..5].clone_from_slice(&[p50, p90, mean, std, single_p50].map(|us| microseconds(*us)));
             time[5] = speedup(figures.vs_previous.as_ref());
             time[6] = speedup(figures.vs_first.as_ref());
-            let place = format!("{}/{}", variant.stage, variant.variant);
-            match origin {
-                Origin::Run => {}
-                Origin::Committed { record, gpu } => {
-                    push_new(
-                        notes,
-                        format!("Latencies of {} are from the committed record {record} ({gpu}).", variant.stage),
-                    );
-                }
-                Origin::Stale { record, gpu, why } => {
-                    time[0].push_str(" STALE");
-                    push_new(notes, format!("STALE: {place} from {record} ({gpu}): {why}."));
-                }
+            if let Origin::Stale { .. } = origin {
+                time[0].push_str(" STALE");
             }
         }
-        Latency::Withheld { reason } => push_new(notes, format!("No latency: {reason}.")),
-        Latency::NoData { .. } => {}
+        Latency::Withheld { .. } | Latency::NoData { .. } => {}
     }
     let resources = &variant.resources;
     let registers: Vec<String> = resources.built.iter().map(|(_, registers, _)| registers.to_string()).collect();
@@ -86,13 +113,7 @@ fn ladder_row(variant: &Row, notes: &mut Vec<String>) -> String {
     row(&cells.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn push_new(notes: &mut Vec<String>, note: String) {
-    if !notes.contains(&note) {
-        notes.push(note);
-    }
-}
-
-/// Gates and errors, a row per variant.
+/// Gates and errors, a row per variant, folded.
 pub fn correctness(report: &Report) -> String {
     let mut ids: Vec<_> = report.rows.iter().flat_map(|row| row.gates.iter().map(|gate| gate.result.gate)).collect();
     ids.sort();
@@ -119,7 +140,10 @@ pub fn correctness(report: &Report) -> String {
         }
         rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
     }
-    rows.concat()
+    let cases: usize = report.rows.iter().map(|row| row.checked).sum();
+    let worst = report.rows.iter().filter_map(|row| row.worst.as_ref()).max_by(|a, b| a.max_abs.total_cmp(&b.max_abs));
+    let worst = worst.map_or(String::new(), |worst| format!("; largest error {:.2e}, on {}", worst.max_abs, worst.at));
+    folded(&format!("Gates over {cases} cases of {} variants{worst}", report.rows.len()), &rows.concat())
 }
 
 /// What ptxas said, a row per instance and architecture, folded: the ladder has the summary.
@@ -170,26 +194,5 @@ pub fn resources(report: &Report) -> String {
         return "NO DATA: no GPU code was built.\n".to_string();
     }
     let summary = format!("{} compiled kernels, {failed} outside their caps", rows.len() - 2);
-    format!("<details><summary>{summary}</summary>\n\n{}\n</details>\n", rows.concat())
-}
-
-/// Device time of each stage's best variant, a row per problem.
-pub fn by_shape(report: &Report) -> Option<String> {
-    let mut head = vec!["shape", "dtype", "mask"];
-    head.extend(report.stages.iter().map(|stage| stage.id.as_str()));
-    let mut rows = vec![row(&head), rule(head.len())];
-    for ByShape { shape_name, dtype, mask, best } in &report.by_shape {
-        let mut cells = vec![shape_name.clone(), dtype.to_string(), mask.to_string()];
-        cells.extend(best.iter().map(|best| match best {
-            Some((variant, us, Origin::Stale { .. })) => format!("{} µs ({variant}) STALE", microseconds(*us)),
-            Some((variant, us, _)) => format!("{} µs ({variant})", microseconds(*us)),
-            None => "–".to_string(),
-        }));
-        rows.push(row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
-    }
-    let notes = report.timing_scopes.iter().enumerate().map(|(index, TimingScope { stage, left_out, of, why })| {
-        let note = format!("{stage}: {left_out} of {of} timings (a variant on a problem) left out: {why}.");
-        format!("{}- {}\n", if index == 0 { "\n" } else { "" }, escape(&note))
-    });
-    (!report.by_shape.is_empty()).then(|| rows.into_iter().chain(notes).collect())
+    folded(&summary, &rows.concat())
 }
