@@ -3,6 +3,7 @@
 use super::cells::{escape, folded, microseconds, or_dash, row, rule, speedup};
 use super::state;
 use crate::comparison::{Figures, Latency, Origin, Report, Row};
+use common::record::BuiltKernel;
 use common::verdict::Verdict;
 
 /// The ladder, a row per stage, as it also stands in the README.
@@ -146,53 +147,47 @@ pub fn correctness(report: &Report) -> String {
     folded(&format!("Gates over {cases} cases of {} variants{worst}", report.rows.len()), &rows.concat())
 }
 
-/// What ptxas said, a row per instance and architecture, folded: the ladder has the summary.
+/// What ptxas said, a row per instance, folded: the ladder has the summary. Where architectures differ, a figure each.
 pub fn resources(report: &Report) -> String {
-    let mut rows = vec![
-        row(&[
-            "instance",
-            "arch",
-            "registers",
-            "cap",
-            "spilled B",
-            "stack B",
-            "shared B",
-            "cap",
-            "occupancy",
-            "limited by",
-            "R1",
-        ]),
-        rule(11),
-    ];
-    let (mut any, mut failed) = (false, 0);
-    for stage in &report.stages {
-        for kernel in stage.variants.iter().flat_map(|variant| &variant.kernels) {
-            for built in &kernel.built {
-                any = true;
-                failed += usize::from(built.result.verdict == Verdict::Fail);
-                let (facts, r) = (&kernel.facts, &built.ptxas.resources);
-                let occupancy = built.occupancy.map_or(("?".to_string(), "?"), |occupancy| {
-                    (format!("{:.0} %, {} blocks", occupancy.percent(), occupancy.blocks), occupancy.limit.label())
-                });
-                rows.push(row(&[
-                    &facts.symbol,
-                    &built.ptxas.arch,
-                    &r.registers.to_string(),
-                    &facts.register_cap.to_string(),
-                    &(r.spill_store_bytes + r.spill_load_bytes).to_string(),
-                    &r.stack_frame_bytes.to_string(),
-                    &facts.dynamic_shared_bytes.to_string(),
-                    &facts.shared_cap_bytes.to_string(),
-                    &occupancy.0,
-                    occupancy.1,
-                    &built.result.verdict.to_string(),
-                ]));
-            }
+    let head =
+        ["instance", "registers", "cap", "spilled B", "stack B", "shared B", "cap", "occupancy", "limited by", "R1"];
+    let mut out = row(&head) + &rule(head.len());
+    let (mut kernels, mut failed, mut archs) = (0, 0, Vec::new());
+    for kernel in report.stages.iter().flat_map(|stage| &stage.variants).flat_map(|variant| &variant.kernels) {
+        let (facts, built) = (&kernel.facts, &kernel.built);
+        if built.is_empty() {
+            continue;
         }
+        kernels += built.len();
+        failed += built.iter().filter(|built| built.result.verdict == Verdict::Fail).count();
+        let names: Vec<&str> = built.iter().map(|built| built.ptxas.arch.as_str()).collect();
+        if !archs.contains(&names.join(" / ")) {
+            archs.push(names.join(" / "));
+        }
+        let each = |figure: &dyn Fn(&BuiltKernel) -> String| either(&built.iter().map(figure).collect::<Vec<_>>());
+        out.push_str(&row(&[
+            &facts.symbol,
+            &each(&|b| b.ptxas.resources.registers.to_string()),
+            &facts.register_cap.to_string(),
+            &each(&|b| (b.ptxas.resources.spill_store_bytes + b.ptxas.resources.spill_load_bytes).to_string()),
+            &each(&|b| b.ptxas.resources.stack_frame_bytes.to_string()),
+            &facts.dynamic_shared_bytes.to_string(),
+            &facts.shared_cap_bytes.to_string(),
+            &each(&|b| b.occupancy.map_or("?".into(), |o| format!("{:.0} %, {} blocks", o.percent(), o.blocks))),
+            &each(&|b| b.occupancy.map_or("?", |o| o.limit.label()).to_string()),
+            &each(&|b| b.result.verdict.to_string()),
+        ]));
     }
-    if !any {
+    if kernels == 0 {
         return "NO DATA: no GPU code was built.\n".to_string();
     }
-    let summary = format!("{} compiled kernels, {failed} outside their caps", rows.len() - 2);
-    folded(&summary, &rows.concat())
+    folded(&format!("{kernels} compiled kernels, {failed} outside their caps; figures of {}", archs.join(" or ")), &out)
+}
+
+/// One figure where all are equal, else all of them.
+fn either(figures: &[String]) -> String {
+    match figures {
+        [first, others @ ..] if others.iter().all(|other| other == first) => first.clone(),
+        all => all.join(" / "),
+    }
 }
