@@ -31,7 +31,7 @@ struct Tile {
     // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
     static constexpr int REGISTER_CAP = HEAD_DIM == 64 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = (BLOCK_M > 32 ? 96 : 64) * 1024;
+    static constexpr int SHARED_CAP_BYTES = (BLOCK_M > 32 || BLOCK_N > 64 ? 96 : 64) * 1024;
     static constexpr int PROBABILITY_BITS = 32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
@@ -266,17 +266,23 @@ using Scalar64x64 = Tile<false, Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
 using Scalar32x64K2 = Tile<false, Element, HEAD_DIM, 32, 64, 2>;
 template <class Element, int HEAD_DIM>
+using Scalar32x128K2 = Tile<false, Element, HEAD_DIM, 32, 128, 2>;
+template <class Element, int HEAD_DIM>
 using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
 using WmmaQk64x64 = Tile<true, Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
 using WmmaQk32x64K2 = Tile<true, Element, HEAD_DIM, 32, 64, 2>;
+template <class Element, int HEAD_DIM>
+using WmmaQk32x128K2 = Tile<true, Element, HEAD_DIM, 32, 128, 2>;
 
 } // namespace
 
 ATTN_VARIANT(scalar, scalar_32x64, Scalar32x64)
 ATTN_VARIANT(scalar, scalar_64x64, Scalar64x64)
 ATTN_VARIANT(scalar, scalar_32x64_k2, Scalar32x64K2)
+ATTN_VARIANT(scalar, scalar_32x128_k2, Scalar32x128K2)
 ATTN_VARIANT(wmma_qk, wmma_qk_32x64, WmmaQk32x64)
 ATTN_VARIANT(wmma_qk, wmma_qk_64x64, WmmaQk64x64)
 ATTN_VARIANT(wmma_qk, wmma_qk_32x64_k2, WmmaQk32x64K2)
+ATTN_VARIANT(wmma_qk, wmma_qk_32x128_k2, WmmaQk32x128K2)

@@ -31,7 +31,7 @@ struct Tile {
     // A block of 16 warps has 128 for each lane at most.
     static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = (HEAD_DIM == 64 ? (BLOCK_M > 32 ? 96 : 64) : (BLOCK_M > 32 ? 160 : 96)) * 1024;
+    static constexpr int SHARED_CAP_BYTES = (BLOCK_N > 96 ? 227 : 32 + HEAD_DIM / 2 * (BLOCK_M > 32 ? 2 : 1)) * 1024;
     static constexpr int PROBABILITY_BITS = 32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
@@ -71,7 +71,8 @@ struct QFragments {
     }
 };
 
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ
+// in column-major order: no transpose.
 template <class Preset>
 __device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
 #pragma unroll
@@ -151,7 +152,6 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             smem.k.widen();
             smem.v.widen();
         }
-        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if constexpr (Ring::WIDENS) {
             // K and V were widened by all threads and are read by every warp.
             __syncthreads();
@@ -169,6 +169,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
+        // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
+        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -249,6 +251,8 @@ template <class Element, int HEAD_DIM>
 using Cpasync64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
 using Cpasync32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
+template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
+using Cpasync32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
 template <class Element, int HEAD_DIM>
 using Cpasync32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
 template <class Element, int HEAD_DIM>
@@ -265,6 +269,7 @@ using Cpasync128x64 = Tile<Element, HEAD_DIM, 128, 64, 1>;
 ATTN_VARIANT(cpasync, cpasync_32x64, Cpasync32x64)
 ATTN_VARIANT(cpasync, cpasync_64x64, Cpasync64x64)
 ATTN_VARIANT(cpasync, cpasync_32x64_k2, Cpasync32x64K2)
+ATTN_VARIANT(cpasync, cpasync_32x256_k2, Cpasync32x256K2)
 ATTN_VARIANT(cpasync, cpasync_32x32, Cpasync32x32)
 ATTN_VARIANT(cpasync, cpasync_48x32, Cpasync48x32)
 ATTN_VARIANT(cpasync, cpasync_64x96, Cpasync64x96)

@@ -1,7 +1,7 @@
-// Stage 2: P·V in pairs. A lane reads V four halves at a time and accumulates pairs of columns, a patch of 4 x 4 outputs
-// instead of 8 x 2, so that each value read serves more products. Everything else is stage 1. A warp owns 8 query rows and
-// its part of each tile of keys from the scores to the output, so a block synchronises once a tile, where K and V have
-// arrived, and at the end where two warps share rows.
+// Stage 2: P·V in pairs. A lane reads V four halves at a time and accumulates pairs of columns, a patch of 8 x 4 outputs
+// instead of 8 x 2, over half of the warp's keys; so each value of P that is read serves twice the products. Everything else
+// is stage 1. A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a block
+// synchronises once a tile, where K and V have arrived, and at the end where two warps share rows.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -18,8 +18,8 @@ namespace wmma = nvcuda::wmma;
 // Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
 constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
-// A lane's part of P·V: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
-constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
+// A lane's part of P·V: all 8 rows, and 4 neighbouring columns of every 64. Each of two half warps takes half of the keys.
+constexpr int PV_LANES = 16, PV_COLS = 4 * PV_LANES, KEY_PARTS = 32 / PV_LANES;
 
 template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
 struct Tile {
@@ -30,11 +30,10 @@ struct Tile {
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
-    // A block of 16 warps has 128 for each lane at most.
-    static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
+    // Twice the output columns per lane at head_dim 128: at 128 registers instances would spill. So no block of 16 warps.
+    static constexpr int REGISTER_CAP = HEAD_DIM == 64 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = (HEAD_DIM == 64 ? (BLOCK_M > 32 ? 96 : 64) : (BLOCK_M > 32 ? 160 : 96)) * 1024;
+    static constexpr int SHARED_CAP_BYTES = (BLOCK_N > 96 ? 227 : 32 + HEAD_DIM / 2 * (BLOCK_M > 32 ? 2 : 1)) * 1024;
     static constexpr int PROBABILITY_BITS = 32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
@@ -74,7 +73,8 @@ struct QFragments {
     }
 };
 
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ
+// in column-major order: no transpose.
 template <class Preset>
 __device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
 #pragma unroll
@@ -126,9 +126,12 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state;
-    // In P·V, lane l accumulates 4 rows from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
-    const int pv_row = lane / PV_LANES * PV_ROWS, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
-    float2 o_acc[PV_ROWS][O_QUADS][2] = {};
+    // In P·V, lane l accumulates 8 rows and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ..., over the keys of its half.
+    const int pv_half = lane / PV_LANES, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
+    const int pv_key = pv_half * (WARP_N / KEY_PARTS);
+    // Both halves have all of O at the end; each stores every second row.
+    const auto stores_row = [&](int row) { return row % KEY_PARTS == pv_half; };
+    float2 o_acc[WARP_M][O_QUADS][2] = {};
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
@@ -155,7 +158,6 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             smem.k.widen();
             smem.v.widen();
         }
-        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if constexpr (Ring::WIDENS) {
             // K and V were widened by all threads and are read by every warp.
             __syncthreads();
@@ -173,6 +175,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
+        // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
+        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -188,8 +192,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
         // O = O * rescale + P·V.
 #pragma unroll
-        for (int row = 0; row < PV_ROWS; ++row) {
-            const float row_rescale = __shfl_sync(0xffffffffu, rescale, (pv_row + row) * LANES_PER_ROW);
+        for (int row = 0; row < WARP_M; ++row) {
+            const float row_rescale = __shfl_sync(0xffffffffu, rescale, row * LANES_PER_ROW);
 #pragma unroll
             for (int quad = 0; quad < O_QUADS; ++quad) {
 #pragma unroll
@@ -197,15 +201,15 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             }
         }
 #pragma unroll PV_UNROLL
-        for (int j = 0; j < WARP_N; ++j) {
+        for (int j = 0; j < WARP_N / KEY_PARTS; ++j) {
             float2 v_reg[O_QUADS][2];
 #pragma unroll
             for (int quad = 0; quad < O_QUADS; ++quad) {
-                attn::load_4(v_reg[quad], &v_tile[warp_key + j][pv_col + PV_COLS * quad]);
+                attn::load_4(v_reg[quad], &v_tile[warp_key + pv_key + j][pv_col + PV_COLS * quad]);
             }
 #pragma unroll
-            for (int row = 0; row < PV_ROWS; ++row) {
-                const float p = scores[(pv_row + row) * Preset::SCORE_PITCH + j]; // two addresses a warp: a broadcast
+            for (int row = 0; row < WARP_M; ++row) {
+                const float p = scores[row * Preset::SCORE_PITCH + pv_key + j]; // two addresses a warp: a broadcast
 #pragma unroll
                 for (int quad = 0; quad < O_QUADS; ++quad) {
 #pragma unroll
@@ -219,18 +223,32 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         }
     }
 
+    // O is the sum of the halves.
+#pragma unroll
+    for (int row = 0; row < WARP_M; ++row) {
+#pragma unroll
+        for (int quad = 0; quad < O_QUADS; ++quad) {
+#pragma unroll
+            for (float2 &o : o_acc[row][quad]) {
+                o.x += __shfl_xor_sync(0xffffffffu, o.x, PV_LANES);
+                o.y += __shfl_xor_sync(0xffffffffu, o.y, PV_LANES);
+            }
+        }
+    }
+
     if constexpr (Preset::KEY_GROUPS > 1) {
         // Every warp has read its last K and V: their place is free.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
         if (key_group > 0) {
 #pragma unroll
-            for (int row = 0; row < PV_ROWS; ++row) {
+            for (int row = 0; row < WARP_M; ++row) {
+                if (!stores_row(row)) continue;
 #pragma unroll
                 for (int quad = 0; quad < O_QUADS; ++quad) {
 #pragma unroll
                     for (int pair = 0; pair < 2; ++pair) {
-                        partial.o[warp_row + pv_row + row][quad][pair][pv_lane] = o_acc[row][quad][pair];
+                        partial.o[warp_row + row][quad][pair][pv_lane] = o_acc[row][quad][pair];
                     }
                 }
             }
@@ -241,15 +259,15 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         if (key_group > 0) return;
         const float2 factors = state.merge(partial.state[warp_row + softmax_row]);
 #pragma unroll
-        for (int row = 0; row < PV_ROWS; ++row) {
-            const float own = __shfl_sync(0xffffffffu, factors.x, (pv_row + row) * LANES_PER_ROW);
-            const float other = __shfl_sync(0xffffffffu, factors.y, (pv_row + row) * LANES_PER_ROW);
+        for (int row = 0; row < WARP_M; ++row) {
+            const float own = __shfl_sync(0xffffffffu, factors.x, row * LANES_PER_ROW);
+            const float other = __shfl_sync(0xffffffffu, factors.y, row * LANES_PER_ROW);
 #pragma unroll
             for (int quad = 0; quad < O_QUADS; ++quad) {
 #pragma unroll
                 for (int pair = 0; pair < 2; ++pair) {
                     float2 &o = o_acc[row][quad][pair];
-                    const float2 part = partial.o[warp_row + pv_row + row][quad][pair][pv_lane];
+                    const float2 part = partial.o[warp_row + row][quad][pair][pv_lane];
                     o = make_float2(fmaf(o.x, own, part.x * other), fmaf(o.y, own, part.y * other));
                 }
             }
@@ -259,10 +277,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // O = O / sum, scaled back, 128 bytes a row and store.
     const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
 #pragma unroll
-    for (int row = 0; row < PV_ROWS; ++row) {
-        const float factor = __shfl_sync(0xffffffffu, inverse, (pv_row + row) * LANES_PER_ROW);
-        const int o_row = block_row + warp_row + pv_row + row;
-        if (o_row >= params.seq_q) continue;
+    for (int row = 0; row < WARP_M; ++row) {
+        const float factor = __shfl_sync(0xffffffffu, inverse, row * LANES_PER_ROW);
+        const int o_row = block_row + warp_row + row;
+        if (!stores_row(row) || o_row >= params.seq_q) continue;
         half *o_gmem = attn::row_address<half>(params.o, batch, head_q, o_row);
 #pragma unroll
         for (int quad = 0; quad < O_QUADS; ++quad) {
@@ -279,6 +297,8 @@ template <class Element, int HEAD_DIM>
 using SimdPv64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
 using SimdPv32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
+template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
+using SimdPv32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
 template <class Element, int HEAD_DIM>
 using SimdPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
 template <class Element, int HEAD_DIM>
@@ -287,16 +307,14 @@ template <class Element, int HEAD_DIM>
 using SimdPv64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
 template <class Element, int HEAD_DIM>
 using SimdPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv128x64 = Tile<Element, HEAD_DIM, 128, 64, 1>;
 
 } // namespace
 
 ATTN_VARIANT(simd_pv, simd_pv_32x64, SimdPv32x64)
 ATTN_VARIANT(simd_pv, simd_pv_64x64, SimdPv64x64)
 ATTN_VARIANT(simd_pv, simd_pv_32x64_k2, SimdPv32x64K2)
+ATTN_VARIANT(simd_pv, simd_pv_32x256_k2, SimdPv32x256K2)
 ATTN_VARIANT(simd_pv, simd_pv_32x32, SimdPv32x32)
 ATTN_VARIANT(simd_pv, simd_pv_48x32, SimdPv48x32)
 ATTN_VARIANT(simd_pv, simd_pv_64x96, SimdPv64x96)
 ATTN_VARIANT(simd_pv, simd_pv_96x64, SimdPv96x64)
-ATTN_VARIANT(simd_pv, simd_pv_128x64, SimdPv128x64)

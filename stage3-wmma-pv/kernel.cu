@@ -180,7 +180,6 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             smem.k.widen();
             smem.v.widen();
         }
-        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if constexpr (Ring::WIDENS) {
             // K and V were widened by all threads and are read by every warp.
             __syncthreads();
@@ -202,6 +201,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             p_reg[i] = pair.x;
             p_reg[i + 1] = pair.y;
         }
+        // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
+        if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {

@@ -82,7 +82,8 @@ struct QFragments {
     }
 };
 
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
+// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ
+// in column-major order: no transpose.
 template <class Preset>
 __device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
 #pragma unroll
@@ -294,7 +295,7 @@ using WarpSpec64x64 = Tile<Element, HEAD_DIM, 64, 64, 1, 2>;
 template <class Element, int HEAD_DIM>
 using WarpSpec32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2, 3>;
 template <class Element, int HEAD_DIM>
-using WarpSpec32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 3 : 2>;
+using WarpSpec32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 4 : 2>;
 template <class Element, int HEAD_DIM>
 using WarpSpec32x32 = Tile<Element, HEAD_DIM, 32, 32, 1, 4>;
 template <class Element, int HEAD_DIM>

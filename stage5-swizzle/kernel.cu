@@ -283,13 +283,16 @@ using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 4, true, 160>;
+using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true, 160>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true, 160>;
 // Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Swizzle128x64 =
     Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false, 160>;
+template <class Element, int HEAD_DIM>
+using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2,
+                              false, 160>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x96 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 6144 / HEAD_DIM, 2, false, 96>;
 template <class Element, int HEAD_DIM>
@@ -309,6 +312,7 @@ ATTN_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
 ATTN_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
+ATTN_VARIANT(swizzle, swizzle_128x128_k2, Swizzle128x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x96, Swizzle64x96)
 ATTN_VARIANT(swizzle, swizzle_96x64, Swizzle96x64)
 ATTN_VARIANT(swizzle, swizzle_48x32, Swizzle48x32)

@@ -13,7 +13,7 @@ const CPASYNC: Base = Base { stage: "stage1-cpasync", family: "cpasync" };
 
 const INFO: StageInfo = StageInfo {
     id: "stage2-simd-pv",
-    idea: "P·V in half2 and float2, 4x4 outputs a lane",
+    idea: "P·V in half2 and float2, 8x4 outputs a lane",
     predecessor: Some("stage1-cpasync"),
     default_variant: "simd-pv-32x64",
     claims: &[Claim { family: "simd-pv", base: CPASYNC, at_least: 1.1 }],
@@ -22,7 +22,7 @@ const INFO: StageInfo = StageInfo {
             family: "simd-pv",
             quantities: &[Quantity::SharedReadRequests],
             relation: Relation::Ratio { base: CPASYNC, at_least: 0.35, at_most: 0.65 },
-            why: "P·V takes 5 loads for 16 products a lane instead of 10, and is most of the loads",
+            why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of the loads",
         },
         EvidenceClaim {
             family: "simd-pv",

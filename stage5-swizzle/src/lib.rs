@@ -12,6 +12,10 @@ pub struct Swizzle;
 
 /// The control of the whole ladder.
 const WMMA_QK: Base = Base { stage: "stage0-scalar", family: "wmma-qk" };
+/// WMMA on both products, whose scores and products go through shared memory.
+const WMMA_PV: Base = Base { stage: "stage3-wmma-pv", family: "wmma-pv" };
+/// The same with warps that only copy.
+const WARPSPEC: Base = Base { stage: "stage4-warpspec", family: "warpspec" };
 /// The same kernel with rows one after the other.
 const LINEAR: Base = Base { stage: "stage5-swizzle", family: "mma-linear" };
 
@@ -22,6 +26,8 @@ const INFO: StageInfo = StageInfo {
     default_variant: "swizzle-32x256-k4",
     claims: &[
         Claim { family: "swizzle", base: WMMA_QK, at_least: 1.85 },
+        Claim { family: "swizzle", base: WMMA_PV, at_least: 1.05 },
+        Claim { family: "swizzle", base: WARPSPEC, at_least: 1.05 },
         Claim { family: "swizzle", base: LINEAR, at_least: 1.05 },
     ],
     evidence: &[
