@@ -3,6 +3,7 @@
 // block synchronises only around K and V, and at the end where two warps share rows.
 
 #include <attn/mask.cuh>
+#include <attn/merge.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
@@ -45,15 +46,11 @@ struct Tile {
         alignas(128) half v[BLOCK_N][PITCH];
         alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
     };
-    // What the warps of the second key group hand over at the end, in the place of K and V.
-    struct Partial {
-        float o[BLOCK_M][HEAD_DIM]; // not yet divided by the sum
-        attn::RowState state[BLOCK_M];
-    };
+    // What the key groups hand over at the end, in the place of K and V.
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
     static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
-    static_assert(KEY_GROUPS == 1 || KEY_GROUPS == 2, "the merge at the end takes one other group");
     static_assert(sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
     static_assert(HEAD_DIM % MMA_K == 0, "the head is whole fragments");
 };
@@ -220,30 +217,21 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
-        // Every warp has read its last K and V: their place is free.
+        // Every warp has read its last K and V: partial outputs may lie where they were.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
-        if (key_group > 0) {
-#pragma unroll
-            for (int row = 0; row < WARP_M; ++row) {
-#pragma unroll
-                for (int col = 0; col < O_COLS; ++col) partial.o[warp_row + row][lane + 32 * col] = o_acc[row][col];
-            }
-            if (softmax_col == 0) partial.state[warp_row + softmax_row] = state;
-        }
-        // The second group has written its part above; the first reads it below.
-        __syncthreads();
-        if (key_group > 0) return;
-        const float2 factors = state.merge(partial.state[warp_row + softmax_row]);
 #pragma unroll
         for (int row = 0; row < WARP_M; ++row) {
-            const float own = __shfl_sync(0xffffffffu, factors.x, row * LANES_PER_ROW);
-            const float other = __shfl_sync(0xffffffffu, factors.y, row * LANES_PER_ROW);
 #pragma unroll
-            for (int col = 0; col < O_COLS; ++col) {
-                o_acc[row][col] = fmaf(o_acc[row][col], own, partial.o[warp_row + row][lane + 32 * col] * other);
-            }
+            for (int col = 0; col < O_COLS; ++col) partial.o[key_group][warp_row + row][lane + 32 * col] = o_acc[row][col];
         }
+        if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
+        // All warps have written their parts; each thread now merges elements of both groups.
+        __syncthreads();
+        attn::store_merged<THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
+                                    params.seq_q - block_row, partial,
+                                    attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+        return;
     }
 
     // O = O / sum, scaled back, 64 bytes a row and store.

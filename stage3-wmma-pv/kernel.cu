@@ -5,6 +5,7 @@
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
+#include <attn/merge.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
@@ -50,15 +51,11 @@ struct Tile {
         alignas(128) float work[THREADS / 32][WARP_M][WORK_PITCH];
         alignas(128) half p[BLOCK_M][P_PITCH];
     };
-    // What the warps of the second key group hand over at the end, in the place of K and V.
-    struct Partial {
-        float2 o[BLOCK_M][HEAD_DIM / PV_COLS][2][PV_LANES]; // in lane order, not yet divided by the sum
-        attn::RowState state[BLOCK_M];
-    };
+    // What the key groups hand over at the end, in the place of K and V.
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
     static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
-    static_assert(KEY_GROUPS == 1 || KEY_GROUPS == 2, "the merge at the end takes one other group");
     static_assert(KEY_GROUPS == 1 || sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
     static_assert(HEAD_DIM % MMA_K == 0 && HEAD_DIM % PV_COLS == 0, "the head is whole fragments and whole patches");
 };
@@ -152,7 +149,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state;
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
-    const int pv_row = lane / PV_LANES * PV_ROWS, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
+    const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
     float2 o_acc[PV_ROWS][O_QUADS][2] = {};
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
@@ -238,40 +235,25 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
-        // Every warp has read its last K and V: their place is free.
+        // Every warp has read its last K and V: partial outputs may lie where they were.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
-        if (key_group > 0) {
-#pragma unroll
-            for (int row = 0; row < PV_ROWS; ++row) {
-#pragma unroll
-                for (int quad = 0; quad < O_QUADS; ++quad) {
-#pragma unroll
-                    for (int pair = 0; pair < 2; ++pair) {
-                        partial.o[warp_row + pv_row + row][quad][pair][pv_lane] = o_acc[row][quad][pair];
-                    }
-                }
-            }
-            if (softmax_col == 0) partial.state[warp_row + softmax_row] = state;
-        }
-        // The second group has written its part above; the first reads it below.
-        __syncthreads();
-        if (key_group > 0) return;
-        const float2 factors = state.merge(partial.state[warp_row + softmax_row]);
 #pragma unroll
         for (int row = 0; row < PV_ROWS; ++row) {
-            const float own = __shfl_sync(0xffffffffu, factors.x, (pv_row + row) * LANES_PER_ROW);
-            const float other = __shfl_sync(0xffffffffu, factors.y, (pv_row + row) * LANES_PER_ROW);
 #pragma unroll
             for (int quad = 0; quad < O_QUADS; ++quad) {
-#pragma unroll
-                for (int pair = 0; pair < 2; ++pair) {
-                    float2 &o = o_acc[row][quad][pair];
-                    const float2 part = partial.o[warp_row + pv_row + row][quad][pair][pv_lane];
-                    o = make_float2(fmaf(o.x, own, part.x * other), fmaf(o.y, own, part.y * other));
-                }
+                const float2(&o)[2] = o_acc[row][quad];
+                *reinterpret_cast<float4 *>(&partial.o[key_group][warp_row + pv_row + row][pv_col + PV_COLS * quad]) =
+                    make_float4(o[0].x, o[0].y, o[1].x, o[1].y);
             }
         }
+        if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
+        // All warps have written their parts; each thread now merges elements of both groups.
+        __syncthreads();
+        attn::store_merged<THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
+                                    params.seq_q - block_row, partial,
+                                    attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+        return;
     }
 
     // O = O / sum, scaled back, 128 bytes a row and store.

@@ -202,7 +202,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state;
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
-    const int pv_row = lane / PV_LANES * PV_ROWS, pv_lane = lane % PV_LANES, pv_col = 4 * pv_lane;
+    const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
     float2 o_acc[PV_ROWS][O_QUADS][2] = {};
 
     const QFragments<Preset> q_frags(smem.q[warp_row]);

@@ -51,15 +51,12 @@ struct RowState {
         sum = row_sum<LANES>(sum);
     }
 
-    // Takes in the state of the same row over other keys. Returns the factors by which the outputs accumulated so far,
-    // the own (x) and the other (y), must be multiplied before they are added.
-    __device__ __forceinline__ float2 merge(const RowState &other) {
+    // Takes in the state of the same row over other keys; `factor` then says what each output is multiplied by.
+    __device__ __forceinline__ void merge(const RowState &other) {
         const float new_max = fmaxf(max, other.max);
         const float shift = shift_of(new_max);
-        const float2 factors = make_float2(exp2_approx(max - shift), exp2_approx(other.max - shift));
-        sum = fmaf(sum, factors.x, other.sum * factors.y);
+        sum = fmaf(sum, exp2_approx(max - shift), other.sum * exp2_approx(other.max - shift));
         max = new_max;
-        return factors;
     }
 
     // The factor that takes an output accumulated with the state `part` to this one's, which contains it.
@@ -78,10 +75,12 @@ struct RowState {
     // and the sum of this lane's probabilities (y).
     template <int LANES, int COUNT>
     __device__ __forceinline__ float2 exponentials(float (&scores)[COUNT], float scale_log2) {
-                constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: one alone is mostly waiting
+        constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: one alone is mostly waiting
         float tile_max[CHAINS];
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) tile_max[i % CHAINS] = i < CHAINS ? scores[i] : fmaxf(tile_max[i % CHAINS], scores[i]);
+        for (int i = 0; i < COUNT; ++i) {
+            tile_max[i % CHAINS] = i < CHAINS ? scores[i] : fmaxf(tile_max[i % CHAINS], scores[i]);
+        }
 #pragma unroll
         for (int i = 1; i < CHAINS; ++i) tile_max[0] = fmaxf(tile_max[0], tile_max[i]);
         const float new_max = fmaxf(max, row_max<LANES>(tile_max[0]) * scale_log2);
