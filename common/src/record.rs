@@ -1,16 +1,18 @@
-//! What a run leaves behind: four files in one folder, versioned, each value present only where it was measured.
+//! What a run leaves behind: a few files in one folder, versioned, each value present only where it was measured.
 //!
 //! A status tag decides which fields exist, so that 0 never stands for "not measured". [`store`] reads and writes the
 //! folder; the types here say what is in it.
 
 mod build;
 mod cases;
+mod profile;
 pub mod store;
 
 pub use build::{
     BaseTerms, BuildMeta, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, GateScope, Git, Gpu, KernelBuild,
     Machine, Measurable, Progress, Scope, StageBuild, Tier, VariantBuild,
 };
+pub use profile::{Profile, Profiled};
 
 use crate::check::CaseResult;
 use crate::evidence::Counting;
@@ -37,6 +39,8 @@ pub struct Record {
     pub evidence: Evidence,
     /// `negative.json`: claims that the record was committed to refute. Only in committed records.
     pub negative: Option<Negative>,
+    /// `profile.json`: what ncu read; absent where it was not run.
+    pub profile: Option<Profile>,
 }
 
 /// All cases, and the gate on the gates. Errors are written with five digits, and gates that passed without a reason

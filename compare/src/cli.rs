@@ -39,6 +39,23 @@ Exit codes:
   2  wrong usage, or a file that cannot be read or written
   3  NO DATA: there is no GPU that can be timed";
 
+const PROFILE_EXAMPLES: &str = "\
+Each variant is launched once under ncu, checked as in a run. The figures stand beside the emulator's counters and the
+stages' predictions (gate E1), and go into the record as profile.json; `compare accept` takes it along. ncu's own file stays
+in target/profile, to be opened with its user interface. Without --variants these are the record's fastest green variant of
+each stage and all that its evidence claims speak of.
+
+Examples:
+  compare profile                               complete the newest record under target/compare
+  compare profile --record target/compare/20261120T183000Z-nvidia-h200 --stages stage5-swizzle
+  NCU=/opt/nvidia/nsight-compute/ncu compare profile --variants swizzle-32x256-k4 --shapes long --dtypes f16,e4m3
+
+Exit codes:
+  0  profiled and written
+  1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
+  2  wrong usage, or a record of other kernels or another GPU
+  3  NO DATA: no GPU, no ncu, or no permission to read counters; nothing is overwritten";
+
 /// Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, about, after_help = EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
@@ -68,10 +85,16 @@ pub enum Command {
     /// Compare two records, folders of records or git revisions, and say what got faster, slower, fatter or wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
+    /// Complete a record with what ncu reads of its variants' launches
+    #[command(after_help = PROFILE_EXAMPLES)]
+    Profile(ProfileArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
     Render(RenderArgs),
+    /// Launch each variant once, checked and not timed: what runs under a profiler or a sanitizer
+    #[command(hide = true)]
+    Launch(LaunchArgs),
 }
 
 /// Where kernels run.
@@ -224,6 +247,55 @@ pub struct RenderArgs {
     /// Where the report goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+}
+
+/// The flags of `profile`.
+#[derive(Clone, Debug, Args)]
+pub struct ProfileArgs {
+    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Stages to profile [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Variants to profile [default: see below]
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
+    pub variants: Vec<String>,
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: mission]
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..")]
+    pub shapes: Vec<String>,
+    /// Element types: f16, e4m3 [default: f16]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
+    pub dtypes: Vec<String>,
+    /// Masks: full, causal [default: full]
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
+    pub masks: Vec<String>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The flags of `launch`, which other commands run under a tool.
+#[derive(Clone, Debug, Args)]
+pub struct LaunchArgs {
+    /// Stages and variants, in the order of the launches: stage0-scalar/wmma-qk-32x64
+    #[arg(long, value_delimiter = ',', value_name = "STAGE/VARIANT,..", required = true)]
+    pub places: Vec<String>,
+    /// Shapes by name or as BATCHxHEADSxSEQxDIM
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", required = true)]
+    pub shapes: Vec<String>,
+    /// Element types
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", required = true)]
+    pub dtypes: Vec<String>,
+    /// Masks
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..", required = true)]
+    pub masks: Vec<String>,
+    /// How long a launch may take; tools slow kernels down
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub watchdog: u64,
+    /// The file that each launch's result is appended to, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    pub results: PathBuf,
 }
 
 #[cfg(test)]

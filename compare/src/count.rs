@@ -29,7 +29,7 @@ impl Executor<'_> {
             record.evidence.counters.push(VariantCounters { stage: stage_id, variant, identity, counting });
             sink.grown(record)?;
         }
-        let measured = Measured { counters: &record.evidence.counters };
+        let measured = Measured::Emulator(&record.evidence.counters);
         let judged = self.builds.iter().filter(|stage| plan.judges_evidence_of(stage));
         record.evidence.claims = judged.flat_map(|stage| judge_evidence(stage, self.builds, measured)).collect();
         sink.grown(record)
@@ -67,7 +67,7 @@ mod tests {
         }
         let Counting::Counted { traced_blocks, launch_blocks, tiles, .. } = &counters[1].counting else { panic!() };
         assert_eq!((*traced_blocks, *launch_blocks, *tiles), (2, 128, 1024));
-        let judged = |ladder: &[_]| judge_evidence(&ladder[0], ladder, Measured { counters: &counters });
+        let judged = |ladder: &[_]| judge_evidence(&ladder[0], ladder, Measured::Emulator(&counters));
         let of_counters = |results: Vec<EvidenceResult>| -> Vec<EvidenceResult> {
             results.into_iter().filter(|result| result.terms.quantity.counted(&Default::default()).is_some()).collect()
         };

@@ -6,13 +6,16 @@ mod accept;
 mod builds;
 mod cli;
 mod comparison;
+mod completion;
 mod count;
 mod diff;
 mod execute;
 mod input;
+mod launch;
 mod list;
 mod machine;
 mod plan;
+mod profile;
 mod progress;
 mod registry;
 mod render;
@@ -21,14 +24,16 @@ mod select;
 mod selftest;
 #[cfg(test)]
 mod testing;
+mod tool;
 mod tune;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use cli::{Cli, Command, RenderArgs, RunArgs, SelftestArgs, TuneArgs};
+use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SelftestArgs, TuneArgs};
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
+use profile::Outcomes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tune::Tuned;
@@ -41,8 +46,12 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest(&args),
         Command::Tune(args) => tune(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Profile(args) => profile(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
+        Command::Launch(args) => {
+            launch::launch(&args).map(|green| if green { Exit::Pass } else { Exit::Fail }).map_err(anyhow::Error::from)
+        }
     };
     match outcome {
         Ok(exit) => ExitCode::from(exit.code()),
@@ -93,6 +102,26 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
             }
             failed.iter().for_each(|line| eprintln!("FAIL {line}"));
             Ok(if failed.is_empty() { Exit::Pass } else { Exit::Fail })
+        }
+    }
+}
+
+fn profile(args: &ProfileArgs) -> Result<Exit> {
+    match profile::profile(args)? {
+        Outcomes::NoData { reason } => {
+            println!("NO DATA: {reason}");
+            Ok(Exit::Undecided)
+        }
+        Outcomes::Red { reason } => {
+            println!("FAIL: not green under ncu, so that no figure means anything: {reason}");
+            Ok(Exit::Fail)
+        }
+        Outcomes::Written { text, path, report, refuted } => {
+            if !args.quiet {
+                println!("{text}\nprofile: {}\nfor ncu's user interface: {}", path.display(), report.display());
+            }
+            refuted.iter().for_each(|line| eprintln!("FAIL E1 on this GPU: {line}"));
+            Ok(if refuted.is_empty() { Exit::Pass } else { Exit::Fail })
         }
     }
 }

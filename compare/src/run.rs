@@ -217,6 +217,7 @@ pub fn new_record(
             claims: vec![],
         },
         negative: None,
+        profile: None,
     }
 }
 

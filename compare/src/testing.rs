@@ -10,8 +10,8 @@ use common::inputs::Family;
 use common::problem::{Dtype, Mask, Shape};
 use common::record::{
     BaseTerms, BuildMeta, BuiltKernel, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, EvidenceTerms,
-    GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Progress, Record, SCHEMA, Samples,
-    Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
+    GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Profile, Profiled, Progress, Record,
+    SCHEMA, Samples, Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
 };
 use common::reference::Probability;
 use common::resources::{self, KernelFacts, PtxasEntry};
@@ -182,6 +182,7 @@ pub fn emulated() -> Record {
             claims: vec![],
         },
         negative: None,
+        profile: None,
     };
     for stage in &stages {
         for variant in &stage.variants {
@@ -209,7 +210,7 @@ pub fn counted(stage: &str, variant: &str, bytes: u64, conflicts: u64) -> Varian
 
 /// Judges the evidence claims of the record's stages again.
 pub fn rejudge(record: &mut Record) {
-    let (stages, measured) = (&record.meta.stages, Measured { counters: &record.evidence.counters });
+    let (stages, measured) = (&record.meta.stages, Measured::Emulator(&record.evidence.counters));
     record.evidence.claims = stages.iter().flat_map(|stage| judge_evidence(stage, stages, measured)).collect();
 }
 
@@ -244,6 +245,39 @@ pub fn timed(us: [f64; 3]) -> Record {
     ];
     record.performance = Some(Performance { schema: SCHEMA, method: "graphs".into(), timings, claims, scopes: vec![] });
     record
+}
+
+/// A launch under ncu with a few metrics by short names.
+pub fn profiled(stage: &str, variant: &str, metrics: &[(&str, f64)]) -> Profiled {
+    let long = |name: &str| match name {
+        "time" => "gpu__time_duration.sum",
+        "loaded" => "smsp__sass_data_bytes_mem_global_op_ld.sum",
+        "copied" => "smsp__sass_data_bytes_mem_global_op_ldgsts.sum",
+        "wavefronts" => "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+        "conflicts" => "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "barrier" => "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+        "latency" => "smsp__average_warp_latency_per_inst_issued.ratio",
+        other => panic!("{other}"),
+    };
+    Profiled {
+        stage: stage.into(),
+        variant: variant.into(),
+        identity: format!("{stage}-identity"),
+        dtype: Dtype::F16,
+        mask: Mask::Full,
+        shape_name: "mission".into(),
+        shape: Shape::bhsd(1, 8, 512, 64),
+        metrics: metrics.iter().map(|(name, value)| (long(name).to_string(), *value)).collect(),
+    }
+}
+
+/// Adds a profile to `record` and judges its evidence claims on it.
+pub fn profile(record: &mut Record, launches: Vec<Profiled>) {
+    let stages = record.meta.stages.clone();
+    let claims = stages.iter().flat_map(|stage| judge_evidence(stage, &stages, Measured::Ncu(&launches))).collect();
+    let (tool, gpu) = ("ncu 2025.3.1.0".to_string(), "NVIDIA H200".to_string());
+    let method = "one launch per variant".to_string();
+    record.profile = Some(Profile { schema: SCHEMA, tool, method, gpu, launches, claims });
 }
 
 /// Brings the summaries up to date with the cases.

@@ -247,3 +247,24 @@ fn list_names_what_there_is() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
+
+#[test]
+fn a_record_is_completed_on_its_gpu_alone() {
+    let folder = Folder::new();
+    let nowhere = folder.path("nowhere");
+    let complete = |command: &str, record: &Path| {
+        let arguments = [command, "--record", record.to_str().unwrap()];
+        Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap()
+    };
+    assert_eq!(folder.run(&["--quick", "--stages", "stage0-scalar"]).status.code(), Some(0));
+    for (command, file) in [("profile", "profile.json")] {
+        let output = complete(command, &nowhere);
+        assert_eq!(output.status.code(), Some(2), "{command}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--record DIR"), "{command}: {}", stderr(&output));
+        let output = complete(command, &folder.record());
+        assert_eq!(output.status.code(), Some(3), "{command}: {}", stderr(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with("NO DATA: there is no GPU to "), "{command}: {text}");
+        assert!(!folder.record().join(file).exists());
+    }
+}

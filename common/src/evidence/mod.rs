@@ -157,7 +157,7 @@ pub enum Quantity {
     Occupancy,
     /// Of the cycles between a warp's instructions, the share that it waits at a barrier, 0 to 1.
     BarrierStallShare,
-    /// Cycles in which the tensor pipe is active, over all cycles, 0 to 1.
+    /// Cycles in which the tensor pipe is active, over those in which a multiprocessor has work, 0 to 1.
     TensorPipeActive,
 }
 
@@ -195,7 +195,7 @@ impl Quantity {
     ];
 
     /// As printed.
-    pub fn label(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Quantity::GlobalReadBytes => "global bytes read",
             Quantity::GlobalReadSectors => "global sectors read",
@@ -244,7 +244,7 @@ impl Quantity {
     }
 
     /// Whether it is a part of a whole, 0 to 1, and not a count.
-    pub fn is_share(self) -> bool {
+    pub const fn is_share(self) -> bool {
         matches!(
             self,
             Quantity::AsyncCopyShare

@@ -275,22 +275,26 @@ pub struct BaseTerms {
     pub family: String,
 }
 
-impl fmt::Display for EvidenceTerms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EvidenceTerms { family, quantity, relation, .. } = self;
-        write!(f, "{family}: {quantity} ")?;
-        match relation {
-            Relation::Ratio { base, at_least, at_most } => {
-                let BaseTerms { stage, family } = base;
+impl EvidenceTerms {
+    /// What is predicted, without what of: `0.5 to 0.8x stage0-scalar scalar`.
+    pub fn prediction(&self) -> String {
+        match &self.relation {
+            Relation::Ratio { base: BaseTerms { stage, family }, at_least, at_most } => {
                 match (at_least == at_most, *at_least) {
-                    (true, 1.0) => write!(f, "as in {stage} {family}"),
-                    (true, factor) => write!(f, "{factor}x {stage} {family}"),
-                    (false, _) => write!(f, "{at_least} to {at_most}x {stage} {family}"),
+                    (true, 1.0) => format!("as in {stage} {family}"),
+                    (true, factor) => format!("{factor}x {stage} {family}"),
+                    (false, _) => format!("{at_least} to {at_most}x {stage} {family}"),
                 }
             }
-            Relation::AtLeast { bound } => write!(f, ">= {}", quantity.show(*bound)),
-            Relation::AtMost { bound } => write!(f, "<= {}", quantity.show(*bound)),
+            Relation::AtLeast { bound } => format!(">= {}", self.quantity.show(*bound)),
+            Relation::AtMost { bound } => format!("<= {}", self.quantity.show(*bound)),
         }
+    }
+}
+
+impl fmt::Display for EvidenceTerms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {}", self.family, self.quantity, self.prediction())
     }
 }
 

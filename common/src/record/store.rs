@@ -1,6 +1,6 @@
 //! The folder of a record: read whole, written file by file, each file replaced at once or not at all.
 
-use super::{BuildMeta, Correctness, Evidence, Negative, Performance, Record, SCHEMA};
+use super::{BuildMeta, Correctness, Evidence, Negative, Performance, Profile, Record, SCHEMA};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -17,6 +17,8 @@ pub const PERFORMANCE: &str = "perf_baseline.json";
 pub const EVIDENCE: &str = "evidence.json";
 /// The file of [`Negative`].
 pub const NEGATIVE: &str = "negative.json";
+/// The file of [`Profile`].
+pub const PROFILE: &str = "profile.json";
 
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +149,7 @@ impl Record {
             performance: read_optional::<Performance>(&dir.join(PERFORMANCE))?,
             evidence: read_json::<Evidence>(&dir.join(EVIDENCE))?,
             negative: read_optional::<Negative>(&dir.join(NEGATIVE))?,
+            profile: read_optional::<Profile>(&dir.join(PROFILE))?,
         })
     }
 
@@ -159,6 +162,7 @@ impl Record {
         ];
         files.extend(self.performance.as_ref().map(|performance| (PERFORMANCE, to_json(performance))));
         files.extend(self.negative.as_ref().map(|negative| (NEGATIVE, to_json(negative))));
+        files.extend(self.profile.as_ref().map(|profile| (PROFILE, to_json(profile))));
         files
     }
 
@@ -250,6 +254,7 @@ mod tests {
             performance: None,
             evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
             negative: None,
+            profile: None,
         }
     }
 

@@ -2,22 +2,25 @@
 //! negative record settles it.
 
 use super::Committed;
+use super::evidence::both;
+use common::evidence::Source;
 use common::record::{ClaimResult, ClaimTerms, EvidenceResult, EvidenceTerms, Gpu, Record, RefutedClaim, StageBuild};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 
 /// A claim as judged in a record.
 pub trait Judgement: Clone {
     /// The claim.
     type Terms: Clone + fmt::Display;
-    /// Whether the figures are of the GPU that they were measured on, and of no other.
-    const IS_OF_A_GPU: bool;
 
     /// All that `stage` claims.
     fn claimed(stage: &StageBuild) -> &[Self::Terms];
     /// All that `record` judged.
-    fn judged(record: &Record) -> &[Self];
+    fn judged(record: &Record) -> Cow<'_, [Self]>;
+    /// Whether the figures are of the GPU that they were measured on, and of no other.
+    fn is_of_a_gpu(&self) -> bool;
     /// Whether it is about `terms` of `stage`; reworded reasons make no other claim.
     fn is_of(&self, stage: &str, terms: &Self::Terms) -> bool;
     /// The stage's identity when it was judged.
@@ -30,14 +33,17 @@ pub trait Judgement: Clone {
 
 impl Judgement for ClaimResult {
     type Terms = ClaimTerms;
-    const IS_OF_A_GPU: bool = true;
 
     fn claimed(stage: &StageBuild) -> &[ClaimTerms] {
         &stage.claims
     }
 
-    fn judged(record: &Record) -> &[Self] {
-        record.performance.as_ref().map_or(&[], |performance| &performance.claims)
+    fn judged(record: &Record) -> Cow<'_, [Self]> {
+        record.performance.as_ref().map_or(&[][..], |performance| &performance.claims).into()
+    }
+
+    fn is_of_a_gpu(&self) -> bool {
+        true
     }
 
     fn is_of(&self, stage: &str, terms: &ClaimTerms) -> bool {
@@ -66,14 +72,23 @@ impl Judgement for ClaimResult {
 
 impl Judgement for EvidenceResult {
     type Terms = EvidenceTerms;
-    const IS_OF_A_GPU: bool = false;
 
     fn claimed(stage: &StageBuild) -> &[EvidenceTerms] {
         &stage.evidence
     }
 
-    fn judged(record: &Record) -> &[Self] {
-        &record.evidence.claims
+    /// What the emulator and ncu say together.
+    fn judged(record: &Record) -> Cow<'_, [Self]> {
+        let Some(profile) = &record.profile else { return Cow::Borrowed(&record.evidence.claims) };
+        let of_ncu = |counted: &Self| {
+            let same = |ncu: &&Self| ncu.is_of(&counted.stage, &counted.terms) && ncu.identity == counted.identity;
+            profile.claims.iter().find(same)
+        };
+        record.evidence.claims.iter().map(|counted| both(counted, of_ncu(counted))).collect()
+    }
+
+    fn is_of_a_gpu(&self) -> bool {
+        self.terms.quantity.source() == Source::Profile
     }
 
     fn is_of(&self, stage: &str, terms: &EvidenceTerms) -> bool {
@@ -254,7 +269,7 @@ fn state<J: Judgement>(
     let find = |record: &Record| J::judged(record).iter().rev().find(|judged| judged.is_of(&stage.id, terms)).cloned();
     let has_data = |judged: &J| judged.result().verdict != Verdict::NoData;
     let negative = |judged: &J, record: &Record| {
-        let gpu = J::IS_OF_A_GPU.then_some(&record.meta.machine.gpu);
+        let gpu = judged.is_of_a_gpu().then_some(&record.meta.machine.gpu);
         negative_for(&judged.refuted(), gpu, committed)
             .map(|(record, reason, refuted)| (record.to_string(), reason.to_string(), refuted.evidence.clone()))
     };
@@ -273,7 +288,7 @@ fn state<J: Judgement>(
     for (name, other) in committed.iter().rev() {
         let Some(judged) = find(other).filter(has_data) else { continue };
         let (record, gpu) = (name.clone(), other.meta.machine.gpu.name().unwrap_or("no GPU").to_string());
-        let elsewhere = here.and_then(Gpu::name).filter(|name| J::IS_OF_A_GPU && *name != gpu);
+        let elsewhere = here.and_then(Gpu::name).filter(|name| judged.is_of_a_gpu() && *name != gpu);
         let why = match elsewhere {
             _ if judged.identity() != stage.identity => Some("the kernel has changed since".to_string()),
             Some(here) => Some(format!("measured on another GPU than this run's {here}")),

@@ -1,21 +1,62 @@
 //! Gate E1: what a stage predicts of its counters and resources, against what was counted. Pure.
 
+use super::figures::{Figure, judging};
 use common::evidence::{Quantity, Relation, Source};
-use common::record::{EvidenceResult, EvidenceTerms, StageBuild, VariantBuild, VariantCounters};
-use common::verdict::{GateId, GateResult};
+use common::record::{BaseTerms, EvidenceResult, EvidenceTerms, Profiled, StageBuild, VariantBuild, VariantCounters};
+use common::verdict::{GateId, GateResult, Verdict};
 
-/// The figures that E1 is judged on, beside what the stages declare and what ptxas said of them.
+/// On the GPU an exact ratio may be off by this much: hardware counters see retries that no definition has, and ncu adds
+/// them up over passes. The plan of the ladder allows ncu 10 % where the emulator must be exact.
+pub const NCU_TOLERANCE: f64 = 0.1;
+
+/// The figures that E1 is judged on, beside what the stages declare and what ptxas said of them. Its variants are the
+/// ones that the run is of.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured<'a> {
-    /// What the emulator counted. Its variants are the ones that the run is of.
-    pub counters: &'a [VariantCounters],
+pub enum Measured<'a> {
+    /// What the emulator counted.
+    Emulator(&'a [VariantCounters]),
+    /// What ncu read of launches of the claims' problem. Claims about what it does not measure are left out.
+    Ncu(&'a [Profiled]),
+}
+
+/// The emulator's judgement and ncu's as one: what either refutes is refuted.
+pub fn both(counted: &EvidenceResult, ncu: Option<&EvidenceResult>) -> EvidenceResult {
+    let Some(EvidenceResult { result: ncu, .. }) = ncu else { return counted.clone() };
+    let (here, there) = (counted.result.verdict, ncu.verdict);
+    let result = match (here, there) {
+        (Verdict::NoData, Verdict::NoData) => counted.result.clone(),
+        (Verdict::NoData, _) => GateResult { reason: format!("ncu: {}", ncu.reason), ..ncu.clone() },
+        _ => GateResult {
+            gate: GateId::E1,
+            verdict: if there == Verdict::Fail { Verdict::Fail } else { here },
+            reason: format!("{}; ncu {there}: {}", counted.result.reason, ncu.reason),
+        },
+    };
+    EvidenceResult { result, ..counted.clone() }
+}
+
+/// The variants that ncu must look at to judge what `stage` predicts: stage and variant, each once.
+pub fn named<'a>(stage: &'a StageBuild, ladder: &'a [StageBuild]) -> Vec<(&'a str, &'a str)> {
+    let mut names = Vec::new();
+    for terms in stage.evidence.iter().filter(|terms| judging(terms.quantity).is_some()) {
+        let all = stage.family(&terms.family).collect();
+        for (variant, base) in pairs(stage, ladder, terms, all).unwrap_or_default() {
+            names.push((stage.id.as_str(), variant.name.as_str()));
+            names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Judges what `stage` predicts of families with a variant in this run, one result per quantity. NO DATA where a figure
 /// is missing, and the reason of the first; FAIL where any variant is not as predicted, whatever else is missing.
 pub fn judge(stage: &StageBuild, ladder: &[StageBuild], measured: Measured<'_>) -> Vec<EvidenceResult> {
-    let is_counted = |variant: &&VariantBuild| measured.counters_of(stage, variant).is_some();
-    let in_run = stage.evidence.iter().filter(|terms| stage.family(&terms.family).any(|v| is_counted(&v)));
+    let is_judged = |terms: &&EvidenceTerms| {
+        measured.measures(terms.quantity) && stage.family(&terms.family).any(|variant| measured.has(stage, variant))
+    };
+    let in_run = stage.evidence.iter().filter(is_judged);
     let result = |terms: &EvidenceTerms| EvidenceResult {
         stage: stage.id.clone(),
         terms: terms.clone(),
@@ -33,15 +74,15 @@ fn pairs<'a>(
     stage: &'a StageBuild,
     ladder: &'a [StageBuild],
     terms: &'a EvidenceTerms,
-    measured: Measured<'_>,
+    in_run: Vec<&'a VariantBuild>,
 ) -> Result<Vec<Pair<'a>>, String> {
-    let in_run = stage.family(&terms.family).filter(|variant| measured.counters_of(stage, variant).is_some());
     let Relation::Ratio { base, .. } = &terms.relation else {
-        return Ok(in_run.map(|variant| (variant, None)).collect());
+        return Ok(in_run.into_iter().map(|variant| (variant, None)).collect());
     };
     let base_stage = ladder.iter().find(|other| other.id == base.stage);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
     let twins: Vec<Pair<'_>> = in_run
+        .into_iter()
         .filter_map(|variant| Some((variant, Some((base_stage, base_stage.twin(&base.family, variant.preset())?)))))
         .collect();
     if !twins.is_empty() {
@@ -57,7 +98,8 @@ fn pairs<'a>(
 
 fn judge_terms(stage: &StageBuild, ladder: &[StageBuild], terms: &EvidenceTerms, measured: Measured<'_>) -> GateResult {
     let no_data = |reason: String| GateResult::no_data(GateId::E1, reason);
-    let pairs = match pairs(stage, ladder, terms, measured) {
+    let in_run = stage.family(&terms.family).filter(|variant| measured.has(stage, variant)).collect();
+    let pairs = match pairs(stage, ladder, terms, in_run) {
         Ok(pairs) => pairs,
         Err(reason) => return no_data(reason),
     };
@@ -98,9 +140,10 @@ fn compare(
         let arch = arch.as_ref().map(|arch| format!(" ({arch})")).unwrap_or_default();
         format!("{name}{arch} {}", quantity.show(value))
     };
+    let relation = measured.relation(terms);
     let values = measured.values(stage, variant, quantity)?;
     let Some((base_stage, base)) = base else {
-        let judge = |(arch, value): &(_, f64)| (terms.relation.holds(*value, None), show(arch, &variant.name, *value));
+        let judge = |(arch, value): &(_, f64)| (relation.holds(*value, None), show(arch, &variant.name, *value));
         return Ok(values.iter().map(judge).collect());
     };
     let bases = measured.values(base_stage, base, quantity)?;
@@ -108,14 +151,50 @@ fn compare(
         let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
         let ratio = if *old == 0.0 { String::new() } else { format!(" = {:.3}x", value / old) };
         let words = format!("{} / {}{ratio}", show(arch, &variant.name, *value), show(arch, &base.name, *old));
-        Some((terms.relation.holds(*value, Some(*old)), words))
+        Some((relation.holds(*value, Some(*old)), words))
     };
     Ok(values.iter().filter_map(judge).collect())
 }
 
-impl Measured<'_> {
-    fn counters_of(&self, stage: &StageBuild, variant: &VariantBuild) -> Option<&VariantCounters> {
-        self.counters.iter().find(|counters| (&counters.stage, &counters.variant) == (&stage.id, &variant.name))
+impl<'a> Measured<'a> {
+    /// Whether the run has figures of a variant.
+    fn has(&self, stage: &StageBuild, variant: &VariantBuild) -> bool {
+        match self {
+            Measured::Emulator(_) => self.counters_of(stage, variant).is_some(),
+            Measured::Ncu(_) => self.profiled(stage, variant).is_some(),
+        }
+    }
+
+    /// Whether a quantity is looked at: the emulator's judgement says of each that it has none of.
+    fn measures(&self, quantity: Quantity) -> bool {
+        matches!(self, Measured::Emulator(_)) || judging(quantity).is_some()
+    }
+
+    fn counters_of(&self, stage: &StageBuild, variant: &VariantBuild) -> Option<&'a VariantCounters> {
+        let Measured::Emulator(counters) = self else { return None };
+        counters.iter().find(|counters| (&counters.stage, &counters.variant) == (&stage.id, &variant.name))
+    }
+
+    fn profiled(&self, stage: &StageBuild, variant: &VariantBuild) -> Option<&'a Profiled> {
+        let Measured::Ncu(launches) = self else { return None };
+        launches.iter().find(|launch| (&launch.stage, &launch.variant) == (&stage.id, &variant.name))
+    }
+
+    /// What is demanded: as predicted, but for [`NCU_TOLERANCE`] on a ratio that was predicted exactly.
+    fn relation(&self, terms: &EvidenceTerms) -> Relation<BaseTerms> {
+        match (self, terms.relation.clone()) {
+            (Measured::Ncu(_), Relation::Ratio { base, at_least, at_most }) if at_least == at_most => {
+                let (at_least, at_most) = (at_least * (1.0 - NCU_TOLERANCE), at_most * (1.0 + NCU_TOLERANCE));
+                Relation::Ratio { base, at_least, at_most }
+            }
+            (_, relation) => relation,
+        }
+    }
+
+    fn read_by_ncu(&self, stage: &StageBuild, variant: &VariantBuild, figure: &Figure) -> Result<f64, String> {
+        let place = format!("{}/{}", stage.id, variant.name);
+        let launch = self.profiled(stage, variant).ok_or_else(|| format!("{place}: not launched under ncu"))?;
+        figure.value(&launch.metrics).ok_or_else(|| format!("{place}: ncu has no value for {}", figure.label))
     }
 
     /// The values of a quantity, each with the architecture where it depends on one; or why there is none.
@@ -125,6 +204,9 @@ impl Measured<'_> {
         variant: &VariantBuild,
         quantity: Quantity,
     ) -> Result<Vec<(Option<String>, f64)>, String> {
+        if let (Measured::Ncu(_), Some(figure)) = (self, judging(quantity)) {
+            return Ok(vec![(None, self.read_by_ncu(stage, variant, figure)?)]);
+        }
         let place = format!("{}/{}", stage.id, variant.name);
         let lacks = |what: &str| format!("{place}: {what}");
         let kernel = || variant.claims_kernel().ok_or_else(|| lacks("it has no instance for f16 and head_dim 64"));
@@ -149,7 +231,7 @@ impl Measured<'_> {
                     .collect();
                 if values.is_empty() { Err(lacks("no GPU code was built")) } else { Ok(values) }
             }
-            Source::Profile => Err(lacks("ncu's counters are not part of this run")),
+            Source::Profile => Err(lacks("only ncu measures it; `compare profile` on a GPU completes this record")),
         }
     }
 }
@@ -157,10 +239,8 @@ impl Measured<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{counted, ladder};
+    use crate::testing::{counted, ladder, profiled};
     use common::evidence::Counting;
-    use common::record::BaseTerms;
-    use common::verdict::Verdict;
 
     const STAGE: &str = "stage1-cpasync";
     const NEW: &str = "cpasync-32x64";
@@ -176,20 +256,20 @@ mod tests {
         let mut ladder = ladder();
         ladder[1].evidence =
             vec![EvidenceTerms { family: "cpasync".into(), quantity, relation, why: "planted".into() }];
-        let results = judge(&ladder[1], &ladder, Measured { counters });
+        let results = judge(&ladder[1], &ladder, Measured::Emulator(counters));
         assert_eq!(results.len(), 1, "{results:?}");
         assert_eq!((results[0].stage.as_str(), results[0].result.gate), (STAGE, GateId::E1));
         results[0].result.clone()
     }
 
     /// Both sides read 1,000 bytes; of the new one's 96 + `conflicts` wavefronts, `conflicts` are too many.
-    fn both(conflicts: u64) -> Vec<VariantCounters> {
+    fn conflicting(conflicts: u64) -> Vec<VariantCounters> {
         vec![counted("stage0-scalar", BASE, 1000, 20), counted(STAGE, NEW, 1000, conflicts)]
     }
 
     #[test]
     fn true_claims_pass_and_false_ones_fail_with_the_numbers() {
-        let counters = both(4);
+        let counters = conflicting(4);
         let table = [
             (
                 Quantity::GlobalReadBytes,
@@ -216,15 +296,15 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_is_no_data_with_its_reason() {
-        let mut without_base = both(4);
+        let mut without_base = conflicting(4);
         without_base.remove(0);
-        let mut untraced = both(4);
+        let mut untraced = conflicting(4);
         untraced[1].counting = Counting::NotCounted { reason: "no traced build".into() };
         let table = [
             (Quantity::GlobalReadBytes, &without_base, "stage0-scalar/wmma-qk-32x64: not counted in this run"),
             (Quantity::GlobalReadBytes, &untraced, "stage1-cpasync/cpasync-32x64: no traced build"),
-            (Quantity::Registers, &both(4), "no GPU code was built"),
-            (Quantity::BarrierStallShare, &both(4), "ncu"),
+            (Quantity::Registers, &conflicting(4), "no GPU code was built"),
+            (Quantity::BarrierStallShare, &conflicting(4), "ncu"),
         ];
         for (quantity, counters, part) in table {
             let result = judged(quantity, ratio(1.0, 1.0), counters);
@@ -232,7 +312,7 @@ mod tests {
             assert!(result.reason.contains(part), "{quantity}: {}", result.reason);
         }
         let ladder = ladder();
-        let measured = Measured { counters: &both(4)[..1] };
+        let measured = Measured::Emulator(&conflicting(4)[..1]);
         assert_eq!(judge(&ladder[1], &ladder, measured), [], "no variant of the stage is in the run");
     }
 
@@ -244,13 +324,13 @@ mod tests {
         ladder[0].variants.push(renamed(&base, "wmma-qk-64x64"));
         ladder[1].variants.extend([renamed(&new, "cpasync-64x64"), renamed(&new, "cpasync-16x64")]);
         ladder[1].evidence.truncate(1);
-        let mut counters = both(4);
+        let mut counters = conflicting(4);
         counters.push(counted("stage0-scalar", "wmma-qk-64x64", 700, 0));
         counters.push(counted(STAGE, "cpasync-64x64", 700, 0));
         // It has no twin, so nothing is said of it.
         counters.push(counted(STAGE, "cpasync-16x64", 9, 9));
         let judge_now = |counters: &[VariantCounters], ladder: &[StageBuild]| {
-            judge(&ladder[1], ladder, Measured { counters })[0].result.clone()
+            judge(&ladder[1], ladder, Measured::Emulator(counters))[0].result.clone()
         };
         let result = judge_now(&counters, &ladder);
         assert_eq!(result.verdict, Verdict::Pass, "{}", result.reason);
@@ -268,5 +348,87 @@ mod tests {
         let result = judge_now(&counters, &ladder);
         assert_eq!(result.verdict, Verdict::Pass, "{}", result.reason);
         assert!(result.reason.starts_with("cpasync-96x64 1,000 / wmma-qk-32x64 1,000"), "{}", result.reason);
+    }
+
+    const SHARE: Quantity = Quantity::BarrierStallShare;
+
+    /// Both sides under ncu: global bytes of the new one beside 1,000, and its barrier stalls beside 10 % of all cycles.
+    fn profiles(bytes: f64, stalls: f64) -> Vec<Profiled> {
+        let one = |stage: &str, variant: &str, bytes: f64, stalls: f64| {
+            profiled(stage, variant, &[("loaded", bytes), ("copied", 0.0), ("barrier", stalls), ("latency", 10.0)])
+        };
+        vec![one("stage0-scalar", BASE, 1000.0, 1.0), one(STAGE, NEW, bytes, stalls)]
+    }
+
+    fn judged_by_ncu(quantity: Quantity, relation: Relation<BaseTerms>, launches: &[Profiled]) -> Vec<GateResult> {
+        let mut ladder = ladder();
+        let terms = EvidenceTerms { family: "cpasync".into(), quantity, relation, why: "planted".into() };
+        ladder[1].evidence = vec![terms];
+        judge(&ladder[1], &ladder, Measured::Ncu(launches)).into_iter().map(|judged| judged.result).collect()
+    }
+
+    #[test]
+    fn ncu_may_be_a_little_off_an_exact_ratio_and_off_nothing_else() {
+        let table = [
+            (Quantity::GlobalReadBytes, ratio(1.0, 1.0), profiles(1099.0, 1.0), Verdict::Pass, "= 1.099x"),
+            (Quantity::GlobalReadBytes, ratio(1.0, 1.0), profiles(1101.0, 1.0), Verdict::Fail, "= 1.101x"),
+            (
+                Quantity::GlobalReadBytes,
+                Relation::AtMost { bound: 1000.0 },
+                profiles(1001.0, 1.0),
+                Verdict::Fail,
+                "1,001",
+            ),
+            (SHARE, ratio(0.0, 0.8), profiles(1000.0, 0.8), Verdict::Pass, "8.0 % / wmma-qk-32x64 10.0 % = 0.800x"),
+            (SHARE, ratio(0.0, 0.8), profiles(1000.0, 0.84), Verdict::Fail, "= 0.840x"),
+        ];
+        for (quantity, relation, launches, verdict, part) in table {
+            let [result] = &judged_by_ncu(quantity, relation.clone(), &launches)[..] else { panic!("{quantity}") };
+            assert_eq!(result.verdict, verdict, "{quantity} {relation:?}: {}", result.reason);
+            assert!(result.reason.contains(part), "{quantity} {relation:?}: {}", result.reason);
+        }
+    }
+
+    #[test]
+    fn ncu_says_nothing_of_what_it_does_not_measure() {
+        assert_eq!(judged_by_ncu(Quantity::Exps, ratio(1.0, 1.0), &profiles(1000.0, 1.0)), []);
+        assert_eq!(judged_by_ncu(SHARE, ratio(1.0, 1.0), &profiles(1000.0, 1.0)[..1]), [], "not launched");
+        let mut launches = profiles(1000.0, 1.0);
+        launches[0].metrics.clear();
+        let result = &judged_by_ncu(SHARE, ratio(1.0, 1.0), &launches)[0];
+        assert_eq!(result.verdict, Verdict::NoData);
+        assert!(
+            result.reason.contains("wmma-qk-32x64: ncu has no value for barrier stalls' share"),
+            "{}",
+            result.reason
+        );
+        let result = &judged_by_ncu(SHARE, ratio(1.0, 1.0), &launches[1..])[0];
+        assert!(result.reason.contains("stage0-scalar/wmma-qk-32x64: not launched under ncu"), "{}", result.reason);
+    }
+
+    #[test]
+    fn what_either_instrument_refutes_is_refuted() {
+        use Verdict::{Fail, NoData, Pass};
+        let of = |verdict: Verdict, reason: &str| EvidenceResult {
+            stage: STAGE.into(),
+            terms: ladder()[1].evidence[0].clone(),
+            identity: "i".into(),
+            result: GateResult { gate: GateId::E1, verdict, reason: reason.into() },
+        };
+        let table = [
+            (Pass, Some(Pass), Pass, "e; ncu PASS: n"),
+            (Pass, Some(Fail), Fail, "e; ncu FAIL: n"),
+            (Fail, Some(Pass), Fail, "e; ncu PASS: n"),
+            (Pass, Some(NoData), Pass, "e; ncu NO DATA: n"),
+            (Pass, None, Pass, "e"),
+            (NoData, Some(Pass), Pass, "ncu: n"),
+            (NoData, Some(Fail), Fail, "ncu: n"),
+            (NoData, Some(NoData), NoData, "e"),
+        ];
+        for (emulator, ncu, verdict, reason) in table {
+            let ncu = ncu.map(|verdict| of(verdict, "n"));
+            let result = both(&of(emulator, "e"), ncu.as_ref()).result;
+            assert_eq!((result.verdict, result.reason.as_str()), (verdict, reason), "{emulator} {ncu:?}");
+        }
     }
 }

@@ -9,6 +9,7 @@ mod claims;
 mod counters;
 pub mod diff;
 mod evidence;
+mod figures;
 mod latency;
 mod missing;
 mod summary;
@@ -17,8 +18,9 @@ mod verdict;
 pub use changes::{Change, Direction};
 pub use claims::{ClaimRow, ClaimState, Judgement, failed_claims};
 pub use counters::{CounterRow, Delta, differing};
-pub use evidence::{Measured, judge as judge_evidence};
-pub use latency::{ByShape, Figures, Latency, Origin, Speedup, is_mission, withheld};
+pub use evidence::{Measured, NCU_TOLERANCE, judge as judge_evidence, named as named_by_evidence};
+pub use figures::{FIGURES, Figure, metrics as ncu_metrics};
+pub use latency::{ByShape, Figures, Latency, Origin, Speedup, headline, is_mission, withheld};
 pub use missing::Missing;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
@@ -26,7 +28,7 @@ pub use verdict::{Exit, Overall, caught, subject_name};
 use common::evidence::Counting;
 use common::record::{
     BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable, Planted,
-    Record, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary, WorstError,
+    Profile, Record, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -59,6 +61,8 @@ pub struct Report {
     pub counters: Vec<CounterRow>,
     /// How that differs from what they are compared with.
     pub deltas: Vec<Delta>,
+    /// What ncu read of the subject's variants, where it was run.
+    pub profile: Option<Profile>,
     /// Evidence for the stated reasons.
     pub evidence: Option<Evidence>,
     /// Device time by shape, where there is any.
@@ -214,6 +218,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         evidence_claims,
         deltas: counters::deltas(stages, &counters),
         counters,
+        profile: subject.and_then(|(_, record)| record.profile.clone()),
         evidence: subject.map(|(_, record)| record.evidence.clone()),
         by_shape,
         timing_scopes,

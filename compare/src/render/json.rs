@@ -50,6 +50,7 @@ pub fn document(report: &Report, name: &str, record: &Record) -> Value {
         "counters": report.counters,
         "counter_deltas": report.deltas,
         "evidence": record.evidence,
+        "profile": record.profile,
         "timing_scopes": report.timing_scopes,
         "rows": rows,
     })

@@ -2,15 +2,18 @@
 
 pub mod cells;
 mod counters;
+mod profile;
 mod speed;
 mod tables;
 
+pub use profile::profile;
 pub use tables::ladder;
 
 use super::Picture;
 use crate::comparison::diff::LATENCY_CHANGE;
 use crate::comparison::{
-    Change, ClaimRow, ClaimState, Direction, Judgement, Missing, Report, RowState, Subject, caught, subject_name,
+    Change, ClaimRow, ClaimState, Direction, Judgement, Missing, NCU_TOLERANCE, Report, RowState, Subject, caught,
+    subject_name,
 };
 use cells::{escape, folded, or_dash, row, rule};
 use common::device::BackendKind;
@@ -47,6 +50,7 @@ pub fn report(report: &Report, pictures: &[Picture]) -> String {
     section(&mut out, "Correctness", Some(tables::correctness(report)));
     section(&mut out, "Resources", Some(tables::resources(report)));
     section(&mut out, "Counters", Some(counters::counters(report)));
+    section(&mut out, "Profile", Some(profile(report)));
     section(&mut out, "Gates on the gates", Some(gates_on_gates(report)));
     section(&mut out, "Thresholds", Some(folded("What each gate demands", &thresholds())));
     section(&mut out, "What was built", Some(folded("Stages, versions and compilers", &built(&report.stages))));
@@ -311,7 +315,8 @@ fn thresholds() -> String {
          - C5: all launches bitwise equal; C6: margins, gaps and inputs intact\n\
          - R1: no spills, no stack, registers and shared memory within the preset's caps, no two variants with one machine code\n\
          - L1: the 95 % interval of base/new reaches the claim on p50, p90 and mean; noise (p90 − p50) / p50 ≤ {:.0} %\n\
-         - E1: the stage's own bounds, on counters that are exact; bounds and counters are of mission, f16, full mask\n\
+         - E1: the stage's own bounds, on counters that are exact; bounds and counters are of mission, f16, full mask; by ncu, \
+           exact ratios within {:.0} %\n\
          {}",
         gate::C2_PLAIN_FACTOR,
         gate::C2_OUTPUT_ULPS,
@@ -323,6 +328,7 @@ fn thresholds() -> String {
         100.0 * gate::C4_E4M3_BAD_SHARE,
         gate::C4_E4M3_BAD,
         100.0 * NOISE_LIMIT,
+        100.0 * NCU_TOLERANCE,
         super::diff::thresholds(LATENCY_CHANGE).iter().map(|line| format!("- Changed, {line}\n")).collect::<String>(),
     )
 }

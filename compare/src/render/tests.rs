@@ -1,6 +1,6 @@
 use super::*;
 use crate::comparison::{Committed, failed_claims, report};
-use crate::testing::{case, emulated, ladder, resummarise, timed};
+use crate::testing::{case, emulated, ladder, profile, profiled, resummarise, timed};
 use common::device::BackendKind;
 use common::record::{Negative, Record, SCHEMA};
 use common::verdict::GateId;
@@ -65,4 +65,24 @@ fn json_has_a_row_per_case_with_resources_and_latency() {
     assert!(row["latency"]["device_us"]["p50"].as_f64().unwrap() > 19.0);
     assert_eq!(row["resources"]["register_cap"].as_u64(), Some(128));
     assert_eq!(document["verdict"]["exit_code"].as_u64(), Some(0));
+}
+
+#[test]
+fn a_profile_stands_beside_predictions_and_counters() {
+    let mut record = timed([3.0, 2.0, 1.0]);
+    let base =
+        [("time", 9000.0), ("loaded", 1_048_576.0), ("copied", 0.0), ("wavefronts", 12_400.0), ("conflicts", 12_300.0)];
+    let new =
+        [("time", 6000.0), ("loaded", 48_576.0), ("copied", 1_300_000.0), ("wavefronts", 96.0), ("conflicts", 0.0)];
+    let launches = vec![
+        profiled("stage0-scalar", "wmma-qk-32x64", &base),
+        profiled("stage1-cpasync", "cpasync-32x64", &[&new[..], &[("barrier", 1.0), ("latency", 8.0)]].concat()),
+    ];
+    profile(&mut record, launches);
+    let report = crate::comparison::report(&ladder(), Some(("now", &record)), &[]);
+    insta::assert_snapshot!(markdown::profile(&report));
+    let row = report.evidence_claims.iter().find(|row| row.stage == "stage1-cpasync").unwrap();
+    assert!(row.standing().fails, "the emulator agrees with the claim, ncu does not: {:?}", row.state);
+    assert!(markdown::report(&report, &[]).contains("= 1.000x; ncu FAIL: cpasync-32x64 1,348,576"));
+    assert!(json::document(&report, "now", &record)["profile"]["launches"][1]["metrics"].is_object());
 }

@@ -1,0 +1,162 @@
+//! A record that a later command adds a file to: which one, and whether it is of this build and this GPU.
+
+use crate::comparison::{is_green, summary_of};
+use crate::machine;
+use common::record::store::{BUILD_META, StoreError};
+use common::record::{Record, StageBuild};
+use std::path::{Path, PathBuf};
+
+/// Why a record cannot be completed. Nothing was measured or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CompletionError {
+    /// There is none.
+    #[error("there is no record in {}; run `compare` first, or name one with --record DIR", folder.display())]
+    None {
+        /// Where they were looked for.
+        folder: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("the record cannot be completed; give a folder that `compare run` wrote with --record DIR")]
+    Store(#[from] StoreError),
+    /// It is of other kernels.
+    #[error("{name} is of other versions of {}; run `compare` again with this build, then complete that record", stages.join(", "))]
+    OtherBuild {
+        /// The record.
+        name: String,
+        /// The stages that differ.
+        stages: Vec<String>,
+    },
+    /// No number without a green gate.
+    #[error("{name} has no variant that is green on C1-C6; fix the kernels and run `compare` again")]
+    NothingGreen {
+        /// The record.
+        name: String,
+    },
+    /// It is of another machine.
+    #[error("{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record")]
+    OtherGpu {
+        /// The record.
+        name: String,
+        /// Its GPU.
+        found: String,
+        /// The GPU that is open.
+        here: String,
+    },
+}
+
+/// A record to complete.
+#[derive(Debug)]
+pub struct Completing {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub record: Record,
+}
+
+impl Completing {
+    /// Opens the record in `folder`, or the newest one under target/compare, if it is of `builds`.
+    pub fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
+        let folder = match folder {
+            Some(folder) => folder.to_path_buf(),
+            None => newest(&machine::workspace().unwrap_or_default().join("target/compare"))?,
+        };
+        let record = Record::read(&folder)?;
+        let canonical = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let name = canonical.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        judge(&name, &record, builds)?;
+        Ok(Self { folder, name, record })
+    }
+
+    /// Refuses a GPU that the record is not of.
+    pub fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
+        match self.record.meta.machine.gpu.name() {
+            Some(name) if name == here => Ok(()),
+            other => Err(CompletionError::OtherGpu {
+                name: self.name.clone(),
+                found: other.unwrap_or("no GPU").to_string(),
+                here: here.to_string(),
+            }),
+        }
+    }
+
+    /// Whether a variant's correctness gates are green in the record.
+    pub fn is_green(&self, stage: &str, variant: &str) -> bool {
+        summary_of(&self.record, stage, variant).is_some_and(is_green)
+    }
+}
+
+/// The newest record in `folder`: names begin with the time.
+fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let records = entries.filter(|path| path.join(BUILD_META).is_file() && !is_hidden(path));
+    records.max().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })
+}
+
+fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
+    let name = name.to_string();
+    let recorded = |build: &StageBuild| {
+        record.meta.stages.iter().any(|stage| (&stage.id, &stage.identity) == (&build.id, &build.identity))
+    };
+    let stages: Vec<String> = builds.iter().filter(|build| !recorded(build)).map(|build| build.id.clone()).collect();
+    if !stages.is_empty() {
+        return Err(CompletionError::OtherBuild { name, stages });
+    }
+    if !record.correctness.variants.iter().any(is_green) {
+        return Err(CompletionError::NothingGreen { name });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{case, ladder, resummarise, timed};
+    use common::device::BackendKind;
+    use common::verdict::GateId;
+
+    fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        names.iter().for_each(|name| record.write(&folder.path().join(name)).unwrap());
+        folder
+    }
+
+    #[test]
+    fn the_newest_record_is_taken() {
+        let names = ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp"];
+        let folder = written(&timed([3.0, 2.0, 1.0]), &names);
+        std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
+        assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
+        let missing = newest(&folder.path().join("nowhere")).unwrap_err().to_string();
+        assert!(missing.contains("run `compare` first"), "{missing}");
+    }
+
+    #[test]
+    fn a_record_of_this_build_and_gpu_is_opened() {
+        let folder = written(&timed([3.0, 2.0, 1.0]), &["a"]);
+        let opened = Completing::open(Some(&folder.path().join("a")), &ladder()).unwrap();
+        assert_eq!(opened.name, "a");
+        assert!(opened.is_green("stage1-cpasync", "cpasync-32x64"));
+        opened.of_gpu("NVIDIA H200").unwrap();
+        let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
+        assert!(other.contains("measured on NVIDIA H200, and this is NVIDIA L4"), "{other}");
+    }
+
+    #[test]
+    fn other_kernels_and_red_records_are_refused() {
+        let mut changed = ladder();
+        changed[1].identity = "another".into();
+        let record = timed([3.0, 2.0, 1.0]);
+        let error = judge("a", &record, &changed).unwrap_err().to_string();
+        assert!(error.contains("other versions of stage1-cpasync; run `compare` again"), "{error}");
+        let mut red = record;
+        red.correctness.cases = ["scalar-32x64", "wmma-qk-32x64"]
+            .map(|variant| case("stage0-scalar", variant, BackendKind::Cuda, Some(GateId::C2)))
+            .into();
+        resummarise(&mut red);
+        assert!(matches!(judge("a", &red, &ladder()), Err(CompletionError::NothingGreen { .. })));
+        assert!(matches!(Completing::open(Some(Path::new("no/such")), &ladder()), Err(CompletionError::Store(_))));
+    }
+}

@@ -1,0 +1,236 @@
+//! `compare launch`, hidden: one plain launch per variant and problem, checked and not timed. It is what runs under a
+//! profiler or a sanitizer, so it makes no other launch, and it says what it did in a file, since those tools write to
+//! both standard streams.
+
+use crate::cli::LaunchArgs;
+use crate::select::{self, SelectError};
+use crate::{list, registry};
+use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
+use common::device::cuda::{CudaDevice, CudaError};
+use common::device::{BackendKind, Staged};
+use common::gate::{self, Evidence};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::record::StageBuild;
+use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::stage::{LoadError, LoadedStage, Prepared};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why a launch was not made. All of these are before the first launch, but for the last two.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There is nothing to launch on.
+    #[error("{reason}")]
+    NoGpu {
+        /// Why.
+        reason: String,
+    },
+    /// There is nothing to compare with.
+    #[error("no reference")]
+    Reference(#[from] ReferenceError),
+    /// The file for the results cannot be written.
+    #[error("cannot write {}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A problem of a launch, with the name of its shape.
+pub type Named = (String, Problem);
+
+/// Every combination, in the order in which they are launched.
+pub fn problems(shapes: &[(String, Shape)], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
+    let problem = |(name, shape): &(String, Shape), dtype, mask| {
+        let problem = Problem::new(*shape, dtype, mask).expect("selected shapes are valid");
+        (name.clone(), problem)
+    };
+    let of_shape =
+        |shape| dtypes.iter().flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)));
+    shapes.iter().flat_map(of_shape).collect()
+}
+
+/// The arguments that make this program launch every variant of `places` on every one of `problems`, which are all the
+/// combinations of their shapes, dtypes and masks.
+pub fn arguments(places: &[String], problems: &[Named], watchdog: u64, results: &Path) -> Vec<OsString> {
+    let each_once = |word: &dyn Fn(&Named) -> String| {
+        let mut words: Vec<String> = Vec::new();
+        for problem in problems {
+            let word = word(problem);
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.join(",")
+    };
+    let words = [
+        "launch".to_string(),
+        format!("--places={}", places.join(",")),
+        format!("--shapes={}", each_once(&|(name, _)| name.clone())),
+        format!("--dtypes={}", each_once(&|(_, problem)| problem.dtype.to_string())),
+        format!("--masks={}", each_once(&|(_, problem)| problem.mask.to_string())),
+        format!("--watchdog={watchdog}"),
+        "--results".to_string(),
+    ];
+    words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
+}
+
+/// The stage's identity and the kernel's symbol of a launch.
+pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<(&'a str, &'a str)> {
+    let stage = ladder.iter().find(|stage| stage.id == key.stage)?;
+    let wanted = (key.dtype, key.shape.head_dim);
+    let kernel = stage.variant(&key.variant)?.kernels.iter();
+    let kernel = kernel.map(|kernel| &kernel.facts).find(|facts| (facts.dtype, facts.head_dim) == wanted)?;
+    Some((&stage.identity, &kernel.symbol))
+}
+
+/// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line
+/// of JSON. Returns whether every launch that the stages take ended and passed its gates.
+pub fn launch(args: &LaunchArgs) -> Result<bool, LaunchError> {
+    let stages = registry::load()?;
+    let places = places(&args.places, &stages)?;
+    let problems =
+        problems(&select::shapes(&args.shapes)?, &select::dtypes(&args.dtypes)?, &select::masks(&args.masks)?);
+    let mut device = list::gpu(&stages).map_err(|reason| LaunchError::NoGpu { reason })?;
+    device.set_watchdog(Duration::from_secs(args.watchdog));
+    let mut all_green = true;
+    for (shape_name, problem) in &problems {
+        let inputs = Inputs::generate(problem, Family::Normal, 0);
+        let staged = Staged::new(&inputs, Layout::Packed);
+        let mut references: HashMap<Probability, Reference> = HashMap::new();
+        for (stage, variant) in &places {
+            let outcome = match stage.prepare(variant, problem) {
+                Err(unsupported) => Outcome::Unsupported { reason: unsupported.to_string() },
+                Ok(prepared) => {
+                    let reference = match references.entry(prepared.kernel.probability) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(place) => place.insert(reference(&inputs, prepared.kernel.probability)?),
+                    };
+                    once(&device, stage, &prepared, &staged, reference)
+                        .unwrap_or_else(|error| Outcome::Failed { reason: error.to_string() })
+                }
+            };
+            let lost = matches!(outcome, Outcome::Failed { .. });
+            let key = key(stage, variant, shape_name, problem);
+            let result = CaseResult { key, outcome };
+            append(&args.results, &result)?;
+            all_green &= matches!(result.outcome, Outcome::Unsupported { .. }) || result.is_green();
+            if lost {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(all_green)
+}
+
+/// The stages and variants that words like `stage0-scalar/wmma-qk-32x64` name.
+fn places<'a>(words: &'a [String], stages: &'a [LoadedStage]) -> Result<Vec<(&'a LoadedStage, &'a str)>, SelectError> {
+    let place = |word: &'a String| {
+        let (id, variant) = word.split_once('/').unwrap_or((word, ""));
+        let stage = stages.iter().find(|stage| stage.info().id == id);
+        let stage = stage.ok_or_else(|| select::unknown("stage", id, stages.iter().map(|stage| stage.info().id)))?;
+        let known = stage.variants();
+        match known.contains(&variant) {
+            true => Ok((stage, variant)),
+            false => Err(select::unknown("variant", variant, known)),
+        }
+    };
+    words.iter().map(place).collect()
+}
+
+/// One launch with packed tensors, as it is timed and counted, and the gates on its output and its buffers.
+fn once(
+    device: &CudaDevice,
+    stage: &LoadedStage,
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    reference: &Reference,
+) -> Result<Outcome, CudaError> {
+    let execution = device.execute(stage, prepared, staged, 1)?.remove(0);
+    let output = staged.output.elements(&execution.output);
+    let evidence = Evidence { problem: &staged.problem, family: Some(Family::Normal), reference, output: &output };
+    let (errors, numeric) = gate::numeric_gates(&evidence);
+    let mut gates = numeric.to_vec();
+    gates.push(gate::c6(&buffers(staged, &execution).collect::<Vec<_>>()));
+    Ok(Outcome::Checked { errors, gates })
+}
+
+fn key(stage: &LoadedStage, variant: &str, shape_name: &str, problem: &Problem) -> CaseKey {
+    CaseKey {
+        stage: stage.info().id.to_string(),
+        variant: variant.to_string(),
+        backend: BackendKind::Cuda,
+        shape_name: shape_name.to_string(),
+        shape: problem.shape,
+        dtype: problem.dtype,
+        mask: problem.mask,
+        source: Source::Seeded { family: Family::Normal, seed: 0 },
+    }
+}
+
+fn append(path: &Path, result: &CaseResult) -> Result<(), LaunchError> {
+    let line = serde_json::to_string(result).expect("results hold no maps with keys that are not strings") + "\n";
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.map_err(|source| LaunchError::Unwritable { path: path.to_path_buf(), source })
+}
+
+/// What a launch process wrote so far; nothing where it wrote nothing. A line that was cut off ends the list.
+pub fn results(path: &Path) -> Vec<CaseResult> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::case;
+
+    #[test]
+    fn problems_are_every_combination_in_order() {
+        let shapes = select::shapes(&["small".into(), "1x1x17x128".into()]).unwrap();
+        let words: Vec<String> = problems(&shapes, &Dtype::ALL, &[Mask::Causal])
+            .iter()
+            .map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask))
+            .collect();
+        assert_eq!(words, ["small f16 causal", "small e4m3 causal", "1x1x17x128 f16 causal", "1x1x17x128 e4m3 causal"]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_answered_with_the_nearest() {
+        let stages = registry::load().unwrap();
+        let message = |word: &str| places(&[word.to_string()], &stages).unwrap_err().to_string();
+        assert!(message("stage0-scaler/wmma-qk-32x64").contains("did you mean 'stage0-scalar'"));
+        assert!(message("stage0-scalar/wmma-qk-32x46").contains("did you mean 'wmma-qk-32x64'"));
+        assert!(message("stage0-scalar").contains("there is no variant ''"));
+    }
+
+    #[test]
+    fn results_are_read_back_up_to_the_line_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        assert!(results(&path).is_empty());
+        let result = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None);
+        append(&path, &result).unwrap();
+        append(&path, &result).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() - 9]).unwrap();
+        assert_eq!(results(&path), [result]);
+    }
+}

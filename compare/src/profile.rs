@@ -1,0 +1,321 @@
+//! `compare profile`: one launch per variant under ncu, and what it says of the figures that the stages predict.
+
+mod csv;
+
+use crate::builds::builds;
+use crate::cli::ProfileArgs;
+use crate::comparison::{self, Measured, judge_evidence, named_by_evidence, ncu_metrics};
+use crate::completion::{Completing, CompletionError};
+use crate::launch::{self, Named, results};
+use crate::progress::Progress;
+use crate::select::{self, SelectError};
+use crate::tool::{self, Ended, Places, Tool};
+use crate::{list, machine, registry, render};
+use common::check::{CaseResult, Outcome};
+use common::problem::{Dtype, Mask, claims_problem};
+use common::record::store::{PROFILE, StoreError, write_json};
+use common::record::{EvidenceResult, Profile, Profiled, SCHEMA, StageBuild};
+use common::stage::LoadError;
+use common::verdict::Verdict;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Where ncu is.
+const NCU: Places = Places {
+    name: "ncu",
+    variable: "NCU",
+    pinned: Some(".cuda/nvidia/cu13/bin/ncu"),
+    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+};
+
+/// How it is run, in words.
+const METHOD: &str = "one launch per variant after its output has passed the gates; the kernel is replayed for each group of \
+                      metrics with caches flushed before each pass; no clock is set";
+
+/// Replaying one launch for all metrics takes about a second; a profile that takes longer than this each has hung.
+const SECONDS_PER_LAUNCH: u64 = 30;
+
+/// A launch under ncu may take this long.
+const WATCHDOG_SECONDS: u64 = 120;
+
+/// Why nothing was profiled, where that is wrong usage. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The record cannot be completed.
+    #[error(transparent)]
+    Completion(#[from] CompletionError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The profiler cannot be run.
+    #[error("cannot run ncu")]
+    Run(#[from] io::Error),
+}
+
+/// What came of it.
+pub enum Outcomes {
+    /// Nothing was measured, and nothing is overwritten.
+    NoData {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A kernel failed under ncu, or its output did there; nothing is overwritten.
+    Red {
+        /// Which, and how.
+        reason: String,
+    },
+    /// Measured and written.
+    Written {
+        /// The tables.
+        text: String,
+        /// The file of the record.
+        path: PathBuf,
+        /// ncu's own file.
+        report: PathBuf,
+        /// Predictions that do not hold on this GPU.
+        refuted: Vec<String>,
+    },
+}
+
+/// Profiles what `args` select and completes the record.
+pub fn profile(args: &ProfileArgs) -> Result<Outcomes, ProfileError> {
+    let stages = registry::load()?;
+    let ladder = builds(&stages, None);
+    let problems = problems(args)?;
+    let selected = select::stages(&args.stages, &ladder)?;
+    select::variants(&args.variants, &selected)?;
+    let mut record = Completing::open(args.record.as_deref(), &ladder)?;
+    let (places, red) = places(&selected, &ladder, &args.variants, &record);
+    if places.is_empty() {
+        let reason = format!("none of what was selected is green in {}: {}", record.name, red.join(", "));
+        return Ok(Outcomes::NoData { reason });
+    }
+    let gpu = match list::gpu(&stages) {
+        Ok(device) => device.info().name.clone(),
+        Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to profile on: {reason}") }),
+    };
+    record.of_gpu(&gpu)?;
+    let ncu = match NCU.find() {
+        Ok(tool) => tool,
+        Err(reason) => return Ok(Outcomes::NoData { reason }),
+    };
+    let work = machine::workspace().unwrap_or_default().join("target/profile").join(&record.name);
+    let launches = match measure(&ncu, &places, &problems, &ladder, &work, args.quiet)? {
+        Ok(launches) => launches,
+        Err(outcome) => return Ok(outcome),
+    };
+    let claims = judged(&selected, &ladder, &launches);
+    let refuted = claims.iter().filter(|claim| claim.result.verdict == Verdict::Fail);
+    let refuted = refuted.map(|claim| format!("{}: {}: {}", claim.stage, claim.terms, claim.result.reason)).collect();
+    let tool = format!("ncu {}", ncu.version);
+    let profile = Profile { schema: SCHEMA, tool, method: METHOD.to_string(), gpu, launches, claims };
+    let path = record.folder.join(PROFILE);
+    write_json(&path, &profile)?;
+    record.record.profile = Some(profile);
+    let report = comparison::report(&ladder, Some((&record.name, &record.record)), &[]);
+    let text = render::markdown::profile(&report);
+    Ok(Outcomes::Written { text, path, report: work.join("profile.ncu-rep"), refuted })
+}
+
+fn problems(args: &ProfileArgs) -> Result<Vec<Named>, SelectError> {
+    let mission = ["mission".to_string()];
+    let shapes = select::shapes(if args.shapes.is_empty() { &mission } else { &args.shapes })?;
+    let (mut dtypes, mut masks) = (select::dtypes(&args.dtypes)?, select::masks(&args.masks)?);
+    if dtypes.is_empty() {
+        dtypes.push(Dtype::F16);
+    }
+    if masks.is_empty() {
+        masks.push(Mask::Full);
+    }
+    Ok(launch::problems(&shapes, &dtypes, &masks))
+}
+
+/// What is launched, and what is left out because it is not green in the record. Without a choice of variants these are
+/// the fastest green one of each stage, and all that an evidence claim speaks of.
+fn places(
+    selected: &[&StageBuild],
+    ladder: &[StageBuild],
+    variants: &[String],
+    record: &Completing,
+) -> (Vec<String>, Vec<String>) {
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for stage in selected {
+        if variants.is_empty() {
+            wanted.push((&stage.id, comparison::headline(stage, Some((&record.name, &record.record)), true, &[])));
+            wanted.extend(named_by_evidence(stage, ladder));
+        }
+        let named = stage.variants.iter().filter(|variant| variants.contains(&variant.name));
+        wanted.extend(named.map(|variant| (stage.id.as_str(), variant.name.as_str())));
+    }
+    let all =
+        ladder.iter().flat_map(|stage| stage.variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str())));
+    let (green, red): (Vec<_>, Vec<_>) =
+        all.filter(|place| wanted.contains(place)).partition(|(stage, variant)| record.is_green(stage, variant));
+    let words =
+        |places: Vec<(&str, &str)>| places.into_iter().map(|(stage, variant)| format!("{stage}/{variant}")).collect();
+    (words(green), words(red))
+}
+
+/// Runs this program under ncu and reads what it measured; the outer error is of the machine, the inner one an outcome.
+fn measure(
+    ncu: &Tool,
+    places: &[String],
+    problems: &[Named],
+    ladder: &[StageBuild],
+    work: &Path,
+    quiet: bool,
+) -> Result<Result<Vec<Profiled>, Outcomes>, ProfileError> {
+    let no_data = |reason: String| Ok(Err(Outcomes::NoData { reason }));
+    let _ = std::fs::remove_dir_all(work);
+    std::fs::create_dir_all(work)?;
+    let (report, log, done) = (work.join("profile.ncu-rep"), work.join("ncu.log"), work.join("launches"));
+    let planned = places.len() * problems.len();
+    let mut command = Command::new(&ncu.path);
+    command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]).arg(&report);
+    command.args(["--metrics", &ncu_metrics().join(",")]);
+    command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, WATCHDOG_SECONDS, &done));
+    let mut bars = Progress::new(quiet);
+    let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
+    let ended = tool::run(command, &log, limit, || {
+        let finished = results(&done).len().min(planned - 1);
+        bars.step("profile", places.get(finished % places.len()).map_or("", String::as_str), finished, planned);
+    })?;
+    bars.finish();
+    let launched = results(&done);
+    if let Some(red) = launched.iter().find(|result| !result.is_green() && !is_unsupported(result)) {
+        return Ok(Err(Outcomes::Red { reason: failure(red) }));
+    }
+    let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    if ended == Ended::TimedOut {
+        let reason =
+            format!("ncu was ended after {} s, with {} of {planned} launches", limit.as_secs(), launched.len());
+        return no_data(reason);
+    }
+    if !ended.is_success() || launched.len() < planned {
+        return no_data(format!("{}; its log is {}", csv::reason(&printed), log.display()));
+    }
+    let table = work.join("profile.csv");
+    let mut import = Command::new(&ncu.path);
+    import.arg("--import").arg(&report).args(["--csv", "--page", "raw", "--print-units", "base"]);
+    tool::run(import, &table, limit, || ())?;
+    let text = std::fs::read_to_string(&table)?;
+    match csv::parse(&text, &ncu_metrics())
+        .map_err(|error| error.to_string())
+        .and_then(|rows| joined(ladder, launched, rows))
+    {
+        Ok(launches) => Ok(Ok(launches)),
+        Err(reason) => no_data(format!("{reason}; the table is {}", table.display())),
+    }
+}
+
+fn is_unsupported(result: &CaseResult) -> bool {
+    matches!(result.outcome, Outcome::Unsupported { .. })
+}
+
+/// `stage0-scalar/wmma-qk-32x64 mission f16 full normal:0: C2: ...`
+fn failure(result: &CaseResult) -> String {
+    let why = match &result.outcome {
+        Outcome::Checked { gates, .. } => {
+            let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
+            failed.map(|gate| format!("{}: {}", gate.gate, gate.reason)).collect::<Vec<_>>().join("; ")
+        }
+        Outcome::Failed { reason } | Outcome::Unsupported { reason } => reason.clone(),
+    };
+    format!("{}/{} {}: {why}", result.key.stage, result.key.variant, comparison::describe(&result.key))
+}
+
+/// Puts ncu's lines beside the launches that they are of: as many, in the same order, of the same kernels.
+fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, rows: Vec<csv::Launch>) -> Result<Vec<Profiled>, String> {
+    let launched: Vec<CaseResult> = launched.into_iter().filter(|result| !is_unsupported(result)).collect();
+    if launched.len() != rows.len() {
+        return Err(format!("ncu has {} launches, the program made {}", rows.len(), launched.len()));
+    }
+    let join = |(CaseResult { key, .. }, row): (CaseResult, csv::Launch)| {
+        let (identity, symbol) = launch::instance(ladder, &key).unwrap_or_default();
+        if row.kernel != symbol {
+            return Err(format!("ncu has a launch of {}, where the program launched {symbol}", row.kernel));
+        }
+        Ok(Profiled {
+            identity: identity.to_string(),
+            stage: key.stage,
+            variant: key.variant,
+            dtype: key.dtype,
+            mask: key.mask,
+            shape_name: key.shape_name,
+            shape: key.shape,
+            metrics: row.values,
+        })
+    };
+    launched.into_iter().zip(rows).map(join).collect()
+}
+
+/// E1 on the GPU, for launches of the claims' problem.
+fn judged(selected: &[&StageBuild], ladder: &[StageBuild], launches: &[Profiled]) -> Vec<EvidenceResult> {
+    let claims = claims_problem();
+    let of_claims =
+        |launch: &&Profiled| (launch.shape, launch.dtype, launch.mask) == (claims.shape, claims.dtype, claims.mask);
+    let launches: Vec<Profiled> = launches.iter().filter(of_claims).cloned().collect();
+    selected.iter().flat_map(|stage| judge_evidence(stage, ladder, Measured::Ncu(&launches))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{case, ladder, timed};
+    use common::device::BackendKind;
+    use common::verdict::GateId;
+
+    fn completing(record: common::record::Record) -> Completing {
+        Completing { folder: PathBuf::new(), name: "a".into(), record }
+    }
+
+    fn row(kernel: &str) -> csv::Launch {
+        csv::Launch { kernel: kernel.into(), values: [("m".to_string(), 1.0)].into() }
+    }
+
+    #[test]
+    fn headlines_and_what_claims_speak_of_are_profiled_if_they_are_green() {
+        let ladder = ladder();
+        let selected: Vec<&StageBuild> = ladder.iter().collect();
+        let mut record = timed([3.0, 2.0, 1.0]);
+        let all = ["stage0-scalar/scalar-32x64", "stage0-scalar/wmma-qk-32x64", "stage1-cpasync/cpasync-32x64"];
+        let (green, red) = places(&selected, &ladder, &[], &completing(record.clone()));
+        assert_eq!((green.as_slice(), red.len()), (&all.map(String::from)[..], 0));
+        let (green, _) = places(&selected[1..], &ladder, &["cpasync-32x64".into()], &completing(record.clone()));
+        assert_eq!(green, all[2..]);
+        record.correctness.variants[0].gates[0].result.verdict = Verdict::Fail;
+        let (green, red) = places(&selected, &ladder, &[], &completing(record));
+        assert_eq!((green.as_slice(), red), (&all.map(String::from)[1..], vec![all[0].to_string()]));
+    }
+
+    #[test]
+    fn lines_of_other_kernels_and_lost_lines_are_refused() {
+        let ladder = ladder();
+        let launched = vec![
+            case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None),
+            case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, None),
+        ];
+        let join = |rows: Vec<csv::Launch>| joined(&ladder, launched.clone(), rows);
+        let good = join(vec![row("scalar_32x64_f16_d64"), row("cpasync_32x64_f16_d64")]).unwrap();
+        assert_eq!((good[1].variant.as_str(), good[1].identity.as_str()), ("cpasync-32x64", "stage1-cpasync-identity"));
+        assert!(
+            join(vec![row("scalar_32x64_f16_d64")]).unwrap_err().contains("ncu has 1 launches, the program made 2")
+        );
+        let swapped = join(vec![row("cpasync_32x64_f16_d64"), row("scalar_32x64_f16_d64")]).unwrap_err();
+        assert!(swapped.contains("where the program launched scalar_32x64_f16_d64"), "{swapped}");
+    }
+
+    #[test]
+    fn a_launch_that_is_not_green_is_named_with_its_gate() {
+        let red = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, Some(GateId::C2));
+        assert_eq!(failure(&red), "stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large");
+    }
+}
