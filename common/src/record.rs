@@ -6,6 +6,7 @@
 mod build;
 mod cases;
 mod profile;
+mod sanitizer;
 pub mod store;
 
 pub use build::{
@@ -13,6 +14,7 @@ pub use build::{
     Machine, Measurable, Progress, Scope, StageBuild, Tier, VariantBuild,
 };
 pub use profile::{Profile, Profiled};
+pub use sanitizer::{Sanitizer, SanitizerCheck};
 
 use crate::check::CaseResult;
 use crate::evidence::Counting;
@@ -41,6 +43,8 @@ pub struct Record {
     pub negative: Option<Negative>,
     /// `profile.json`: what ncu read; absent where it was not run.
     pub profile: Option<Profile>,
+    /// `sanitizer.json`: what compute-sanitizer found; absent where it was not run.
+    pub sanitizer: Option<Sanitizer>,
 }
 
 /// All cases, and the gate on the gates. Errors are written with five digits, and gates that passed without a reason

@@ -56,6 +56,22 @@ Exit codes:
   2  wrong usage, or a record of other kernels or another GPU
   3  NO DATA: no GPU, no ncu, or no permission to read counters; nothing is overwritten";
 
+const SANITIZE_EXAMPLES: &str = "\
+Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
+on four small ragged problems. Without --variants or --all these are each stage's fastest variant, one of each family, and
+those that tune/ keeps. The verdicts go into the record as sanitizer.json; the tools' logs stay in target/sanitize.
+
+Examples:
+  compare sanitize                              complete the newest record under target/compare
+  compare sanitize --stages stage4-warpspec --all --limit 600
+  SANITIZER=/usr/local/cuda/bin/compute-sanitizer compare sanitize --variants swizzle-32x256-k4
+
+Exit codes:
+  0  clean
+  1  a finding, or a launch that fails or hangs
+  2  wrong usage, or a record of other kernels or another GPU
+  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that ran into --limit";
+
 /// Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, about, after_help = EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
@@ -88,6 +104,9 @@ pub enum Command {
     /// Complete a record with what ncu reads of its variants' launches
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
+    /// Complete a record with what compute-sanitizer finds in its variants (gate C7)
+    #[command(after_help = SANITIZE_EXAMPLES)]
+    Sanitize(SanitizeArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
@@ -270,6 +289,29 @@ pub struct ProfileArgs {
     /// Masks: full, causal [default: full]
     #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
     pub masks: Vec<String>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The flags of `sanitize`.
+#[derive(Clone, Debug, Args)]
+pub struct SanitizeArgs {
+    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Stages to launch [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Variants to launch [default: see below]
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..", conflicts_with = "all")]
+    pub variants: Vec<String>,
+    /// All variants
+    #[arg(long)]
+    pub all: bool,
+    /// How long one process may take; racecheck is slow
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub limit: u64,
     /// No table and no progress; errors only
     #[arg(long, short)]
     pub quiet: bool,

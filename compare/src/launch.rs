@@ -3,6 +3,7 @@
 //! both standard streams.
 
 use crate::cli::LaunchArgs;
+use crate::comparison::describe;
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
@@ -15,6 +16,7 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::record::StageBuild;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::{LoadError, LoadedStage, Prepared};
+use common::verdict::Verdict;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;
@@ -197,10 +199,25 @@ pub fn results(path: &Path) -> Vec<CaseResult> {
     text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
 }
 
+/// What is wrong with a launch, if anything is: `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
+pub fn failure(result: &CaseResult) -> Option<String> {
+    let why = match &result.outcome {
+        Outcome::Unsupported { .. } => return None,
+        Outcome::Checked { .. } if result.is_green() => return None,
+        Outcome::Checked { gates, .. } => {
+            let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
+            failed.map(|gate| format!("{}: {}", gate.gate, gate.reason)).collect::<Vec<_>>().join("; ")
+        }
+        Outcome::Failed { reason } => reason.clone(),
+    };
+    Some(format!("{}/{} {}: {why}", result.key.stage, result.key.variant, describe(&result.key)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::case;
+    use common::verdict::GateId;
 
     #[test]
     fn problems_are_every_combination_in_order() {
@@ -232,5 +249,15 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 9]).unwrap();
         assert_eq!(results(&path), [result]);
+    }
+
+    #[test]
+    fn a_launch_that_is_not_green_is_named_with_its_gate() {
+        let red = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, Some(GateId::C2));
+        assert_eq!(
+            failure(&red).as_deref(),
+            Some("stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large")
+        );
+        assert_eq!(failure(&case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None)), None);
     }
 }

@@ -20,6 +20,7 @@ mod progress;
 mod registry;
 mod render;
 mod run;
+mod sanitize;
 mod select;
 mod selftest;
 #[cfg(test)]
@@ -29,11 +30,10 @@ mod tune;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SelftestArgs, TuneArgs};
+use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SanitizeArgs, SelftestArgs, TuneArgs};
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
-use profile::Outcomes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tune::Tuned;
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => tune(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Profile(args) => profile(&args),
+        Command::Sanitize(args) => sanitize(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
         Command::Launch(args) => {
@@ -108,20 +109,40 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
 
 fn profile(args: &ProfileArgs) -> Result<Exit> {
     match profile::profile(args)? {
-        Outcomes::NoData { reason } => {
+        profile::Outcomes::NoData { reason } => {
             println!("NO DATA: {reason}");
             Ok(Exit::Undecided)
         }
-        Outcomes::Red { reason } => {
+        profile::Outcomes::Red { reason } => {
             println!("FAIL: not green under ncu, so that no figure means anything: {reason}");
             Ok(Exit::Fail)
         }
-        Outcomes::Written { text, path, report, refuted } => {
+        profile::Outcomes::Written { text, path, report, refuted } => {
             if !args.quiet {
                 println!("{text}\nprofile: {}\nfor ncu's user interface: {}", path.display(), report.display());
             }
             refuted.iter().for_each(|line| eprintln!("FAIL E1 on this GPU: {line}"));
             Ok(if refuted.is_empty() { Exit::Pass } else { Exit::Fail })
+        }
+    }
+}
+
+fn sanitize(args: &SanitizeArgs) -> Result<Exit> {
+    match sanitize::sanitize(args)? {
+        sanitize::Outcomes::NoData { reason } => {
+            println!("NO DATA: {reason}");
+            Ok(Exit::Undecided)
+        }
+        sanitize::Outcomes::Written { text, path, logs, failed, undecided } => {
+            if !args.quiet {
+                println!("{text}\nsanitizer: {}\nlogs: {}", path.display(), logs.display());
+            }
+            failed.iter().for_each(|line| eprintln!("FAIL C7 {line}"));
+            Ok(match (failed.is_empty(), undecided) {
+                (false, _) => Exit::Fail,
+                (true, 0) => Exit::Pass,
+                (true, _) => Exit::Undecided,
+            })
         }
     }
 }

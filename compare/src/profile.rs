@@ -190,8 +190,8 @@ fn measure(
     })?;
     bars.finish();
     let launched = results(&done);
-    if let Some(red) = launched.iter().find(|result| !result.is_green() && !is_unsupported(result)) {
-        return Ok(Err(Outcomes::Red { reason: failure(red) }));
+    if let Some(reason) = launched.iter().find_map(launch::failure) {
+        return Ok(Err(Outcomes::Red { reason }));
     }
     let printed = std::fs::read_to_string(&log).unwrap_or_default();
     if ended == Ended::TimedOut {
@@ -218,18 +218,6 @@ fn measure(
 
 fn is_unsupported(result: &CaseResult) -> bool {
     matches!(result.outcome, Outcome::Unsupported { .. })
-}
-
-/// `stage0-scalar/wmma-qk-32x64 mission f16 full normal:0: C2: ...`
-fn failure(result: &CaseResult) -> String {
-    let why = match &result.outcome {
-        Outcome::Checked { gates, .. } => {
-            let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
-            failed.map(|gate| format!("{}: {}", gate.gate, gate.reason)).collect::<Vec<_>>().join("; ")
-        }
-        Outcome::Failed { reason } | Outcome::Unsupported { reason } => reason.clone(),
-    };
-    format!("{}/{} {}: {why}", result.key.stage, result.key.variant, comparison::describe(&result.key))
 }
 
 /// Puts ncu's lines beside the launches that they are of: as many, in the same order, of the same kernels.
@@ -271,7 +259,6 @@ mod tests {
     use super::*;
     use crate::testing::{case, ladder, timed};
     use common::device::BackendKind;
-    use common::verdict::GateId;
 
     fn completing(record: common::record::Record) -> Completing {
         Completing { folder: PathBuf::new(), name: "a".into(), record }
@@ -311,11 +298,5 @@ mod tests {
         );
         let swapped = join(vec![row("cpasync_32x64_f16_d64"), row("scalar_32x64_f16_d64")]).unwrap_err();
         assert!(swapped.contains("where the program launched scalar_32x64_f16_d64"), "{swapped}");
-    }
-
-    #[test]
-    fn a_launch_that_is_not_green_is_named_with_its_gate() {
-        let red = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, Some(GateId::C2));
-        assert_eq!(failure(&red), "stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large");
     }
 }

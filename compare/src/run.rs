@@ -218,6 +218,7 @@ pub fn new_record(
         },
         negative: None,
         profile: None,
+        sanitizer: None,
     }
 }
 
@@ -242,7 +243,7 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
     let scope = |gate: GateId| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => Measurable::Yes,
         GateId::C7 => {
-            no("compute-sanitizer is run by hand on a GPU, see ARCHITECTURE.md; its findings are not in this record")
+            no("compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU")
         }
         GateId::H1 if plan.backend == BackendKind::Cuda => {
             no("hazards are judged by the emulator: run with --backend emulated")
@@ -269,7 +270,10 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
 }
 
 fn absent_evidence() -> Vec<GateResult> {
-    vec![GateResult::no_data(GateId::C7, "compute-sanitizer was not run by this command")]
+    vec![GateResult::no_data(
+        GateId::C7,
+        "compute-sanitizer was not run on this record; `compare sanitize` completes it",
+    )]
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned mask and gate.

@@ -183,6 +183,7 @@ pub fn emulated() -> Record {
         },
         negative: None,
         profile: None,
+        sanitizer: None,
     };
     for stage in &stages {
         for variant in &stage.variants {

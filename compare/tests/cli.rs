@@ -257,7 +257,7 @@ fn a_record_is_completed_on_its_gpu_alone() {
         Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap()
     };
     assert_eq!(folder.run(&["--quick", "--stages", "stage0-scalar"]).status.code(), Some(0));
-    for (command, file) in [("profile", "profile.json")] {
+    for (command, file) in [("profile", "profile.json"), ("sanitize", "sanitizer.json")] {
         let output = complete(command, &nowhere);
         assert_eq!(output.status.code(), Some(2), "{command}: {}", stderr(&output));
         assert!(stderr(&output).contains("--record DIR"), "{command}: {}", stderr(&output));

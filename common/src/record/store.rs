@@ -1,6 +1,6 @@
 //! The folder of a record: read whole, written file by file, each file replaced at once or not at all.
 
-use super::{BuildMeta, Correctness, Evidence, Negative, Performance, Profile, Record, SCHEMA};
+use super::{BuildMeta, Correctness, Evidence, Negative, Performance, Profile, Record, SCHEMA, Sanitizer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -19,6 +19,8 @@ pub const EVIDENCE: &str = "evidence.json";
 pub const NEGATIVE: &str = "negative.json";
 /// The file of [`Profile`].
 pub const PROFILE: &str = "profile.json";
+/// The file of [`Sanitizer`].
+pub const SANITIZER: &str = "sanitizer.json";
 
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +152,7 @@ impl Record {
             evidence: read_json::<Evidence>(&dir.join(EVIDENCE))?,
             negative: read_optional::<Negative>(&dir.join(NEGATIVE))?,
             profile: read_optional::<Profile>(&dir.join(PROFILE))?,
+            sanitizer: read_optional::<Sanitizer>(&dir.join(SANITIZER))?,
         })
     }
 
@@ -163,6 +166,7 @@ impl Record {
         files.extend(self.performance.as_ref().map(|performance| (PERFORMANCE, to_json(performance))));
         files.extend(self.negative.as_ref().map(|negative| (NEGATIVE, to_json(negative))));
         files.extend(self.profile.as_ref().map(|profile| (PROFILE, to_json(profile))));
+        files.extend(self.sanitizer.as_ref().map(|sanitizer| (SANITIZER, to_json(sanitizer))));
         files
     }
 
@@ -255,6 +259,7 @@ mod tests {
             evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
             negative: None,
             profile: None,
+            sanitizer: None,
         }
     }
 

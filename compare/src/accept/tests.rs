@@ -152,6 +152,7 @@ fn good() -> Record {
         evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
         negative: None,
         profile: None,
+        sanitizer: None,
     }
 }
 

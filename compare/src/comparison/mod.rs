@@ -28,7 +28,8 @@ pub use verdict::{Exit, Overall, caught, subject_name};
 use common::evidence::Counting;
 use common::record::{
     BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable, Planted,
-    Profile, Record, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary, WorstError,
+    Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary,
+    WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -63,6 +64,8 @@ pub struct Report {
     pub deltas: Vec<Delta>,
     /// What ncu read of the subject's variants, where it was run.
     pub profile: Option<Profile>,
+    /// What compute-sanitizer found, where it was run.
+    pub sanitizer: Option<Sanitizer>,
     /// Evidence for the stated reasons.
     pub evidence: Option<Evidence>,
     /// Device time by shape, where there is any.
@@ -219,6 +222,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         deltas: counters::deltas(stages, &counters),
         counters,
         profile: subject.and_then(|(_, record)| record.profile.clone()),
+        sanitizer: subject.and_then(|(_, record)| record.sanitizer.clone()),
         evidence: subject.map(|(_, record)| record.evidence.clone()),
         by_shape,
         timing_scopes,
@@ -265,6 +269,7 @@ fn row(
     let resource_gate = resource_gate(stage, variant);
     let mut gates = summary.map(|summary| summary.gates.clone()).unwrap_or_default();
     if summary.is_some() {
+        gates.extend(subject.and_then(|(_, record)| sanitizer_gate(stage, &variant.name, record)));
         gates.extend(resource_gate);
     }
     Row {
@@ -304,6 +309,24 @@ fn resource_gate(stage: &StageBuild, variant: &VariantBuild) -> Option<GateSumma
         if reasons.is_empty() { "within the caps".to_string() } else { reasons.join("; ") },
     );
     (!results.is_empty()).then_some(GateSummary { result, passed, of: results.len() })
+}
+
+/// What compute-sanitizer says of a variant of this version of the kernel.
+fn sanitized<'a>(record: &'a Record, stage: &StageBuild, variant: &str) -> Vec<&'a SanitizerCheck> {
+    let checks = record.sanitizer.iter().flat_map(|sanitizer| &sanitizer.checks);
+    let is_of = |check: &&SanitizerCheck| {
+        (check.stage.as_str(), check.variant.as_str(), &check.identity) == (&stage.id, variant, &stage.identity)
+    };
+    checks.filter(is_of).collect()
+}
+
+/// Gate C7 over the tools; `None` where none was run on the variant.
+fn sanitizer_gate(stage: &StageBuild, variant: &str, record: &Record) -> Option<GateSummary> {
+    let checks = sanitized(record, stage, variant);
+    let with = |verdict: Verdict| checks.iter().filter(move |check| check.result.verdict == verdict);
+    let worst = with(Verdict::Fail).chain(with(Verdict::NoData)).chain(with(Verdict::Pass)).next()?;
+    let result = GateResult { reason: format!("{}: {}", worst.tool, worst.result.reason), ..worst.result.clone() };
+    Some(GateSummary { result, passed: with(Verdict::Pass).count(), of: checks.len() })
 }
 
 fn resources(variant: &VariantBuild) -> Resources {
@@ -382,8 +405,9 @@ fn failures(subject: Option<(&str, &Record)>) -> Vec<Failure> {
     for stage in &record.meta.stages {
         for variant in &stage.variants {
             let place = format!("{}/{}", stage.id, variant.name);
-            let failed = resource_gate(stage, variant).filter(|gate| gate.result.verdict == Verdict::Fail);
-            failures.extend(failed.map(|gate| Failure { place, result: gate.result }));
+            let gates = [sanitizer_gate(stage, &variant.name, record), resource_gate(stage, variant)];
+            let failed = gates.into_iter().flatten().filter(|gate| gate.result.verdict == Verdict::Fail);
+            failures.extend(failed.map(|gate| Failure { place: place.clone(), result: gate.result }));
         }
     }
     // What the emulator's judge found while it counted.

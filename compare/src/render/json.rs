@@ -51,6 +51,7 @@ pub fn document(report: &Report, name: &str, record: &Record) -> Value {
         "counter_deltas": report.deltas,
         "evidence": record.evidence,
         "profile": record.profile,
+        "sanitizer": record.sanitizer,
         "timing_scopes": report.timing_scopes,
         "rows": rows,
     })

@@ -3,10 +3,12 @@
 pub mod cells;
 mod counters;
 mod profile;
+mod sanitizer;
 mod speed;
 mod tables;
 
 pub use profile::profile;
+pub use sanitizer::sanitizer;
 pub use tables::ladder;
 
 use super::Picture;
@@ -21,7 +23,7 @@ use common::gate;
 use common::record::{DeviceCompiler, EvidenceResult, Git, Gpu, Planted, Scope, StageBuild};
 use common::suppression::{Finding, Presets, SiteResult, Synchronisation};
 use common::timing::claim::NOISE_LIMIT;
-use common::verdict::Verdict;
+use common::verdict::{GateId, Verdict};
 use std::fmt::Write;
 
 /// The whole report: what decides, then, folded, what it is drawn from. `pictures` are its charts.
@@ -51,6 +53,7 @@ pub fn report(report: &Report, pictures: &[Picture]) -> String {
     section(&mut out, "Resources", Some(tables::resources(report)));
     section(&mut out, "Counters", Some(counters::counters(report)));
     section(&mut out, "Profile", Some(profile(report)));
+    section(&mut out, "compute-sanitizer", Some(sanitizer(report)));
     section(&mut out, "Gates on the gates", Some(gates_on_gates(report)));
     section(&mut out, "Thresholds", Some(folded("What each gate demands", &thresholds())));
     section(&mut out, "What was built", Some(folded("Stages, versions and compilers", &built(&report.stages))));
@@ -223,7 +226,9 @@ fn evidence(report: &Report) -> Option<String> {
         }
         out.push('\n');
     }
-    for absent in &evidence.absent {
+    // What a later command added is there after all.
+    let is_added = |gate| gate == GateId::C7 && report.sanitizer.is_some();
+    for absent in evidence.absent.iter().filter(|absent| !is_added(absent.gate)) {
         let _ = writeln!(out, "- {} {}: {}", absent.gate, absent.verdict, escape(&absent.reason));
     }
     (!out.is_empty()).then_some(out)
@@ -312,7 +317,7 @@ fn thresholds() -> String {
          - C2: max error ≤ {} × that of a plain implementation + {} f16 ulps at the largest reference value\n\
          - C3: per row ‖o − r‖ / ‖r‖ ≤ {:.0e} (P in e4m3: {:.0e}); a row without keys is exactly 0\n\
          - C4: f16 allclose, atol {:.0e}, rtol {:.0e}; e4m3 against unquantised FP64: mean ≤ {}, at most {:.0} % of errors above {}\n\
-         - C5: all launches bitwise equal; C6: margins, gaps and inputs intact\n\
+         - C5: all launches bitwise equal; C6: margins, gaps and inputs intact; C7: no error and no warning of compute-sanitizer\n\
          - R1: no spills, no stack, registers and shared memory within the preset's caps, no two variants with one machine code\n\
          - L1: the 95 % interval of base/new reaches the claim on p50, p90 and mean; noise (p90 − p50) / p50 ≤ {:.0} %\n\
          - E1: the stage's own bounds, on counters that are exact; bounds and counters are of mission, f16, full mask; by ncu, \

@@ -95,17 +95,16 @@ fn turned(was: Option<Verdict>, is: Verdict, comparable: bool) -> Option<(Class,
 /// The claims that both sides judged; those of speed on one GPU only.
 fn claims<J: Judgement>(base: &Record, new: &Record) -> Vec<Row> {
     let gpus = [base, new].map(|record| record.meta.machine.gpu.name());
-    if J::IS_OF_A_GPU && gpus[0] != gpus[1] {
-        return Vec::new();
-    }
-    let find = |record: &'_ Record, stage: &str, title: &str| -> Option<Verdict> {
-        let mut judged = J::judged(record).iter();
+    let is_comparable = |judged: &&J| !judged.is_of_a_gpu() || gpus[0] == gpus[1];
+    let (of_base, of_new) = (J::judged(base), J::judged(new));
+    let find = |stage: &str, title: &str| -> Option<Verdict> {
+        let mut judged = of_base.iter();
         judged.find(|other| other.refuted().stage == stage && other.refuted().what == title).map(|j| j.result().verdict)
     };
     let mut rows = Vec::new();
-    for judged in J::judged(new) {
+    for judged in of_new.iter().filter(is_comparable) {
         let claim = judged.refuted();
-        let was = find(base, &claim.stage, &claim.what);
+        let was = find(&claim.stage, &claim.what);
         let is = judged.result();
         let Some((mut class, mut reason)) = turned(was, is.verdict, true) else { continue };
         let refuted =
@@ -120,7 +119,7 @@ fn claims<J: Judgement>(base: &Record, new: &Record) -> Vec<Row> {
         rows.push(row);
     }
     // A promise that is taken back is said, lest a failed claim be mended by deleting it.
-    for judged in J::judged(base) {
+    for judged in of_base.iter().filter(is_comparable) {
         let claim = judged.refuted();
         let stands = new.meta.stages.iter().find(|stage| stage.id == claim.stage);
         let stands = stands.is_none_or(|stage| J::claimed(stage).iter().any(|terms| terms.to_string() == claim.what));

@@ -1,10 +1,9 @@
 //! What ncu read: per stage, its fastest profiled variant beside its predecessor's, what the stage predicts of each
 //! figure, and the emulator's counter; then one line per variant.
 
-use super::cells::{escape, or_dash, row, rule};
+use super::cells::{escape, folded, or_dash, row, rule};
 use crate::comparison::{FIGURES, Figure, Latency, Report};
 use common::record::{EvidenceResult, Profile, Profiled, StageBuild};
-use std::fmt::Write;
 
 /// The tables, or why there are none.
 pub fn profile(report: &Report) -> String {
@@ -19,13 +18,17 @@ pub fn profile(report: &Report) -> String {
         escape(&profile.method)
     );
     let mut before: Option<&Profiled> = None;
+    let mut tables = String::new();
     for stage in &report.stages {
         let Some(launch) = spokesman(report, profile, stage) else { continue };
-        out.push_str(&of_stage(report, profile, stage, launch, before));
+        tables.push_str(&of_stage(report, profile, stage, launch, before));
         before = Some(launch);
     }
-    let _ = write!(out, "<details><summary>All profiled launches</summary>\n\n{}\n</details>\n\n", overview(profile));
-    let _ = write!(out, "<details><summary>What the figures are</summary>\n\n{}\n</details>\n", meanings());
+    out.push_str(&folded("Stage by stage", &tables));
+    out.push('\n');
+    out.push_str(&folded("All profiled launches", &overview(profile)));
+    out.push('\n');
+    out.push_str(&folded("What the figures are", &meanings()));
     out
 }
 
@@ -54,17 +57,7 @@ fn of_stage(
     let stale = if launch.identity == stage.identity { "" } else { " STALE: the kernel has changed since." };
     let mut out = format!("**{}**{stale}\n\n", place(launch));
     let before_head = before.map_or("before".to_string(), place);
-    out.push_str(&row(&[
-        "figure",
-        &before_head,
-        "here",
-        "ratio",
-        "predicted",
-        "came",
-        "emulated",
-        "ncu / emulated",
-        "",
-    ]));
+    out.push_str(&row(&["figure", &before_head, "here", "ratio", "predicted", "came", "emulated", "ncu / emulated"]));
     out.push_str(&rule(8));
     for figure in &FIGURES {
         let here = figure.value(&launch.metrics);

@@ -1,0 +1,340 @@
+//! `compare sanitize`: gate C7. Each stage's variants under each of compute-sanitizer's tools, one process per stage and
+//! tool.
+
+pub mod log;
+
+use crate::builds::builds;
+use crate::cli::SanitizeArgs;
+use crate::comparison;
+use crate::completion::{Completing, CompletionError};
+use crate::launch::{self, Named, results};
+use crate::progress::Progress;
+use crate::select::{self, SelectError};
+use crate::tool::{self, Ended, Places, Tool};
+use crate::tune::{self, Elites};
+use crate::{list, machine, registry, render};
+use common::check::{CaseResult, Outcome};
+use common::problem::{Dtype, Mask};
+use common::record::store::{SANITIZER, StoreError, write_json};
+use common::record::{SCHEMA, Sanitizer, SanitizerCheck, StageBuild};
+use common::stage::LoadError;
+use common::verdict::Verdict;
+use log::Run;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at unset shared memory.
+const COMPUTE_SANITIZER: Places = Places {
+    name: "compute-sanitizer",
+    variable: "SANITIZER",
+    pinned: Some(".cuda/nvidia/cu13/compute-sanitizer/compute-sanitizer"),
+    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+};
+
+/// The tools and their options; warnings of racecheck count.
+const TOOLS: [(&str, &[&str]); 4] = [
+    ("memcheck", &[]),
+    ("racecheck", &["--racecheck-report", "all"]),
+    ("initcheck", &["--initcheck-address-space", "all"]),
+    ("synccheck", &[]),
+];
+
+/// The first version whose initcheck looks at shared memory.
+const SHARED_INITCHECK: [u32; 2] = [2025, 4];
+
+/// What a finding makes the tool exit with.
+const FOUND: &str = "9";
+
+/// Ragged, grouped heads, more than one tile of keys; and a single tile at head_dim 128. Few launches: racecheck slows a
+/// kernel down a thousandfold.
+const SHAPES: [&str; 2] = ["1x2:1x33:65x64", "1x1x17x128"];
+
+/// A launch that takes longer under a tool hangs: on these problems one takes microseconds without.
+const WATCHDOG_SECONDS: u64 = 60;
+
+/// The same without the tool.
+const WATCHDOG_SECONDS_WITHOUT: u64 = 10;
+
+/// What a clean result does not say.
+const BLIND_SPOTS: [&str; 5] = [
+    "memcheck sees the ends of allocations, and a tensor lies between margins of its own: accesses into those are C6's and H1's",
+    "racecheck sees shared memory alone, the schedule that ran, and not what mbarriers order; H1 judges all schedules",
+    "initcheck knows bytes that were never written, not those of an earlier tile that should have been written again",
+    "synccheck sees barriers that are reached by part of a warp or block, not barriers that are missing",
+    "only the problems above were launched, once each, at the sizes of one or two tiles",
+];
+
+/// What an older version's initcheck does not say.
+const NO_SHARED_INITCHECK: &str =
+    "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
+
+/// Why nothing was launched, where that is wrong usage. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum SanitizeError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The record cannot be completed.
+    #[error(transparent)]
+    Completion(#[from] CompletionError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The tool cannot be run.
+    #[error("cannot run compute-sanitizer")]
+    Run(#[from] io::Error),
+}
+
+/// What the same program does without the tool.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Without {
+    /// There was no need to ask.
+    NotTried,
+    /// It ends, and all its outputs are right.
+    Passes,
+    /// It does not.
+    Fails(String),
+}
+
+/// What came of it.
+pub enum Outcomes {
+    /// Nothing was launched, and nothing is overwritten.
+    NoData {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Launched and written.
+    Written {
+        /// The table.
+        text: String,
+        /// The file of the record.
+        path: PathBuf,
+        /// The tools' own logs.
+        logs: PathBuf,
+        /// Variants that fail, with tool and reason.
+        failed: Vec<String>,
+        /// Checks without a verdict.
+        undecided: usize,
+    },
+}
+
+/// Runs what `args` select under every tool and completes the record.
+pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, SanitizeError> {
+    let stages = registry::load()?;
+    let ladder = builds(&stages, None);
+    let selected = select::stages(&args.stages, &ladder)?;
+    select::variants(&args.variants, &selected)?;
+    let mut record = Completing::open(args.record.as_deref(), &ladder)?;
+    let gpu = match list::gpu(&stages) {
+        Ok(device) => device.info().name.clone(),
+        Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to launch on: {reason}") }),
+    };
+    record.of_gpu(&gpu)?;
+    let tool = match COMPUTE_SANITIZER.find() {
+        Ok(tool) => tool,
+        Err(reason) => return Ok(Outcomes::NoData { reason }),
+    };
+    let elites = Elites::read(&tune::path_of(&record.record.meta.machine.name))?;
+    let problems = launch::problems(&select::shapes(&SHAPES.map(String::from))?, &Dtype::ALL, &[Mask::Causal]);
+    let work = machine::workspace().unwrap_or_default().join("target/sanitize").join(&record.name);
+    let _ = std::fs::remove_dir_all(&work);
+    std::fs::create_dir_all(&work)?;
+    let knows_shared = is_at_least(&tool.version, SHARED_INITCHECK);
+    let session = Session { tool: &tool, problems: &problems, work: &work, limit: args.limit };
+    let mut bars = Progress::new(args.quiet);
+    let mut checks = Vec::new();
+    for (index, stage) in selected.iter().enumerate() {
+        let variants = variants(stage, args, &record, elites.as_ref());
+        for (step, (name, options)) in TOOLS.iter().enumerate() {
+            let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
+            bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
+            if !variants.is_empty() {
+                let options = if *name == "initcheck" && !knows_shared { &[] } else { *options };
+                checks.extend(session.check(stage, &variants, name, options)?);
+            }
+        }
+    }
+    bars.finish();
+    let sanitizer = Sanitizer {
+        schema: SCHEMA,
+        tool: format!("compute-sanitizer {}", tool.version),
+        gpu,
+        problems: problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask)).collect(),
+        blind_spots: BLIND_SPOTS
+            .iter()
+            .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK))
+            .map(|s| s.to_string())
+            .collect(),
+        checks,
+    };
+    let of =
+        |check: &SanitizerCheck| format!("{}/{} {}: {}", check.stage, check.variant, check.tool, check.result.reason);
+    let with = |verdict: Verdict| sanitizer.checks.iter().filter(move |check| check.result.verdict == verdict);
+    let (failed, undecided) = (with(Verdict::Fail).map(of).collect(), with(Verdict::NoData).count());
+    if undecided == sanitizer.checks.len() {
+        let reason = sanitizer.checks.first().map_or("no variant was selected".to_string(), of);
+        return Ok(Outcomes::NoData { reason });
+    }
+    let path = record.folder.join(SANITIZER);
+    write_json(&path, &sanitizer)?;
+    record.record.sanitizer = Some(sanitizer);
+    let report = comparison::report(&ladder, Some((&record.name, &record.record)), &[]);
+    Ok(Outcomes::Written { text: render::markdown::sanitizer(&report), path, logs: work, failed, undecided })
+}
+
+/// Whether a version like `2025.3.1.0` is this one or later; one that cannot be read is not.
+fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+}
+
+/// The variants of a stage that are launched: those asked for, all, or its fastest, one of each family, and the elites of
+/// `compare tune`.
+fn variants(stage: &StageBuild, args: &SanitizeArgs, record: &Completing, elites: Option<&Elites>) -> Vec<String> {
+    let headline = comparison::headline(stage, Some((&record.name, &record.record)), true, &[]);
+    let of_stage = elites.iter().flat_map(|elites| &elites.entries).filter(|entry| entry.stage == stage.id);
+    let best: Vec<&str> = of_stage.flat_map(|entry| &entry.best).map(|ranked| ranked.variant.as_str()).collect();
+    let is_wanted = |name: &str, family: &str| match args.variants.is_empty() {
+        false => args.variants.iter().any(|variant| variant == name),
+        true => {
+            let speaks = stage.default_of(family).is_some_and(|variant| variant.name == name);
+            args.all || speaks || name == headline || best.contains(&name)
+        }
+    };
+    let wanted = stage.variants.iter().filter(|variant| is_wanted(&variant.name, &variant.family));
+    wanted.map(|variant| variant.name.clone()).collect()
+}
+
+/// What all processes share.
+struct Session<'a> {
+    tool: &'a Tool,
+    problems: &'a [Named],
+    work: &'a Path,
+    limit: u64,
+}
+
+impl Session<'_> {
+    /// One process: `variants` of `stage` under one tool.
+    fn check(
+        &self,
+        stage: &StageBuild,
+        variants: &[String],
+        name: &str,
+        options: &[&str],
+    ) -> Result<Vec<SanitizerCheck>, SanitizeError> {
+        let places: Vec<String> = variants.iter().map(|variant| format!("{}/{variant}", stage.id)).collect();
+        let mut command = Command::new(&self.tool.path);
+        command.args(["--tool", name, "--error-exitcode", FOUND]).args(options);
+        let label = format!("{}-{name}", stage.id);
+        let (text, ended, launched) = self.run(command, &places, &label, WATCHDOG_SECONDS)?;
+        let log = log::parse(&text);
+        let symbols = |variant: &String| -> Vec<String> {
+            let of = stage.variant(variant).into_iter().flat_map(|variant| &variant.kernels);
+            of.map(|kernel| kernel.facts.symbol.clone()).collect()
+        };
+        let all: Vec<String> = variants.iter().flat_map(symbols).collect();
+        let failed = red(&launched);
+        let mut run = Run { log: &log, ended, failed, limit: self.limit, without: Without::NotTried, symbols: &all };
+        if !run.is_orderly() && log.refused.is_none() {
+            run.without = self.without(&places, &format!("{label}-without"))?;
+        }
+        let check = |variant: &String| {
+            let of: Vec<&CaseResult> = launched.iter().filter(|result| result.key.variant == *variant).collect();
+            let unsupported = of.iter().filter(|result| matches!(result.outcome, Outcome::Unsupported { .. })).count();
+            let ended = of.iter().filter(|result| result.is_green()).count();
+            let result = run.judge(&symbols(variant), ended, self.problems.len() - unsupported);
+            SanitizerCheck {
+                stage: stage.id.clone(),
+                variant: variant.clone(),
+                identity: stage.identity.clone(),
+                tool: name.to_string(),
+                launches: ended,
+                result,
+            }
+        };
+        Ok(variants.iter().map(check).collect())
+    }
+
+    /// The same launches as a plain process.
+    fn without(&self, places: &[String], label: &str) -> Result<Without, SanitizeError> {
+        let program = std::env::current_exe()?;
+        let arguments = self.arguments(places, label, WATCHDOG_SECONDS_WITHOUT);
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let (_, ended, launched) = self.finish(command, label)?;
+        Ok(match (red(&launched), &ended) {
+            (Some(reason), _) => Without::Fails(reason),
+            (None, Ended::TimedOut) => Without::Fails(format!("not at its end after {} s", self.limit)),
+            (None, Ended::Exited(status)) if !status.success() => Without::Fails(format!("it ended with {status}")),
+            (None, Ended::Exited(_)) => Without::Passes,
+        })
+    }
+
+    fn arguments(&self, places: &[String], label: &str, watchdog: u64) -> Vec<std::ffi::OsString> {
+        launch::arguments(places, self.problems, watchdog, &self.work.join(format!("{label}.launches")))
+    }
+
+    /// Runs this program under `command`.
+    fn run(
+        &self,
+        mut command: Command,
+        places: &[String],
+        label: &str,
+        watchdog: u64,
+    ) -> Result<(String, Ended, Vec<CaseResult>), SanitizeError> {
+        command.arg(std::env::current_exe()?).args(self.arguments(places, label, watchdog));
+        self.finish(command, label)
+    }
+
+    fn finish(&self, command: Command, label: &str) -> Result<(String, Ended, Vec<CaseResult>), SanitizeError> {
+        let log = self.work.join(format!("{label}.log"));
+        let ended = tool::run(command, &log, Duration::from_secs(self.limit), || ())?;
+        let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+        Ok((text, ended, results(&self.work.join(format!("{label}.launches")))))
+    }
+}
+
+/// The first launch that failed or whose output is wrong.
+fn red(launched: &[CaseResult]) -> Option<String> {
+    launched.iter().find_map(launch::failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ladder, timed};
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        let table =
+            [("2025.4.0.0", true), ("2025.3.1.0", false), ("2025.10", true), ("2026.4.0.0", true), ("?", false)];
+        for (version, expected) in table {
+            assert_eq!(is_at_least(version, SHARED_INITCHECK), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_stage_is_spoken_for_by_its_fastest_and_one_of_each_family() {
+        let mut ladder = ladder();
+        let slow = common::record::VariantBuild { name: "wmma-qk-64x64".into(), ..ladder[0].variants[1].clone() };
+        ladder[0].variants.push(slow);
+        let record = Completing { folder: PathBuf::new(), name: "a".into(), record: timed([3.0, 2.0, 1.0]) };
+        let args = |variants: &[&str], all| SanitizeArgs {
+            record: None,
+            stages: vec![],
+            variants: variants.iter().map(|name| name.to_string()).collect(),
+            all,
+            limit: 1,
+            quiet: true,
+        };
+        let chosen = |args: SanitizeArgs| variants(&ladder[0], &args, &record, None);
+        assert_eq!(chosen(args(&[], false)), ["scalar-32x64", "wmma-qk-32x64"]);
+        assert_eq!(chosen(args(&["wmma-qk-64x64"], false)), ["wmma-qk-64x64"]);
+        assert_eq!(chosen(args(&[], true)).len(), 3);
+    }
+}
