@@ -11,7 +11,7 @@ use common::problem::{Dtype, Mask, Shape};
 use common::record::{
     BaseTerms, BuildMeta, BuiltKernel, ClaimResult, ClaimTerms, Correctness, DeviceCompiler, Evidence, EvidenceTerms,
     GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Performance, Planted, Profile, Profiled, Progress, Record,
-    SCHEMA, Samples, Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
+    SCHEMA, Samples, Sanitizer, SanitizerCheck, Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
 };
 use common::reference::Probability;
 use common::resources::{self, KernelFacts, PtxasEntry};
@@ -279,6 +279,26 @@ pub fn profile(record: &mut Record, launches: Vec<Profiled>) {
     let (tool, gpu) = ("ncu 2025.3.1.0".to_string(), "NVIDIA H200".to_string());
     let method = "one launch per variant".to_string();
     record.profile = Some(Profile { schema: SCHEMA, tool, method, gpu, launches, claims });
+}
+
+/// What compute-sanitizer found in a variant under memcheck and racecheck.
+pub fn sanitized(stage: &str, variant: &str, verdicts: [Verdict; 2]) -> Sanitizer {
+    let check = |(tool, verdict): (&str, Verdict)| SanitizerCheck {
+        stage: stage.into(),
+        variant: variant.into(),
+        identity: format!("{stage}-identity"),
+        tool: tool.into(),
+        launches: 4,
+        result: GateResult { gate: GateId::C7, verdict, reason: "planted".into() },
+    };
+    Sanitizer {
+        schema: SCHEMA,
+        tool: "compute-sanitizer 2026.4.0.0".into(),
+        gpu: "NVIDIA H200".into(),
+        problems: vec!["1x1x17x128 f16 causal".into()],
+        blind_spots: vec!["racecheck sees shared memory alone".into()],
+        checks: ["memcheck", "racecheck"].into_iter().zip(verdicts).map(check).collect(),
+    }
 }
 
 /// Brings the summaries up to date with the cases.

@@ -1,9 +1,9 @@
 use super::*;
-use crate::testing::{case, counted, emulated, ladder, rejudge, resummarise, timed};
+use crate::testing::{case, counted, emulated, ladder, rejudge, resummarise, sanitized, timed};
 use common::check::Outcome;
 use common::device::BackendKind;
 use common::evidence::Counting;
-use common::record::{Gpu, Negative, Progress, SCHEMA};
+use common::record::{GateScope, Gpu, Negative, Progress, SCHEMA};
 
 /// Both claims of the literal ladder hold.
 const GOOD: [f64; 3] = [32.0, 20.0, 15.0];
@@ -316,4 +316,34 @@ fn without_a_run_the_newest_committed_record_is_the_subject() {
     assert_eq!(exit(&report), (Exit::Pass, "PASS"));
     let nothing = super::report(&ladder(), None, &[]);
     assert_eq!(nothing.overall.exit, Exit::Undecided);
+}
+
+#[test]
+fn what_the_sanitizer_finds_fails_the_variant_and_a_clean_record_misses_no_gate() {
+    let scope = GateScope { gate: GateId::C7, measurable: Measurable::No { reason: "not run".into() } };
+    let with = |verdicts: [Verdict; 2]| {
+        let mut record = timed([32.0, 20.0, 15.0]);
+        record.meta.gates.push(scope.clone());
+        record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", verdicts));
+        report(&ladder(), Some(("now", &record)), &[])
+    };
+    let c7 = |report: &Report| report.rows[2].gates.iter().find(|gate| gate.result.gate == GateId::C7).cloned();
+    let clean = with([Verdict::Pass, Verdict::Pass]);
+    assert_eq!(c7(&clean).map(|gate| (gate.passed, gate.of)), Some((2, 2)));
+    assert!(clean.rows[0].gates.iter().all(|gate| gate.result.gate != GateId::C7), "it was not looked at");
+    assert!(clean.missing.iter().all(|missing| missing.what != "gate C7"), "{:?}", clean.missing);
+    let found = with([Verdict::NoData, Verdict::Fail]);
+    assert_eq!(found.rows[2].state, RowState::Failed(vec![GateId::C7]));
+    assert_eq!(found.overall.exit, Exit::Fail);
+    assert_eq!(found.failures[0].result.reason, "racecheck: planted");
+    let undecided = with([Verdict::Pass, Verdict::NoData]);
+    assert_eq!((undecided.rows[2].state.clone(), undecided.overall.exit), (RowState::Green, Exit::Pass));
+    let mut record = timed([32.0, 20.0, 15.0]);
+    record.meta.gates.push(scope);
+    let without = report(&ladder(), Some(("now", &record)), &[]);
+    assert!(without.missing.iter().any(|missing| missing.what == "gate C7"), "{:?}", without.missing);
+    let mut changed = ladder();
+    changed[1].identity = "changed".into();
+    record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", [Verdict::Pass; 2]));
+    assert_eq!(c7(&report(&changed, Some(("now", &record)), &[])), None, "of another version of the kernel");
 }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::comparison::{Committed, failed_claims, report};
-use crate::testing::{case, emulated, ladder, profile, profiled, resummarise, timed};
+use crate::testing::{case, emulated, ladder, profile, profiled, resummarise, sanitized, timed};
 use common::device::BackendKind;
 use common::record::{Negative, Record, SCHEMA};
-use common::verdict::GateId;
+use common::verdict::{GateId, Verdict};
 
 fn markdown(run: &Record, committed: &[Committed]) -> String {
     markdown::report(&report(&ladder(), Some(("20261120T183000Z-test", run)), committed), &[])
@@ -85,4 +85,12 @@ fn a_profile_stands_beside_predictions_and_counters() {
     assert!(row.standing().fails, "the emulator agrees with the claim, ncu does not: {:?}", row.state);
     assert!(markdown::report(&report, &[]).contains("= 1.000x; ncu FAIL: cpasync-32x64 1,348,576"));
     assert!(json::document(&report, "now", &record)["profile"]["launches"][1]["metrics"].is_object());
+}
+
+#[test]
+fn the_sanitizers_table_says_what_was_found_and_what_was_not_looked_at() {
+    let mut record = timed([32.0, 20.0, 15.0]);
+    record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", [Verdict::Pass, Verdict::Fail]));
+    let report = crate::comparison::report(&ladder(), Some(("now", &record)), &[]);
+    insta::assert_snapshot!(markdown::sanitizer(&report));
 }

@@ -101,9 +101,8 @@ fn of_cases(cases: &[Case<'_>], row: &dyn Fn(GateId, Class, Reason) -> Row) -> V
 }
 
 fn judge(was: f64, is: f64, bound: f64) -> (Class, Reason) {
-    // Written so that NaN is worse.
-    let crosses = was <= bound && !(is <= bound);
-    if crosses || !((is - was) / bound <= ERROR_MARGIN) {
+    let crosses = was <= bound && is > bound;
+    if is.is_nan() || crosses || (is - was) / bound > ERROR_MARGIN {
         (Class::Worse, Reason::BeyondMargin)
     } else if (was - is) / bound > ERROR_MARGIN {
         (Class::Better, Reason::BeyondMargin)

@@ -111,7 +111,7 @@ fn figures(
     let means = |what, from: u64, to: u64| {
         let (base, new) = (from.to_string(), to.to_string());
         let note = "inside the caps it has no good side; occupancy and latency say what it is worth";
-        (from != to).then(|| Figure { what, class: Class::Changed, reason: Reason::NoGoodSide, base, new, note })
+        (from != to).then_some(Figure { what, class: Class::Changed, reason: Reason::NoGoodSide, base, new, note })
     };
     let spilled = |resources: &kernel_build::report::Resources| {
         u64::from(resources.spill_store_bytes) + u64::from(resources.spill_load_bytes)
