@@ -266,6 +266,18 @@ pub const NAMED_SHAPES: [NamedShape; 6] = [
     NamedShape { name: "wide", shape: Shape::bhsd(1, 8, 512, 128) },
 ];
 
+/// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
+/// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
+pub const LARGE_SHAPES: [NamedShape; 2] = [
+    NamedShape { name: "big", shape: Shape::bhsd(4, 16, 4096, 64) },
+    NamedShape { name: "big_wide", shape: Shape::bhsd(4, 16, 4096, 128) },
+];
+
+/// Every shape that has a name.
+pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
+    NAMED_SHAPES.iter().chain(&LARGE_SHAPES)
+}
+
 /// The problem of all claims: the mission shape, f16, full mask.
 pub fn claims_problem() -> Problem {
     let mission = NAMED_SHAPES.iter().find(|named| named.name == "mission").expect("it is among the named shapes");
@@ -274,7 +286,7 @@ pub fn claims_problem() -> Problem {
 
 /// Looks a shape up by name, or parses `BATCHxHEADSxSEQxDIM`.
 pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
-    if let Some(named) = NAMED_SHAPES.iter().find(|named| named.name == text) {
+    if let Some(named) = named_shapes().find(|named| named.name == text) {
         return Ok((named.name.to_string(), named.shape));
     }
     let syntax = || ProblemError::Syntax { text: text.to_string() };
@@ -342,6 +354,7 @@ mod tests {
         let (name, shape) = parse_shape("1x8:2x113:203x64").unwrap();
         assert_eq!((shape.heads_q, shape.heads_kv, shape.seq_q, shape.seq_kv), (8, 2, 113, 203));
         assert_eq!(name, "1x8:2x113:203x64");
+        assert_eq!(parse_shape("big").unwrap(), ("big".to_string(), Shape::bhsd(4, 16, 4096, 64)));
         for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
             assert!(parse_shape(bad).is_err(), "{bad}");
         }

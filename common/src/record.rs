@@ -5,6 +5,7 @@
 
 mod build;
 mod cases;
+mod peers;
 mod profile;
 mod sanitizer;
 pub mod store;
@@ -12,6 +13,9 @@ pub mod store;
 pub use build::{
     BaseTerms, BuildMeta, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, GateScope, Git, Gpu, KernelBuild,
     Machine, Measurable, Progress, Scope, StageBuild, Tier, VariantBuild,
+};
+pub use peers::{
+    Ceilings, OurArm, Over, PeerArm, PeerClaimResult, PeerClaimTerms, PeerFigures, PeerOutcome, PeerProblem, Peers,
 };
 pub use profile::{Profile, Profiled};
 pub use sanitizer::{Sanitizer, SanitizerCheck};
@@ -45,6 +49,8 @@ pub struct Record {
     pub profile: Option<Profile>,
     /// `sanitizer.json`: what compute-sanitizer found; absent where it was not run.
     pub sanitizer: Option<Sanitizer>,
+    /// `peers.json`; absent until `compare peers` has completed the record.
+    pub peers: Option<Peers>,
 }
 
 /// All cases, and the gate on the gates. Errors are written with five digits, and gates that passed without a reason

@@ -7,7 +7,7 @@ use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
 use crate::resources::{KernelFacts, PtxasEntry};
 use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
@@ -40,6 +40,8 @@ pub struct StageInfo {
     pub default_variant: &'static str,
     /// What the stage promises.
     pub claims: &'static [Claim],
+    /// What it promises against what a user of PyTorch would call instead.
+    pub peer_claims: &'static [PeerClaim],
     /// The figures that show the promise is kept for the stated reason (gate E1).
     pub evidence: &'static [EvidenceClaim],
     /// Synchronisation that stands in `kernel.cu` although no gate misses it.
@@ -67,6 +69,50 @@ pub struct Claim {
     pub base: Base,
     /// The ratio promised on p50, p90 and mean.
     pub at_least: f64,
+}
+
+/// A promised speedup over a peer, `peer / candidate` of device time, on one named shape with f16 and with each mask.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PeerClaim {
+    /// The family of this stage's variants that must be faster.
+    pub family: &'static str,
+    /// The shape, by name.
+    pub shape: &'static str,
+    /// What it is compared with.
+    pub rival: Rival,
+    /// The ratio promised on p50, p90 and mean.
+    pub at_least: f64,
+    /// The ratio hoped for; shown, never judged.
+    pub goal: Option<f64>,
+}
+
+/// Whom a [`PeerClaim`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rival {
+    /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
+    FastestPyTorch,
+    /// Its FlashAttention backend.
+    PyTorchFlash,
+}
+
+impl Rival {
+    /// Whether the peer of this name is one.
+    pub fn is(self, peer: &str) -> bool {
+        match self {
+            Rival::FastestPyTorch => peer.starts_with("torch-"),
+            Rival::PyTorchFlash => peer == "torch-flash",
+        }
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Rival::FastestPyTorch => "the fastest of PyTorch",
+            Rival::PyTorchFlash => "PyTorch's flash",
+        })
+    }
 }
 
 /// The other side of a [`Claim`].

@@ -20,6 +20,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: None,
     default_variant: "honest",
     claims: &[],
+    peer_claims: &[],
     evidence: &[],
     redundant: &[],
 };

@@ -1,11 +1,13 @@
 //! From loaded stages to what a record says of them.
 
 use common::evidence::{EvidenceClaim, Relation};
+use common::problem::Mask;
 use common::record::{
-    BaseTerms, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, KernelBuild, StageBuild, VariantBuild,
+    BaseTerms, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, KernelBuild, PeerClaimTerms, StageBuild,
+    VariantBuild,
 };
 use common::resources::{self, KernelFacts, PtxasEntry};
-use common::stage::{Base, Kernel, LoadedStage};
+use common::stage::{Base, Kernel, LoadedStage, PeerClaim};
 use kernel_build::report::GpuBuild;
 
 /// The ladder as it is built. `opt_in_bytes` is the shared memory that a block of the open device may opt in to.
@@ -43,6 +45,7 @@ fn build(stage: &LoadedStage, opt_in_bytes: Option<usize>) -> StageBuild {
         predecessor: info.predecessor.map(str::to_string),
         default_variant: info.default_variant.to_string(),
         claims: claims.collect(),
+        peer_claims: info.peer_claims.iter().flat_map(peer_terms).collect(),
         evidence: info.evidence.iter().flat_map(evidence_terms).collect(),
         identity: stage.report.identity.clone(),
         host_compiler: stage.report.emulated.compiler.description.clone(),
@@ -50,6 +53,18 @@ fn build(stage: &LoadedStage, opt_in_bytes: Option<usize>) -> StageBuild {
         distinct: resources::judge_distinct(distinct),
         variants: variants.collect(),
     }
+}
+
+/// One entry per mask.
+fn peer_terms(claim: &PeerClaim) -> impl Iterator<Item = PeerClaimTerms> {
+    Mask::ALL.into_iter().map(|mask| PeerClaimTerms {
+        family: claim.family.to_string(),
+        shape: claim.shape.to_string(),
+        mask,
+        rival: claim.rival,
+        at_least: claim.at_least,
+        goal: claim.goal,
+    })
 }
 
 /// One entry per quantity.

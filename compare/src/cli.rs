@@ -107,6 +107,9 @@ pub enum Command {
     /// Complete a record with what compute-sanitizer finds in its variants (gate C7)
     #[command(after_help = SANITIZE_EXAMPLES)]
     Sanitize(SanitizeArgs),
+    /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
+    #[command(after_help = crate::peers::EXAMPLES)]
+    Peers(crate::peers::PeersArgs),
     /// Check a record and copy it into results/ for committing
     Accept(AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
@@ -165,6 +168,9 @@ pub struct RunArgs {
     /// Tier T2: every shape, mask, family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
+    /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
+    #[arg(long, conflicts_with_all = ["input", "quick"])]
+    pub sweep: bool,
     /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16 or F8_E4M3, optionally `out` (F16 or F32),
     /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
@@ -231,9 +237,10 @@ pub struct TuneArgs {
     pub quiet: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+/// Parses a number of samples.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("a ranking needs at least 1 sample".to_string()),
+        Ok(0) => Err("at least 1 sample is needed".to_string()),
         Ok(count) => Ok(count),
         Err(error) => Err(format!("{error}")),
     }

@@ -3,24 +3,22 @@
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
 use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
+use crate::timed_problem::TimedProblem;
 use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
-use common::device::Staged;
-use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
-use common::gate::{self, Evidence, Repeat};
-use common::image::Layout;
-use common::inputs::{Family, Inputs};
-use common::problem::{Problem, claims_problem};
+use common::device::cuda::{CudaDevice, CudaError};
+use common::gate;
+use common::inputs::Inputs;
+use common::problem::claims_problem;
 use common::record::{ClaimResult, ClaimTerms, Performance, Record, SCHEMA, SamePreset, Samples, StageBuild, Timing};
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
 use common::tier0;
-use common::timing::{Cache, Floor, PairMeasurement, Plan as TimingPlan, claim};
+use common::timing::{PairMeasurement, Plan as TimingPlan, claim};
 use common::verdict::{GateId, GateResult};
 use half::f16;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Launches that gate C5 compares on a GPU.
@@ -252,7 +250,7 @@ impl Executor<'_> {
             let Some(bench) = &mut bench else { continue };
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
-            let mut after = bench.gates(&timed.outputs, prepared.kernel.probability);
+            let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
             let floor = bench.floor(device, zero_us);
             if let Some(bound) = floor.broken_by(timed.measurement.device.min) {
                 let reason = format!("impossible: below {:.3} us ({})", bound.us, bound.why);
@@ -385,58 +383,6 @@ fn by_problem(cases: &[PlannedCase]) -> Vec<Vec<&PlannedCase>> {
 
 fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
     timings.iter().position(|other| other.problem == timing.problem).unwrap_or(timings.len())
-}
-
-/// Two input sets of one problem on the device, and what their outputs are judged by.
-struct TimedProblem {
-    problem: Problem,
-    pool: Rc<InputPool>,
-    inputs: Vec<Inputs>,
-    /// One per input set, for each type of P that was timed.
-    references: HashMap<Probability, Vec<Reference>>,
-}
-
-impl TimedProblem {
-    fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
-        let inputs: Vec<Inputs> = (0..2).map(|seed| Inputs::generate(problem, Family::Normal, seed)).collect();
-        let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
-        Ok(Self { problem: *problem, pool: device.pool(staged, Cache::Warm)?, inputs, references: HashMap::new() })
-    }
-
-    fn floor(&self, device: &CudaDevice, zero_us: f64) -> Floor {
-        Floor::roofline(&self.problem, &device.info().name, self.pool.rotation()).with_zero_line(zero_us)
-    }
-
-    /// C1 to C3, C5 and C6 on the buffers that were timed: the first failure of each, or one pass for all.
-    fn gates(&mut self, outputs: &[RotatedOutput], probability: Probability) -> Vec<GateResult> {
-        let inputs = &self.inputs;
-        let references = self.references.entry(probability).or_insert_with(|| {
-            inputs.iter().map(|inputs| reference(inputs, probability).expect("generated inputs are finite")).collect()
-        });
-        let mut results: Vec<GateResult> = Vec::new();
-        // A problem that fills the cache by itself rotates over fewer sets than there are inputs.
-        for (index, (reference, staged)) in references.iter().zip(self.pool.contents()).enumerate() {
-            let of_input: Vec<&RotatedOutput> = outputs.iter().filter(|output| output.input == index).collect();
-            let dense: Vec<Vec<f16>> =
-                of_input.iter().map(|output| staged.output.elements(&output.execution.output)).collect();
-            for (output, dense) in of_input.iter().zip(&dense) {
-                let family = Some(Family::Normal);
-                let evidence = Evidence { problem: &self.problem, family, reference, output: dense };
-                let (_, numeric) = gate::numeric_gates(&evidence);
-                results.extend(numeric.into_iter().filter(|result| result.gate != GateId::C4));
-                results.push(gate::c6(&check::buffers(staged, &output.execution).collect::<Vec<_>>()));
-            }
-            // Equal outputs were merged: more than one means that launches differ.
-            if dense.len() > 1 {
-                let repeats: Vec<Repeat<'_>> =
-                    dense.iter().map(|output| Repeat { label: "timed buffers", output }).collect();
-                results.push(gate::c5(&self.problem, &repeats));
-            }
-        }
-        results.sort_by_key(|result| (result.gate, result.verdict != common::verdict::Verdict::Fail));
-        results.dedup_by_key(|result| result.gate);
-        results
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::registry;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::cuda::CudaDevice;
 use common::inputs::Family;
-use common::problem::{Dtype, NAMED_SHAPES, Shape};
+use common::problem::{Dtype, Shape, named_shapes};
 use common::record::{DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
 use common::stage::{LoadError, LoadedStage};
 use common::verdict::GateId;
@@ -129,6 +129,7 @@ fn text(stages: &[StageBuild], here: &[Measurable]) -> String {
         let mut lines = vec![format!("{}: {}", stage.id, stage.idea)];
         lines.extend(stage.predecessor.iter().map(|id| format!("  builds on {id}")));
         lines.extend(stage.claims.iter().map(|terms| format!("  claims {terms}")));
+        lines.extend(stage.peer_claims.iter().map(|terms| format!("  claims {terms}")));
         lines.extend(stage.evidence.iter().map(|terms| format!("  predicts {terms}: {}", terms.why)));
         let rows = stage.variants.iter().map(|variant| {
             let default = if variant.name == stage.default_variant { " (default)" } else { "" };
@@ -152,7 +153,7 @@ fn text(stages: &[StageBuild], here: &[Measurable]) -> String {
         [name.to_string(), batch, heads_q, heads_kv, seq_q, seq_kv, head_dim]
     };
     let header = ["shape", "batch", "query heads", "key heads", "queries", "keys", "head dim"];
-    parts.push(table(header, NAMED_SHAPES.iter().map(|named| shape(named.name, &named.shape))));
+    parts.push(table(header, named_shapes().map(|named| shape(named.name, &named.shape))));
     let dtypes = |family: &Family| {
         let takes = Dtype::ALL.into_iter().filter(|&dtype| Family::for_dtype(dtype).contains(family));
         takes.map(Dtype::name).collect::<Vec<_>>().join(", ")
@@ -200,6 +201,7 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Value {
             "idea": stage.idea,
             "predecessor": stage.predecessor,
             "claims": stage.claims,
+            "peer_claims": stage.peer_claims,
             "evidence": stage.evidence,
             "variants": stage.variants.iter().map(|v| variant(stage, v)).collect::<Vec<_>>(),
         })
@@ -214,7 +216,7 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Value {
     });
     json!({
         "stages": stages.iter().map(stage).collect::<Vec<_>>(),
-        "shapes": NAMED_SHAPES.iter().map(|named| json!({ "name": named.name, "extents": named.shape })).collect::<Vec<_>>(),
+        "shapes": named_shapes().map(|named| json!({ "name": named.name, "extents": named.shape })).collect::<Vec<_>>(),
         "families": families.collect::<Vec<_>>(),
         "gates": gate_rows().map(|(gate, rule)| json!({ "gate": gate, "rule": rule })).collect::<Vec<_>>(),
         "machine": here.collect::<Vec<_>>(),
@@ -248,7 +250,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        for named in NAMED_SHAPES {
+        for named in named_shapes() {
             assert!(text.contains(named.name), "{}", named.name);
         }
         for family in Family::ALL {

@@ -14,6 +14,7 @@ mod input;
 mod launch;
 mod list;
 mod machine;
+mod peers;
 mod plan;
 mod profile;
 mod progress;
@@ -25,6 +26,7 @@ mod select;
 mod selftest;
 #[cfg(test)]
 mod testing;
+mod timed_problem;
 mod tool;
 mod tune;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::diff(&args),
         Command::Profile(args) => profile(&args),
         Command::Sanitize(args) => sanitize(&args),
+        Command::Peers(args) => peers(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
         Command::Launch(args) => {
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             let code = match executed {
                 // The gates were asked, and a launch ended them: that is a failure of a stage.
                 Some(ExecuteError::Lost { .. } | ExecuteError::Timing(_)) => Exit::Fail,
+                _ if matches!(error.downcast_ref(), Some(peers::PeersError::Timing(_))) => Exit::Fail,
                 _ => Exit::Usage,
             };
             ExitCode::from(code.code())
@@ -142,6 +146,30 @@ fn sanitize(args: &SanitizeArgs) -> Result<Exit> {
                 (false, _) => Exit::Fail,
                 (true, 0) => Exit::Pass,
                 (true, _) => Exit::Undecided,
+            })
+        }
+    }
+}
+
+fn peers(args: &peers::PeersArgs) -> Result<Exit> {
+    let report_path = report_path(args.report.as_deref())?;
+    check_writable(&report_path)?;
+    match peers::peers(args)? {
+        peers::Measured::NoData { reason } => {
+            println!("NO DATA: peers are timed on a GPU by a Python with PyTorch: {reason}");
+            Ok(Exit::Undecided)
+        }
+        peers::Measured::Written { path, report, failed, undecided } => {
+            render::write(&render::files(&report, &report_path))?;
+            if !args.quiet {
+                println!("{}", render::markdown::peers(&report));
+                println!("peers: {}\nreport: {}", path.display(), report_path.display());
+            }
+            failed.iter().for_each(|claim| eprintln!("FAIL {claim}"));
+            Ok(match (failed.is_empty(), undecided) {
+                (false, _) => Exit::Fail,
+                (true, true) => Exit::Undecided,
+                (true, false) => Exit::Pass,
             })
         }
     }

@@ -152,6 +152,22 @@ fn tier2(traced: Mode, plain: Mode) -> Vec<Item> {
     items
 }
 
+/// Rows and keys of `--sweep`: time against length, from what fits one wave of blocks to what fills the GPU many times.
+pub const SWEEP: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16384];
+
+fn sweep_shape(seq: usize) -> Shape {
+    Shape::bhsd(1, 8, seq, 64)
+}
+
+/// The problems of `--sweep`: gated like any other, and timed.
+fn sweep(mode: Mode) -> impl Iterator<Item = Item> {
+    SWEEP.into_iter().map(move |seq| {
+        let shape = sweep_shape(seq);
+        let item = item(&shape.to_string(), shape, Dtype::F16, Mask::Full, Family::Normal, 0, mode);
+        Item { default_only: true, ..item }
+    })
+}
+
 /// The traced build takes problems of at most this many scores; larger ones would take minutes.
 const TRACED_SCORES: u64 = 50_000;
 
@@ -243,6 +259,9 @@ pub fn plan(
         (_, Tier::T1) => tier1(traced, plain),
         (_, Tier::T2) => tier2(traced, plain),
     };
+    if args.sweep && backend == BackendKind::Cuda {
+        items.extend(sweep(plain));
+    }
     items.retain(|item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask) || file.is_some());
     let items = deduplicate(items);
     let mut cases = Vec::new();
@@ -259,7 +278,7 @@ pub fn plan(
             let of_variant: Vec<PlannedCase> =
                 items.iter().filter(takes).map(|item| case(stage, &variant.name, item, backend)).collect();
             if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
-                timings.extend(timed(tier, combined, &of_variant));
+                timings.extend(timed(tier, combined, args.sweep, &of_variant));
             }
             cases.extend(of_variant);
         }
@@ -344,12 +363,15 @@ fn case(stage: &StageBuild, variant: &str, item: &Item, backend: BackendKind) ->
 }
 
 /// What is timed of a variant: the claims' problem, in T2 every named shape but the smallest, and whatever was selected.
-fn timed(tier: Tier, combined: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
+fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
     let mut timings: Vec<PlannedTiming> = Vec::new();
     for PlannedCase { key, problem, .. } in cases {
         let claims = key.shape_name == "mission" && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
         let named = key.shape_name != "small" && NAMED_SHAPES.iter().any(|named| named.name == key.shape_name);
-        let wanted = claims || combined || tier == Tier::T2 && named;
+        let swept = swept
+            && SWEEP.iter().any(|&seq| sweep_shape(seq) == key.shape)
+            && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
+        let wanted = claims || combined || swept || tier == Tier::T2 && named;
         if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
             timings.push(PlannedTiming {
                 stage: key.stage.clone(),

@@ -219,6 +219,7 @@ pub fn new_record(
         negative: None,
         profile: None,
         sanitizer: None,
+        peers: None,
     }
 }
 

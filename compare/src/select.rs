@@ -2,7 +2,7 @@
 //! the nearest one that does.
 
 use common::inputs::Family;
-use common::problem::{self, Dtype, Mask, NAMED_SHAPES, Problem, ProblemError, Shape};
+use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
 use common::record::StageBuild;
 
 /// A word that names nothing, or a problem that does not exist.
@@ -101,7 +101,7 @@ fn shape(word: &str) -> Result<(String, Shape), SelectError> {
     let (name, shape) = match problem::parse_shape(word) {
         // A word without a digit in front was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
-            return Err(unknown("shape", word, NAMED_SHAPES.iter().map(|named| named.name)));
+            return Err(unknown("shape", word, named_shapes().map(|named| named.name)));
         }
         parsed => parsed.map_err(invalid)?,
     };

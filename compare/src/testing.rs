@@ -1,5 +1,7 @@
 //! Literal stages and records for the tests of this crate.
 
+pub mod peers;
+
 use crate::comparison::{Measured, judge_evidence, summarise};
 use common::check::{CaseKey, CaseResult, Outcome, Source};
 use common::device::BackendKind;
@@ -67,6 +69,7 @@ fn stage(
             base_family: base_family.into(),
             at_least,
         }],
+        peer_claims: vec![],
         evidence: vec![EvidenceTerms {
             family: family.into(),
             quantity: Quantity::GlobalReadBytes,
@@ -184,6 +187,7 @@ pub fn emulated() -> Record {
         negative: None,
         profile: None,
         sanitizer: None,
+        peers: None,
     };
     for stage in &stages {
         for variant in &stage.variants {
@@ -343,7 +347,7 @@ pub fn case(stage: &str, variant: &str, backend: BackendKind, broken: Option<Gat
 }
 
 /// Samples around `us`, 0.1 % apart, the same every time.
-fn samples(us: f64) -> Vec<f64> {
+pub fn samples(us: f64) -> Vec<f64> {
     (0..40).map(|i| us * (1.0 + 0.001 * f64::from(i % 3))).collect()
 }
 

@@ -18,6 +18,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: None,
     default_variant: "wmma-qk-32x64",
     claims: &[Claim { family: "wmma-qk", base: SCALAR, at_least: 1.5 }],
+    peer_claims: &[],
     evidence: &[
         EvidenceClaim {
             family: "wmma-qk",

@@ -17,6 +17,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage0-scalar"),
     default_variant: "cpasync-32x64",
     claims: &[Claim { family: "cpasync", base: WMMA_QK, at_least: 1.1 }],
+    peer_claims: &[],
     evidence: &[
         EvidenceClaim {
             family: "cpasync",

@@ -17,6 +17,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage1-cpasync"),
     default_variant: "simd-pv-32x64",
     claims: &[Claim { family: "simd-pv", base: CPASYNC, at_least: 1.1 }],
+    peer_claims: &[],
     evidence: &[
         EvidenceClaim {
             family: "simd-pv",

@@ -17,6 +17,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage2-simd-pv"),
     default_variant: "wmma-pv-32x128-k2",
     claims: &[Claim { family: "wmma-pv", base: SIMD_PV, at_least: 1.2 }],
+    peer_claims: &[],
     evidence: &[
         EvidenceClaim {
             family: "wmma-pv",

@@ -18,6 +18,7 @@ const INFO: StageInfo = StageInfo {
     predecessor: Some("stage3-wmma-pv"),
     default_variant: "warpspec-32x128-k2",
     claims: &[Claim { family: "warpspec", base: WMMA_PV, at_least: 1.1 }],
+    peer_claims: &[],
     evidence: &[
         EvidenceClaim {
             family: "warpspec",

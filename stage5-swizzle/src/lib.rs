@@ -3,7 +3,7 @@
 //! registers and the gain of conflict-free reads can be told apart.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::stage::{Artifacts, Attention, Base, Claim, PeerClaim, Rival, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,6 +19,10 @@ const WARPSPEC: Base = Base { stage: "stage4-warpspec", family: "warpspec" };
 /// The same kernel with rows one after the other.
 const LINEAR: Base = Base { stage: "stage5-swizzle", family: "mma-linear" };
 
+const fn over(rival: Rival, shape: &'static str, at_least: f64, goal: Option<f64>) -> PeerClaim {
+    PeerClaim { family: "swizzle", shape, rival, at_least, goal }
+}
+
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
@@ -29,6 +33,12 @@ const INFO: StageInfo = StageInfo {
         Claim { family: "swizzle", base: WMMA_PV, at_least: 1.05 },
         Claim { family: "swizzle", base: WARPSPEC, at_least: 1.05 },
         Claim { family: "swizzle", base: LINEAR, at_least: 1.05 },
+    ],
+    peer_claims: &[
+        over(Rival::FastestPyTorch, "mission", 1.5, Some(1.7)),
+        over(Rival::FastestPyTorch, "mission_b2", 1.25, Some(1.35)),
+        over(Rival::PyTorchFlash, "long", 1.0, None),
+        over(Rival::PyTorchFlash, "big", 1.0, None),
     ],
     evidence: &[
         EvidenceClaim {

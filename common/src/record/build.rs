@@ -1,5 +1,6 @@
 //! `build_meta.json`: what was built, where, and what the run set out to do.
 
+use super::PeerClaimTerms;
 use crate::device::BackendKind;
 use crate::evidence::{Quantity, Relation};
 use crate::problem::Dtype;
@@ -195,6 +196,9 @@ pub struct StageBuild {
     pub default_variant: String,
     /// What it promises.
     pub claims: Vec<ClaimTerms>,
+    /// What it promises against peers. Records of before it did have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peer_claims: Vec<PeerClaimTerms>,
     /// The figures that show why, one entry per quantity. Records of before they were stated have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<EvidenceTerms>,

@@ -1,6 +1,6 @@
 //! The folder of a record: read whole, written file by file, each file replaced at once or not at all.
 
-use super::{BuildMeta, Correctness, Evidence, Negative, Performance, Profile, Record, SCHEMA, Sanitizer};
+use super::{BuildMeta, Correctness, Evidence, Negative, Peers, Performance, Profile, Record, SCHEMA, Sanitizer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -21,6 +21,8 @@ pub const NEGATIVE: &str = "negative.json";
 pub const PROFILE: &str = "profile.json";
 /// The file of [`Sanitizer`].
 pub const SANITIZER: &str = "sanitizer.json";
+/// The file of [`Peers`].
+pub const PEERS: &str = "peers.json";
 
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +155,7 @@ impl Record {
             negative: read_optional::<Negative>(&dir.join(NEGATIVE))?,
             profile: read_optional::<Profile>(&dir.join(PROFILE))?,
             sanitizer: read_optional::<Sanitizer>(&dir.join(SANITIZER))?,
+            peers: read_optional::<Peers>(&dir.join(PEERS))?,
         })
     }
 
@@ -167,6 +170,7 @@ impl Record {
         files.extend(self.negative.as_ref().map(|negative| (NEGATIVE, to_json(negative))));
         files.extend(self.profile.as_ref().map(|profile| (PROFILE, to_json(profile))));
         files.extend(self.sanitizer.as_ref().map(|sanitizer| (SANITIZER, to_json(sanitizer))));
+        files.extend(self.peers.as_ref().map(|peers| (PEERS, to_json(peers))));
         files
     }
 
@@ -260,6 +264,7 @@ mod tests {
             negative: None,
             profile: None,
             sanitizer: None,
+            peers: None,
         }
     }
 

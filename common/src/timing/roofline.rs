@@ -60,6 +60,27 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
     PEAKS.iter().find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
+/// What a GPU was seen to reach, where a data sheet promises more than any program gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reached {
+    /// Words that the device name must hold, as in [`Peak`].
+    pub words: &'static [&'static str],
+    /// Dense f16 tensor FLOP/s of a large matrix product.
+    pub f16_flops: f64,
+    /// Where the figure comes from.
+    pub source: &'static str,
+}
+
+/// For records that did not measure it themselves.
+pub const REACHED: [Reached; 1] =
+    [Reached { words: &["H200"], f16_flops: 790e12, source: "cuBLAS, 16-bit, 8192³, one H200, November 2026" }];
+
+/// What the device with this name was seen to reach, if anyone looked.
+pub fn reached(device_name: &str) -> Option<&'static Reached> {
+    let words: Vec<&str> = device_name.split([' ', '-']).collect();
+    REACHED.iter().find(|reached| reached.words.iter().all(|word| words.contains(word)))
+}
+
 /// One lower bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bound {

@@ -153,6 +153,7 @@ fn good() -> Record {
         negative: None,
         profile: None,
         sanitizer: None,
+        peers: None,
     }
 }
 

@@ -4,7 +4,10 @@
 use super::Committed;
 use super::evidence::both;
 use common::evidence::Source;
-use common::record::{ClaimResult, ClaimTerms, EvidenceResult, EvidenceTerms, Gpu, Record, RefutedClaim, StageBuild};
+use common::record::{
+    ClaimResult, ClaimTerms, EvidenceResult, EvidenceTerms, Gpu, PeerClaimResult, PeerClaimTerms, Record, RefutedClaim,
+    StageBuild,
+};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -66,6 +69,49 @@ impl Judgement for ClaimResult {
             what: self.terms.to_string(),
             identity: self.identity.clone(),
             evidence: format!("{} against {}: {}", self.variant, self.base_variant, self.result.reason),
+        }
+    }
+}
+
+impl Judgement for PeerClaimResult {
+    type Terms = PeerClaimTerms;
+
+    fn claimed(stage: &StageBuild) -> &[PeerClaimTerms] {
+        &stage.peer_claims
+    }
+
+    fn judged(record: &Record) -> Cow<'_, [Self]> {
+        record.peers.as_ref().map_or(&[][..], |peers| &peers.claims).into()
+    }
+
+    fn is_of_a_gpu(&self) -> bool {
+        true
+    }
+
+    /// A goal is shown and never judged.
+    fn is_of(&self, stage: &str, terms: &PeerClaimTerms) -> bool {
+        let PeerClaimTerms { family, shape, mask, rival, at_least, goal: _ } = &self.terms;
+        self.stage == stage
+            && (family, shape, mask, rival, at_least)
+                == (&terms.family, &terms.shape, &terms.mask, &terms.rival, &terms.at_least)
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn result(&self) -> &GateResult {
+        &self.result
+    }
+
+    fn refuted(&self) -> RefutedClaim {
+        RefutedClaim {
+            gate: GateId::L1,
+            stage: self.stage.clone(),
+            family: self.terms.family.clone(),
+            what: self.terms.to_string(),
+            identity: self.identity.clone(),
+            evidence: format!("{} against {}: {}", self.variant, self.peer, self.result.reason),
         }
     }
 }
@@ -221,7 +267,7 @@ pub fn failed_claims(record: &Record) -> Vec<RefutedClaim> {
     fn failed<J: Judgement>(record: &Record) -> Vec<RefutedClaim> {
         J::judged(record).iter().filter(|judged| judged.result().verdict == Verdict::Fail).map(J::refuted).collect()
     }
-    [failed::<ClaimResult>(record), failed::<EvidenceResult>(record)].concat()
+    [failed::<ClaimResult>(record), failed::<PeerClaimResult>(record), failed::<EvidenceResult>(record)].concat()
 }
 
 /// A negative record that covers `claim`: the same gate, stage, family, terms and identity, and the same GPU where its

@@ -1,5 +1,6 @@
 //! Which latency a row shows, where it comes from, and what it is compared with. A ratio never mixes two records.
 
+use super::peers::matrix_peak;
 use super::{Committed, is_green, summary_of};
 use common::problem::{Dtype, Mask, Shape};
 use common::record::{Gpu, Record, StageBuild, Timing, TimingScope};
@@ -242,14 +243,14 @@ fn no_latency(subject: Option<(&str, &Record)>, is_run: bool) -> String {
     }
 }
 
-/// Device time of each stage's best variant on every problem that was timed, in the first record that timed any, and what
-/// that record did not time.
+/// Device time of each stage's best variant on every problem that was timed, in the first record that timed any, what that
+/// record did not time, and the matrix peak of its GPU in FLOP/s with its source.
 pub fn by_shape(
     stages: &[StageBuild],
     subject: Option<(&str, &Record)>,
     is_run: bool,
     committed: &[Committed],
-) -> (Vec<ByShape>, Vec<TimingScope>) {
+) -> (Vec<ByShape>, Vec<TimingScope>, Option<(f64, String)>) {
     let here = subject.filter(|_| is_run).map(|(_, record)| &record.meta.machine.gpu);
     let timed = |record: &Record| shown(record).next().is_some();
     let Some((name, record)) = sources(subject, is_run, committed).into_iter().find(|(_, record)| timed(record)) else {
@@ -277,5 +278,6 @@ pub fn by_shape(
         }
     }
     let scopes = record.performance.iter().flat_map(|performance| performance.scopes.clone()).collect();
-    (rows, scopes)
+    let peak = matrix_peak(record.peers.as_ref(), &record.meta.machine.gpu);
+    (rows, scopes, peak)
 }

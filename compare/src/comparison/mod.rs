@@ -12,24 +12,26 @@ mod evidence;
 mod figures;
 mod latency;
 mod missing;
+pub mod peers;
 mod summary;
 mod verdict;
 
 pub use changes::{Change, Direction};
-pub use claims::{ClaimRow, ClaimState, Judgement, failed_claims};
+pub use claims::{ClaimRow, ClaimState, Judgement, Standing, failed_claims};
 pub use counters::{CounterRow, Delta, differing};
 pub use evidence::{Measured, NCU_TOLERANCE, judge as judge_evidence, named as named_by_evidence};
 pub use figures::{FIGURES, Figure, metrics as ncu_metrics};
 pub use latency::{ByShape, Figures, Latency, Origin, Speedup, headline, is_mission, withheld};
 pub use missing::Missing;
+pub use peers::Against;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
 use common::evidence::Counting;
 use common::record::{
-    BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable, Planted,
-    Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, TimingScope, VariantBuild, VariantSummary,
-    WorstError,
+    BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable,
+    PeerClaimResult, Planted, Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, TimingScope, VariantBuild,
+    VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -56,6 +58,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// One row per claim of speed.
     pub claims: Vec<ClaimRow<ClaimResult>>,
+    /// One row per claim against peers.
+    pub peer_claims: Vec<ClaimRow<PeerClaimResult>>,
     /// One row per claim of evidence.
     pub evidence_claims: Vec<ClaimRow<EvidenceResult>>,
     /// What the variants count.
@@ -70,8 +74,12 @@ pub struct Report {
     pub evidence: Option<Evidence>,
     /// Device time by shape, where there is any.
     pub by_shape: Vec<ByShape>,
+    /// The matrix peak of the GPU that timed it, in FLOP/s, and who says so.
+    pub matrix_peak: Option<(f64, String)>,
     /// What was not timed for it.
     pub timing_scopes: Vec<TimingScope>,
+    /// The ladder beside its peers, where they were measured.
+    pub peers: Option<Against>,
     /// The gates on the gates.
     pub planted: Planted,
     /// Whether they miss each synchronisation site that is left out.
@@ -178,9 +186,10 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         })
         .collect();
     let claims = claims::rows::<ClaimResult>(stages, subject, run.is_some(), committed);
+    let peer_claims = claims::rows::<PeerClaimResult>(stages, subject, run.is_some(), committed);
     let evidence_claims = claims::rows::<EvidenceResult>(stages, subject, run.is_some(), committed);
-    let standings: Vec<_> =
-        claims.iter().map(ClaimRow::standing).chain(evidence_claims.iter().map(ClaimRow::standing)).collect();
+    let of_speed = claims.iter().map(ClaimRow::standing).chain(peer_claims.iter().map(ClaimRow::standing));
+    let standings: Vec<_> = of_speed.chain(evidence_claims.iter().map(ClaimRow::standing)).collect();
     let counters = subject.map(|(_, record)| counters::rows(stages, record)).unwrap_or_default();
     let failures = failures(subject);
     let missing = missing::missing(stages, &rows, &claims, &evidence_claims, subject);
@@ -193,7 +202,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         Some((_, record)) => record.correctness.synchronisation.clone(),
         None => Synchronisation::NotTried { reason: "no run and no committed record".into() },
     };
-    let (by_shape, timing_scopes) = latency::by_shape(stages, subject, run.is_some(), committed);
+    let (by_shape, timing_scopes, matrix_peak) = latency::by_shape(stages, subject, run.is_some(), committed);
     let overall = verdict::overall(&verdict::Facts {
         subject: subject.map(|(_, record)| record),
         is_run: run.is_some(),
@@ -218,6 +227,8 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         failures,
         rows,
         claims,
+        peers: peers::against(stages, subject, run.is_some(), committed),
+        peer_claims,
         evidence_claims,
         deltas: counters::deltas(stages, &counters),
         counters,
@@ -225,6 +236,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         sanitizer: subject.and_then(|(_, record)| record.sanitizer.clone()),
         evidence: subject.map(|(_, record)| record.evidence.clone()),
         by_shape,
+        matrix_peak,
         timing_scopes,
         planted,
         synchronisation,
@@ -252,8 +264,8 @@ fn as_recorded(stages: &[StageBuild], record: Option<&Record>) -> Vec<StageBuild
         .map(|stage| {
             let known = recorded(stage).unwrap_or_else(|| unbuilt(stage));
             // Words and promises are not part of the identity.
-            let StageBuild { idea, predecessor, default_variant, claims, evidence, .. } = stage.clone();
-            StageBuild { idea, predecessor, default_variant, claims, evidence, ..known }
+            let StageBuild { idea, predecessor, default_variant, claims, peer_claims, evidence, .. } = stage.clone();
+            StageBuild { idea, predecessor, default_variant, claims, peer_claims, evidence, ..known }
         })
         .collect()
 }

@@ -347,3 +347,61 @@ fn what_the_sanitizer_finds_fails_the_variant_and_a_clean_record_misses_no_gate(
     record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", [Verdict::Pass; 2]));
     assert_eq!(c7(&report(&changed, Some(("now", &record)), &[])), None, "of another version of the kernel");
 }
+
+#[test]
+fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
+    use crate::testing::peers::{completed, problem};
+    use common::problem::Mask;
+    let on = |shape, us, is_right| {
+        problem(shape, Mask::Full, 10.0, &[("torch-default", us, is_right), ("torch-math", 99.0, true)])
+    };
+    let problems = vec![
+        on("mission", 25.0, true),
+        on("long", 16.0, true),
+        on("stretch", 14.9, true), // not more than 1.5
+        on("wide", 9.0, true),
+        on("big", 50.0, false), // a default that is wrong is no rival
+    ];
+    let mut record = completed(timed(GOOD), problems);
+    let fast = |record: &Record| of_run(record, &[]).peers.unwrap().fast.unwrap();
+    assert_eq!((fast(&record).stage.as_str(), fast(&record).of), ("stage1-cpasync", 4));
+    assert_eq!(fast(&record).faster, [(1.0, 0), (1.5, 0), (2.0, 0)], "one case is fewer than five inputs");
+    for _ in 0..4 {
+        record.correctness.cases.push(case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, None));
+    }
+    resummarise(&mut record);
+    assert_eq!(fast(&record).faster, [(1.0, 3), (1.5, 2), (2.0, 1)]);
+    record.correctness.cases.push(case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, Some(GateId::C5)));
+    resummarise(&mut record);
+    assert_eq!(fast(&record).faster, [(1.0, 0), (1.5, 0), (2.0, 0)], "a wrong kernel is not fast");
+}
+
+#[test]
+fn claims_against_peers_stand_like_other_claims() {
+    use crate::testing::peers::{claiming, completed, problem};
+    use common::problem::Mask;
+    let of = |us| completed(timed(GOOD), vec![problem("mission", Mask::Full, 10.0, &[("torch-flash", us, true)])]);
+    let report_of = |run: &Record, committed: &[Committed]| report(&claiming(), Some(("run", run)), committed);
+    assert_eq!(exit(&report_of(&of(16.0), &[])), (Exit::Pass, "PASS"));
+    let slow = report_of(&of(14.0), &[]);
+    assert_eq!(exit(&slow), (Exit::Fail, "FAIL"));
+    assert!(
+        slow.overall.line.ends_with("cpasync >= 1.50x over the fastest of PyTorch on mission f16 full"),
+        "{}",
+        slow.overall.line
+    );
+    // A committed refutation settles it; a run that never asked peers is complete and shows the committed figures.
+    let mut negative = of(14.0);
+    let claims = failed_claims(&negative);
+    assert_eq!(claims.len(), 1);
+    let gpu = Some("NVIDIA H200".to_string());
+    negative.negative = Some(Negative { schema: SCHEMA, reason: "no wgmma".into(), gpu, claims });
+    let committed = [committed("20261119T120000Z-nvidia-h200", negative)];
+    assert_eq!(exit(&report_of(&of(14.0), &committed)), (Exit::Pass, "PASS"));
+    let without = report_of(&timed(GOOD), &committed);
+    assert_eq!(exit(&without), (Exit::Pass, "PASS"));
+    assert_eq!(without.peers.as_ref().unwrap().record.as_deref(), Some("20261119T120000Z-nvidia-h200"));
+    assert_eq!(without.peers.unwrap().stale, [""; 0]);
+    let states: Vec<_> = report_of(&timed(GOOD), &[]).peer_claims.into_iter().map(|claim| claim.state).collect();
+    assert!(states.iter().all(|state| matches!(state, ClaimState::NoData { .. })) && states.len() == 2);
+}

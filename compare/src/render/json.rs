@@ -46,6 +46,8 @@ pub fn document(report: &Report, name: &str, record: &Record) -> Value {
         "planted_faults": record.correctness.planted,
         "synchronisation": record.correctness.synchronisation,
         "claims": report.claims,
+        "peer_claims": report.peer_claims,
+        "peers": report.peers,
         "evidence_claims": report.evidence_claims,
         "counters": report.counters,
         "counter_deltas": report.deltas,

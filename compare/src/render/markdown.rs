@@ -2,11 +2,13 @@
 
 pub mod cells;
 mod counters;
+mod peers;
 mod profile;
 mod sanitizer;
 mod speed;
 mod tables;
 
+pub use peers::peers;
 pub use profile::profile;
 pub use sanitizer::sanitizer;
 pub use tables::ladder;
@@ -44,7 +46,7 @@ pub fn report(report: &Report, pictures: &[Picture]) -> String {
     section(&mut out, "Claims", claims(report));
     section(&mut out, "Evidence claims", evidence_claims(report));
     section(&mut out, "Evidence", evidence(report));
-    section(&mut out, "Peers", Some("NO DATA: peers are not measured yet.\n".to_string()));
+    section(&mut out, "Peers", Some(peers(report)));
     section(&mut out, "Not measured here", missing(report, false));
     section(&mut out, "Time and roofline", speed::overview(report, pictures));
     section(&mut out, "Device time by shape", speed::by_shape(report, pictures));
@@ -148,7 +150,13 @@ fn claims(report: &Report) -> Option<String> {
         let (verdict, measured) = claim_state(&claim.state);
         row(&[&claim.title(), &verdict, &measured, &preset])
     }));
-    (!report.claims.is_empty()).then(|| rows.concat() + &why_negative(&report.claims))
+    rows.extend(report.peer_claims.iter().map(|claim| {
+        let (verdict, measured) = claim_state(&claim.state);
+        let goal = claim.terms.goal.map(|goal| format!(" (goal {goal:.2}x)")).unwrap_or_default();
+        row(&[&(claim.title() + &goal), &verdict, &measured, "–"])
+    }));
+    let why = why_negative(&report.claims) + &why_negative(&report.peer_claims);
+    (rows.len() > 2).then(|| rows.concat() + &why)
 }
 
 /// What the records say of the claims that they refute, once for all claims that one reason covers.

@@ -94,3 +94,23 @@ fn the_sanitizers_table_says_what_was_found_and_what_was_not_looked_at() {
     let report = crate::comparison::report(&ladder(), Some(("now", &record)), &[]);
     insta::assert_snapshot!(markdown::sanitizer(&report));
 }
+
+#[test]
+fn peers_are_shown_with_what_is_wrong_or_missing() {
+    use crate::testing::peers::{claiming, completed, problem};
+    use common::problem::Mask;
+    let peers = [
+        ("torch-default", 12.0, true),
+        ("torch-flash", 12.0, true),
+        ("torch-cudnn", 9.0, false),
+        ("flash-attn-4", 8.0, true),
+    ];
+    let problems = vec![problem("mission", Mask::Full, 7.0, &peers), problem("mission", Mask::Causal, 7.0, &[])];
+    let run = completed(timed([24.0, 20.0, 15.0]), problems);
+    let report = report(&claiming(), Some(("20261120T183000Z-test", &run)), &[]);
+    insta::assert_snapshot!(markdown::peers(&report));
+    let claims = markdown::report(&report, &[]);
+    assert!(claims.contains(
+        "over the fastest of PyTorch on mission f16 full (goal 1.70x) | PASS | cpasync-32x64 against torch-"
+    ));
+}

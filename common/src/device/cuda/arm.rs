@@ -358,8 +358,9 @@ impl Arm<'_> {
         }
     }
 
-    /// Builds the graph again with `launches` launches, and this arm's delay in proportion to what they take.
-    pub(super) fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
+    /// Builds the graph again with `launches` launches, and this arm's delay in proportion to what they take. The arm must
+    /// have one.
+    pub fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
         let TimedGraph { work_us, sample_time, .. } = *self.timed_graph()?;
         let delay_us = (self.delay > 0.0).then_some(self.delay * work_us * launches as f64);
         let graph = self.capture(launches, delay_us)?;

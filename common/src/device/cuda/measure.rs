@@ -31,6 +31,15 @@ pub struct TimedPair {
     pub new_outputs: Vec<RotatedOutput>,
 }
 
+/// What one launch into an idle stream costs, in microseconds, sample by sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calls {
+    /// Between the events before and after it.
+    pub single_us: Vec<f64>,
+    /// Of the host, until the launch is in the stream.
+    pub host_us: Vec<f64>,
+}
+
 /// The order in which one round samples two arms: a drift within the round cancels.
 const ABBA: [usize; 4] = [0, 1, 1, 0];
 
@@ -113,6 +122,29 @@ impl CudaDevice {
             }
             other => other.map_err(|error| self.driver_error("resetting the persisting L2 cache", error)),
         }
+    }
+}
+
+impl Arm<'_> {
+    /// Launches of the graph that `plan` asks for, built now if need be.
+    pub fn graph_launches(&mut self, plan: &Plan) -> Result<usize, CudaError> {
+        self.device.prepare_to_time()?;
+        self.build_graph(plan)?;
+        Ok(self.timed_graph()?.launches)
+    }
+
+    /// Calls the kernel `samples` times, each time when the one before has ended.
+    pub fn calls(&mut self, samples: usize) -> Result<Calls, CudaError> {
+        let (start, end) = (self.device.timing_event()?, self.device.timing_event()?);
+        let mut calls = Calls { single_us: Vec::with_capacity(samples), host_us: Vec::with_capacity(samples) };
+        for _ in 0..samples {
+            self.device.record(&start)?;
+            calls.host_us.push(CudaDevice::host_us(|| self.enqueue_next())?);
+            self.device.record(&end)?;
+            self.device.wait(&end, &self.kernel.name, Duration::ZERO)?;
+            calls.single_us.push(self.device.elapsed_us(&start, &end)?);
+        }
+        Ok(calls)
     }
 }
 

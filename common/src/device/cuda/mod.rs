@@ -14,7 +14,7 @@ mod selftest;
 
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
-pub use measure::{Timed, TimedPair};
+pub use measure::{Calls, Timed, TimedPair};
 pub use selftest::{TimerCheck, timer_checks};
 
 use super::{Execution, Staged};

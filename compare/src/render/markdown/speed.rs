@@ -35,7 +35,8 @@ fn roofline(report: &Report) -> Option<String> {
             let of_stage = points.iter().find(|point| (point.stage, &point.problem) == (stage, &problem.problem));
             of_stage.map_or("–".to_string(), |point| {
                 let stale = if point.is_stale { " STALE" } else { "" };
-                format!("{:.1} ({:.1} %){stale}", point.tflops, 100.0 * point.tflops / point.ceiling)
+                let of_peak = peak_share(report, point.tflops).map(|share| format!("; {share}")).unwrap_or_default();
+                format!("{:.1} ({:.1} %{of_peak}){stale}", point.tflops, 100.0 * point.tflops / point.ceiling)
             })
         }));
         out.push_str(&row(&cells.iter().map(String::as_str).collect::<Vec<_>>()));
@@ -49,7 +50,20 @@ fn roofline(report: &Report) -> Option<String> {
         peak.bytes / 1e12,
         peak.source
     );
+    if let Some((reached, source)) = &report.matrix_peak {
+        let _ = writeln!(
+            out,
+            "\nAfter the semicolon: the share of {:.0} TFLOP/s, the f16 matrix peak as measured ({}).",
+            reached / 1e12,
+            escape(source)
+        );
+    }
     Some(out)
+}
+
+/// The share of what a large matrix product reaches on this GPU.
+fn peak_share(report: &Report, tflops: f64) -> Option<String> {
+    report.matrix_peak.as_ref().map(|(reached, _)| format!("{:.1} %", 1e14 * tflops / reached))
 }
 
 /// Device time of each stage's best variant, a row per problem, and what was not timed.

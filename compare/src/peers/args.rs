@@ -1,0 +1,56 @@
+//! The flags of `peers`.
+
+use crate::cli::at_least_one;
+use clap::Args;
+use std::path::PathBuf;
+
+/// What the help shows at its end.
+pub const EXAMPLES: &str = "\
+Completes a record of `compare run` on this GPU with peers.json: PyTorch's scaled_dot_product_attention by backend, and
+FlashAttention where it is installed, timed in turns with ours on the same values. The record must be of this build. Run
+again, it writes the file anew. No Python, no torch or no GPU is NO DATA with the reason.
+
+Examples:
+  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide; f16, both masks
+  compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
+  compare peers --shapes mission,1x8:2x512x64 --masks causal
+                                                two shapes, one with grouped heads
+  compare peers --dtypes e4m3                   ours in e4m3 beside peers in f16, for information: claims are about f16
+
+Exit codes:
+  0  measured and written; every claim against a peer holds, or a committed negative record refutes it
+  1  such a claim fails, or one of ours cannot be launched
+  2  wrong usage, a record of another build or GPU, or a file that cannot be read or written
+  3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
+
+/// The flags of `peers`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PeersArgs {
+    /// The record to complete [default: the newest in target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Stages to time: all of these on mission, the last of them on other shapes [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: mission,mission_b2,stretch,long,wide,big,big_wide]
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..")]
+    pub shapes: Vec<String>,
+    /// Our element types: f16, e4m3 [default: f16]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
+    pub dtypes: Vec<String>,
+    /// Masks: full, causal [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
+    pub masks: Vec<String>,
+    /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub iters: Option<usize>,
+    /// The Python that has torch [default: PYTHON, else python3]
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<String>,
+    /// Where the report goes [default: COMPARE.md of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}

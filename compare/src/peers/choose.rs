@@ -1,0 +1,73 @@
+//! What is measured: problems, and which of our variants stand for their stages. Pure.
+
+use super::PeersArgs;
+use crate::comparison::{is_green, summary_of, withheld};
+use crate::select::{self, SelectError};
+use common::problem::{Dtype, Mask, Problem};
+use common::record::{Record, StageBuild, Timing};
+
+/// The shapes that are measured unless `--shapes` says otherwise.
+const SHAPES: [&str; 7] = ["mission", "mission_b2", "stretch", "long", "wide", "big", "big_wide"];
+
+/// One problem, and the stages that are timed beside the peers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// The shape's name.
+    pub shape_name: String,
+    /// What is computed.
+    pub problem: Problem,
+    /// Ids of stages.
+    pub stages: Vec<String>,
+}
+
+/// The problems that `args` choose: all chosen stages on mission, the last of them on the other shapes.
+pub fn items(args: &PeersArgs, all: &[StageBuild]) -> Result<Vec<Item>, SelectError> {
+    let stages = select::stages(&args.stages, all)?;
+    let default = || SHAPES.map(String::from).to_vec();
+    let shapes = select::shapes(&if args.shapes.is_empty() { default() } else { args.shapes.clone() })?;
+    let (dtypes, masks) = (select::dtypes(&args.dtypes)?, select::masks(&args.masks)?);
+    let dtypes = if dtypes.is_empty() { vec![Dtype::F16] } else { dtypes };
+    let masks = if masks.is_empty() { Mask::ALL.to_vec() } else { masks };
+    let mut items = Vec::new();
+    for (shape_name, shape) in shapes {
+        for &dtype in &dtypes {
+            for &mask in &masks {
+                let problem = Problem::new(shape, dtype, mask).expect("selected shapes are problems");
+                let first = if shape_name == "mission" { 0 } else { stages.len().saturating_sub(1) };
+                let stages = stages[first..].iter().map(|stage| stage.id.clone()).collect();
+                items.push(Item { shape_name: shape_name.clone(), problem, stages });
+            }
+        }
+    }
+    Ok(items)
+}
+
+/// Why no peer can be asked for this problem, if so.
+pub fn unsupported(problem: &Problem) -> Option<&'static str> {
+    let differ = problem.shape.seq_q != problem.shape.seq_kv;
+    (problem.mask == Mask::Causal && differ).then_some(
+        "PyTorch aligns a causal mask top-left, this project bottom-right: they differ unless seq_q = seq_kv",
+    )
+}
+
+/// Variants of `stage`, of its default's family, that may stand for it on `problem`: the fastest where the record timed the
+/// problem, else all that are green in the record, of which the caller takes the fastest.
+pub fn candidates(record: &Record, stage: &StageBuild, problem: &Problem) -> Vec<String> {
+    let family = stage.variant(&stage.default_variant).map(|variant| variant.family.as_str());
+    let of_family = |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
+    let takes = |timing: &&Timing| {
+        timing.stage == stage.id
+            && (timing.shape, timing.dtype, timing.mask) == (problem.shape, problem.dtype, problem.mask)
+            && of_family(&timing.variant)
+            && withheld(record, timing).is_none()
+    };
+    let timed = record.performance.iter().flat_map(|performance| &performance.timings).filter(takes);
+    match timed.min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50)) {
+        Some(fastest) => vec![fastest.variant.clone()],
+        None => {
+            let green = |name: &&String| summary_of(record, &stage.id, name).is_some_and(is_green);
+            let names = stage.variants.iter().map(|variant| &variant.name);
+            names.filter(|name| of_family(name)).filter(green).cloned().collect()
+        }
+    }
+}

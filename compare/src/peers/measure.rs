@@ -1,0 +1,349 @@
+//! One problem after the other, on the GPU and in Python in turns.
+
+use super::PeersError;
+use super::choose::{Item, candidates, unsupported};
+use super::pair::{Sampled, absent, is_noisy, peer_arm, rounds};
+use super::session::{Hello, SCRIPT, Session, SessionError};
+use crate::timed_problem::TimedProblem;
+use common::device::cuda::{Arm, CudaDevice, CudaError};
+use common::problem::{Dtype, Problem};
+use common::record::{OurArm, PeerArm, PeerProblem, Record, StageBuild};
+use common::reference::Probability;
+use common::stage::LoadedStage;
+use common::timing::{Floor, Plan};
+use half::f16;
+use std::path::{Path, PathBuf};
+
+/// Device time that one sample covers, in microseconds, at least: long against the GPU's change from one process to the
+/// other.
+const CHUNK_US: f64 = 20_000.0;
+
+/// Launches that one sample covers, at least: large problems draw all the power there is, and clocks follow slowly.
+const CHUNK_LAUNCHES: f64 = 50.0;
+
+/// Untimed work before each sample, as a share of it, so that clocks are this arm's own. `peers.py` has the same.
+const LEAD_IN: f64 = 0.25;
+
+/// Device time of a trial: which of ours is the fastest.
+const TRIAL_US: f64 = 2_000.0;
+
+/// Single calls per arm.
+const CALLS: usize = 100;
+
+/// A Python that ended is started anew, so that one bad backend does not end the measurement, but not for ever.
+const STARTS: usize = 3;
+
+/// Python, started when it is needed.
+pub struct Python {
+    program: String,
+    session: Option<Session>,
+    starts: usize,
+}
+
+impl Python {
+    /// Nothing is started yet.
+    pub fn new(program: String) -> Self {
+        Self { program, session: None, starts: 0 }
+    }
+
+    /// Starts Python, unless it runs, and returns what it has to say of itself.
+    pub fn start(&mut self) -> Result<Option<Hello>, SessionError> {
+        if self.session.is_some() {
+            return Ok(None);
+        }
+        if self.starts == STARTS {
+            return Err(refused(format!("Python ended {STARTS} times and is not started again")));
+        }
+        self.starts += 1;
+        let mut session = Session::start(&self.program, SCRIPT)?;
+        let hello = session.hello()?;
+        self.session = Some(session);
+        Ok(Some(hello))
+    }
+
+    /// Asks the running Python. One that does not work any more is ended.
+    pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, SessionError>) -> Result<T, SessionError> {
+        let session = self.session.as_mut().ok_or_else(|| refused("Python has ended".to_string()))?;
+        let answer = ask(session);
+        if answer.as_ref().is_err_and(SessionError::is_fatal) {
+            self.session = None;
+        }
+        answer
+    }
+}
+
+fn refused(reason: String) -> SessionError {
+    SessionError::Refused { reason }
+}
+
+/// A folder for tensors that go to Python and back; it is removed with its contents.
+pub struct Exchange(PathBuf);
+
+impl Exchange {
+    /// Makes it, under the system's folder for temporary files.
+    pub fn new() -> Result<Self, PeersError> {
+        let path = std::env::temp_dir().join(format!("compare-peers-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|source| PeersError::Exchange { path: path.clone(), source })?;
+        Ok(Self(path))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, PeersError> {
+        let path = self.0.join(name);
+        match std::fs::write(&path, bytes) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(PeersError::Exchange { path, source }),
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What problems are measured with.
+pub struct Bench<'a> {
+    /// The GPU.
+    pub device: &'a CudaDevice,
+    /// The ladder.
+    pub stages: &'a [LoadedStage],
+    /// What the record says of it.
+    pub builds: &'a [StageBuild],
+    /// The record that is completed.
+    pub record: &'a Record,
+    /// How graphs are made.
+    pub plan: Plan,
+    /// What an empty kernel takes.
+    pub zero_us: f64,
+    /// Where tensors go.
+    pub exchange: Exchange,
+    /// Peers that there are.
+    pub peers: Vec<String>,
+    /// Peers that there are not, and why.
+    pub absent: Vec<PeerArm>,
+}
+
+/// One of ours, ready to be timed.
+struct Ours<'a> {
+    arm: Arm<'a>,
+    stage: &'a StageBuild,
+    variant: String,
+    probability: Probability,
+    /// Microseconds per launch, roughly.
+    us: f64,
+}
+
+/// A peer whose graph is built.
+struct Ready {
+    peer: String,
+    /// Microseconds per call, roughly.
+    us: f64,
+}
+
+impl<'a> Bench<'a> {
+    /// Measures one problem, with the floor of its claims.
+    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<(PeerProblem, Floor), PeersError> {
+        let mut bench = TimedProblem::new(self.device, &item.problem)?;
+        let floor = bench.floor(self.device, self.zero_us);
+        let mut ours = Vec::new();
+        for id in &item.stages {
+            ours.extend(self.fastest(id, &bench)?);
+        }
+        let mut launches = 1;
+        for arm in &mut ours {
+            launches = launches.max(arm.arm.graph_launches(&self.plan)?);
+        }
+        for arm in &mut ours {
+            arm.arm.resize_graph(launches)?;
+        }
+        // Peers compute in f16: for e4m3 they get the values before quantisation, and are judged by those.
+        let mut in_f16 = match item.problem.dtype {
+            Dtype::F16 => None,
+            Dtype::E4m3 => Some(TimedProblem::new(self.device, &Problem { dtype: Dtype::F16, ..item.problem })?),
+        };
+        let theirs = in_f16.as_mut().unwrap_or(&mut bench);
+        let (mut ready, mut rows) = self.prepare(theirs, launches, python)?;
+        let samples = match self.sample(&mut ours, &ready, python) {
+            Ok(samples) => samples,
+            Err(Interrupted::Ours(error)) => return Err(error.into()),
+            Err(Interrupted::Python(error)) => {
+                rows.extend(ready.drain(..).map(|ready| absent(&ready.peer, error.to_string())));
+                self.sample(&mut ours, &[], python).map_err(PeersError::from)?
+            }
+        };
+        let (of_ours, of_peers) = samples.split_at(ours.len());
+        let finished: Vec<_> =
+            ready.iter().zip(of_peers).map(|(ready, us)| self.finish(&ready.peer, us, theirs, python)).collect();
+        let mut arms = Vec::new();
+        for (device_us, ours) in of_ours.iter().zip(&mut ours) {
+            arms.push(finish_ours(device_us, ours, &mut bench)?);
+        }
+        for (Ready { peer, .. }, sampled) in ready.iter().zip(finished) {
+            rows.push(match sampled {
+                Ok(sampled) => peer_arm(peer, &sampled, &arms)?,
+                Err(error) => absent(peer, error.to_string()),
+            });
+        }
+        // In the order in which Python names them.
+        rows.sort_by_key(|row| self.peers.iter().position(|peer| *peer == row.peer));
+        rows.extend(self.absent.iter().cloned());
+        let problem = PeerProblem {
+            shape_name: item.shape_name.clone(),
+            shape: item.problem.shape,
+            dtype: item.problem.dtype,
+            mask: item.problem.mask,
+            rotation: *bench.pool.rotation(),
+            launches_per_graph: launches,
+            ours: arms.into_iter().map(|(arm, _)| arm).collect(),
+            peers: rows,
+        };
+        Ok((problem, floor))
+    }
+
+    /// The fastest variant that may stand for a stage, by a trial where the record does not say.
+    fn fastest(&self, id: &str, bench: &TimedProblem) -> Result<Option<Ours<'a>>, PeersError> {
+        let find = (self.builds.iter().find(|build| build.id == id), self.stages.iter().find(|s| s.info().id == id));
+        let (Some(build), Some(stage)) = find else { return Ok(None) };
+        let mut best: Option<Ours<'a>> = None;
+        for variant in candidates(self.record, build, &bench.problem) {
+            let Ok(prepared) = stage.prepare(&variant, &bench.problem) else { continue };
+            let mut arm = self.device.arm(stage, &prepared, &bench.pool)?;
+            let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+            if best.as_ref().is_none_or(|best| us < best.us) {
+                best = Some(Ours { arm, stage: build, variant, probability: prepared.kernel.probability, us });
+            }
+        }
+        Ok(best)
+    }
+
+    /// Hands the problem to Python and builds every peer's graph. Returns those that can be timed, and a row for each of
+    /// the others.
+    fn prepare(
+        &self,
+        bench: &TimedProblem,
+        launches: usize,
+        python: &mut Python,
+    ) -> Result<(Vec<Ready>, Vec<PeerArm>), PeersError> {
+        let none = |reason: String| (vec![], self.peers.iter().map(|peer| absent(peer, reason.clone())).collect());
+        if let Some(reason) = unsupported(&bench.problem) {
+            return Ok(none(reason.to_string()));
+        }
+        let mut contents = Vec::new();
+        for (index, inputs) in bench.inputs.iter().enumerate() {
+            let file = |name: &str, bytes: &[u8]| self.exchange.write(&format!("{name}{index}"), bytes);
+            contents.push([file("q", &inputs.q.bytes)?, file("k", &inputs.k.bytes)?, file("v", &inputs.v.bytes)?]);
+        }
+        let sets = bench.pool.rotation().sets;
+        let given = python.start().and_then(|_| python.ask(|session| session.problem(&bench.problem, &contents, sets)));
+        if let Err(error) = given {
+            return Ok(none(error.to_string()));
+        }
+        let (mut ready, mut rows) = (Vec::new(), Vec::new());
+        for peer in &self.peers {
+            match python.ask(|session| session.prepare(peer, launches)) {
+                Ok(us) => ready.push(Ready { peer: peer.clone(), us }),
+                // The graphs that were built went with it.
+                Err(error) if error.is_fatal() => return Ok(none(error.to_string())),
+                Err(error) => rows.push(absent(peer, error.to_string())),
+            }
+        }
+        Ok((ready, rows))
+    }
+
+    /// Device times of ours, then of theirs; taken again once where they are too noisy to decide.
+    fn sample(
+        &self,
+        ours: &mut [Ours<'_>],
+        peers: &[Ready],
+        python: &mut Python,
+    ) -> Result<Vec<Vec<f64>>, Interrupted> {
+        let (arms, count) = (ours.len() + peers.len(), ours.len());
+        let mut one = |arm: usize| match ours.get_mut(arm) {
+            Some(ours) => {
+                launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
+                Ok(launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))?)
+            }
+            None => {
+                let Ready { peer, us } = &peers[arm - count];
+                Ok(python.ask(|session| session.chunk(peer, chunk_us(*us)))?)
+            }
+        };
+        let samples = rounds(arms, self.plan.samples, &mut one)?;
+        if is_noisy(&samples) { rounds(arms, self.plan.samples, one) } else { Ok(samples) }
+    }
+
+    /// Single calls of a peer, and the gates on what it computed in the graph that was timed.
+    fn finish(
+        &self,
+        peer: &str,
+        device_us: &[f64],
+        bench: &mut TimedProblem,
+        python: &mut Python,
+    ) -> Result<Sampled, SessionError> {
+        let calls = python.ask(|session| session.calls(peer, CALLS))?;
+        let files: Vec<PathBuf> =
+            (0..bench.inputs.len()).map(|index| self.exchange.0.join(format!("o{index}"))).collect();
+        python.ask(|session| session.finish(peer, &files))?;
+        let outputs: Vec<Vec<f16>> = files.iter().map(|file| take(file)).collect();
+        let judged = bench.judge_dense(&outputs);
+        Ok(Sampled { device_us: device_us.to_vec(), single_us: calls.single_us, host_us: calls.host_us, judged })
+    }
+}
+
+/// The same of ours.
+fn finish_ours(
+    device_us: &[f64],
+    ours: &mut Ours<'_>,
+    bench: &mut TimedProblem,
+) -> Result<(OurArm, Sampled), PeersError> {
+    let calls = ours.arm.calls(CALLS)?;
+    let judged = bench.judge(&ours.arm.outputs()?, ours.probability);
+    let sampled = Sampled { device_us: device_us.to_vec(), single_us: calls.single_us, host_us: calls.host_us, judged };
+    let arm = OurArm {
+        stage: ours.stage.id.clone(),
+        variant: ours.variant.clone(),
+        identity: ours.stage.identity.clone(),
+        figures: sampled.figures()?,
+    };
+    Ok((arm, sampled))
+}
+
+/// How long a sample of an arm is that takes `us` microseconds per launch.
+fn chunk_us(us: f64) -> f64 {
+    CHUNK_US.max(CHUNK_LAUNCHES * us)
+}
+
+/// Microseconds per launch over about `us` microseconds of replays.
+fn launch_us(arm: &mut Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> {
+    let graph = arm.graph_launches(plan)? as u64;
+    let one = arm.device_time(graph, plan)?.as_secs_f64() * 1e6;
+    let launches = graph * (us / one.max(0.1)).ceil().max(1.0) as u64;
+    Ok(arm.device_time(launches, plan)?.as_secs_f64() * 1e6 / launches as f64)
+}
+
+/// The f16 values in a file, which is removed: an output that is not written must not be the one before.
+fn take(path: &Path) -> Vec<f16> {
+    // What cannot be read has no elements, which the gates fail.
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let _ = std::fs::remove_file(path);
+    bytes.chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect()
+}
+
+/// What ended a round.
+#[derive(Debug, thiserror::Error)]
+enum Interrupted {
+    #[error(transparent)]
+    Ours(#[from] CudaError),
+    #[error(transparent)]
+    Python(#[from] SessionError),
+}
+
+impl From<Interrupted> for PeersError {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::Ours(error) => PeersError::Timing(error),
+            Interrupted::Python(error) => PeersError::Session(error),
+        }
+    }
+}

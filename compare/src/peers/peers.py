@@ -1,0 +1,252 @@
+"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`.
+
+Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
+{"ok": false, "error": "..."}. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
+that this process and the one that asks can time in turns.
+
+  hello                      versions, the GPU, and which peers can be called
+  ceilings                   what the GPU reaches on a large matrix product and on a large copy
+  problem                    extents, mask, scale, files with Q, K and V (dense f16), sets to rotate over
+  prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
+  chunk    peer, us          replays of that graph for about `us` microseconds; device time of one call
+  calls    peer, count       single calls: time between two events, and the host's time until the call returns
+  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, forgets the graph
+"""
+import contextlib
+import ctypes
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import time
+
+# Libraries print what they like; answers have a descriptor of their own.
+ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+# Chunks begin with this share of untimed replays: the GPU has just run the other process.
+LEAD_IN = 0.25
+# The math backend writes all scores to memory: more keys than this say nothing new.
+MATH_KEYS = 2048
+
+
+def describe(error):
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
+
+
+class Worker:
+    def __init__(self):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise RuntimeError(f"torch {torch.__version__} sees no CUDA device")
+        self.torch = torch
+        self.peers, self.absent = {}, {}
+        self.graphs = {}
+        self.find_sdpa()
+        self.find_flash_attn()
+
+    def find_sdpa(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        sdpa = self.torch.nn.functional.scaled_dot_product_attention
+
+        def call(q, k, v):
+            options = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+            return sdpa(q, k, v, is_causal=self.causal, scale=self.scale, **options)
+
+        self.peers["torch-default"] = (call, contextlib.nullcontext)
+        for name, backend in (
+            ("flash", "FLASH_ATTENTION"),
+            ("cudnn", "CUDNN_ATTENTION"),
+            ("efficient", "EFFICIENT_ATTENTION"),
+            ("math", "MATH"),
+        ):
+            if hasattr(SDPBackend, backend):
+                chosen = getattr(SDPBackend, backend)
+                self.peers[f"torch-{name}"] = (call, lambda chosen=chosen: sdpa_kernel(chosen))
+            else:
+                self.absent[f"torch-{name}"] = f"this torch has no SDPBackend.{backend}"
+
+    def find_flash_attn(self):
+        """FlashAttention takes [batch, rows, heads, head_dim]; the sets are kept that way for it."""
+        for name, module in (("flash-attn-4", "flash_attn.cute"), ("flash-attn", "flash_attn")):
+            try:
+                function = importlib.import_module(module).flash_attn_func
+            except Exception as error:  # a broken installation is absent too
+                self.absent[name] = describe(error)
+                continue
+
+            def call(q, k, v, function=function):
+                result = function(q, k, v, softmax_scale=self.scale, causal=self.causal)
+                return result[0] if isinstance(result, tuple) else result
+
+            self.peers[name] = (call, contextlib.nullcontext)
+
+    def hello(self, command):
+        torch = self.torch
+        software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
+        software["cudnn"] = str(torch.backends.cudnn.version())
+        for package in ("flash-attn-4", "flash-attn", "triton", "nvidia-cudnn-frontend"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                software[package] = importlib.metadata.version(package)
+        device = torch.cuda.get_device_properties(0)
+        uuid = getattr(device, "uuid", None)
+        return {
+            "software": software,
+            "gpu": device.name,
+            "uuid": None if uuid is None else str(uuid),
+            "peers": list(self.peers),
+            "absent": self.absent,
+        }
+
+    def ceilings(self, command):
+        torch = self.torch
+        n = 8192
+        a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
+        out = torch.empty_like(a)
+        product = self.best_seconds(lambda: torch.matmul(a, b, out=out), 20)
+        source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+        target = torch.empty_like(source)
+        copy = self.best_seconds(lambda: target.copy_(source), 10)
+        del a, b, out, source, target
+        torch.cuda.empty_cache()
+        return {"matrix_flops": 2 * n**3 / product, "copy_bytes": 2 * (1 << 30) / copy}
+
+    def best_seconds(self, work, repeats):
+        times = []
+        for _ in range(6):
+            start, end = self.event(), self.event()
+            start.record()
+            for _ in range(repeats):
+                work()
+            end.record()
+            self.torch.cuda.synchronize()
+            times.append(start.elapsed_time(end) / 1e3 / repeats)
+        return min(times)
+
+    def event(self):
+        return self.torch.cuda.Event(enable_timing=True)
+
+    def problem(self, command):
+        torch = self.torch
+        self.graphs.clear()
+        self.sets = {}
+        torch.cuda.empty_cache()
+        self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
+        extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
+        contents = []
+        for paths in command["contents"]:
+            contents.append([self.read(path, shape) for path, shape in zip(paths, extents)])
+        # Every set has addresses of its own.
+        count = command["sets"]
+        self.sets["bhsd"] = [[t.clone() for t in contents[i % len(contents)]] for i in range(count)]
+        self.contents = len(contents)
+        torch.cuda.synchronize()
+        return {}
+
+    def read(self, path, shape):
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        return self.torch.frombuffer(data, dtype=self.torch.float16).reshape(shape).cuda()
+
+    def inputs(self, peer):
+        if peer.startswith("torch-"):
+            return self.sets["bhsd"]
+        if "bshd" not in self.sets:
+            self.sets["bshd"] = [[t.transpose(1, 2).contiguous() for t in s] for s in self.sets["bhsd"]]
+        return self.sets["bshd"]
+
+    def prepare(self, command):
+        torch, peer, launches = self.torch, command["peer"], command["launches"]
+        if peer == "torch-math" and self.keys > MATH_KEYS:
+            raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
+        call, context = self.peers[peer]
+        sets = self.inputs(peer)
+        outputs = [None] * len(sets)
+        with context(), torch.no_grad():
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for i in range(max(3, len(sets))):
+                    outputs[i % len(sets)] = call(*sets[i % len(sets)])
+            torch.cuda.current_stream().wait_stream(stream)
+            torch.cuda.synchronize()
+            outputs = [None] * len(sets)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for i in range(launches):
+                    outputs[i % len(sets)] = call(*sets[i % len(sets)])
+        entry = {"graph": graph, "outputs": outputs, "launches": launches, "replay_us": None}
+        for _ in range(3):
+            entry["replay_us"] = self.replay_us(entry, 1)
+        self.graphs[peer] = entry
+        return {"device_us": entry["replay_us"] / launches}
+
+    def replay_us(self, entry, replays):
+        start, end = self.event(), self.event()
+        start.record()
+        for _ in range(replays):
+            entry["graph"].replay()
+        end.record()
+        self.torch.cuda.synchronize()
+        return start.elapsed_time(end) * 1e3 / replays
+
+    def chunk(self, command):
+        entry = self.graphs[command["peer"]]
+        replays = max(1, -(-int(command["us"]) // max(1, int(entry["replay_us"]))))
+        self.replay_us(entry, max(1, int(LEAD_IN * replays)))
+        return {"device_us": self.replay_us(entry, replays) / entry["launches"]}
+
+    def calls(self, command):
+        torch, peer = self.torch, command["peer"]
+        call, context = self.peers[peer]
+        sets = self.inputs(peer)
+        single, host = [], []
+        with context(), torch.no_grad():
+            for i in range(command["count"] + 10):
+                start, end = self.event(), self.event()
+                start.record()
+                before = time.perf_counter()
+                output = call(*sets[i % len(sets)])
+                after = time.perf_counter()
+                end.record()
+                torch.cuda.synchronize()
+                single.append(start.elapsed_time(end) * 1e3)
+                host.append((after - before) * 1e6)
+        del output
+        return {"single_us": single[10:], "host_us": host[10:]}
+
+    def finish(self, command):
+        torch, peer = self.torch, command["peer"]
+        entry = self.graphs.pop(peer)
+        for output in entry["outputs"]:
+            output.fill_(float("nan"))
+        entry["graph"].replay()
+        torch.cuda.synchronize()
+        for path, output in zip(command["outputs"], entry["outputs"]):
+            if not peer.startswith("torch-"):
+                output = output.transpose(1, 2)
+            host = output.contiguous().cpu()
+            with open(path, "wb") as file:
+                file.write(ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()))
+        del entry, output, host
+        torch.cuda.empty_cache()
+        return {}
+
+
+def main():
+    worker = None
+    for line in sys.stdin:
+        try:
+            command = json.loads(line)
+            if worker is None:
+                worker = Worker()
+            answer = {"ok": True, **getattr(worker, command["do"])(command)}
+        except Exception as error:  # whatever a library raises is an answer
+            answer = {"ok": False, "error": describe(error)}
+        print(json.dumps(answer), file=ANSWERS)
+
+
+main()

@@ -1,0 +1,262 @@
+//! The Python process that times peers, and the protocol that `peers.py` describes.
+
+use common::problem::{Mask, Problem};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// The program that Python runs.
+pub const SCRIPT: &str = include_str!("peers.py");
+
+/// How long Python may take for one answer. The first import of torch from a cold disk, and the first compilation of a
+/// kernel by FlashAttention 4, take most of a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Lines of Python's standard error that are kept to say why it ended.
+const LAST_WORDS: usize = 5;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No such program.
+    #[error("{python} cannot be started ({source}); name a Python with PyTorch by --python or PYTHON")]
+    Start {
+        /// The program.
+        python: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The command cannot be done; the process goes on.
+    #[error("{reason}")]
+    Refused {
+        /// Python's words.
+        reason: String,
+    },
+    /// The process ended.
+    #[error("Python ended while it was asked to {doing}{}", last_words(.words))]
+    Died {
+        /// The command.
+        doing: String,
+        /// Its last words.
+        words: String,
+    },
+    /// It does not answer.
+    #[error("Python did not answer within {} s when it was asked to {doing}", PATIENCE.as_secs())]
+    Silent {
+        /// The command.
+        doing: String,
+    },
+    /// It answers something else.
+    #[error("Python was asked to {doing} and answered '{answer}'")]
+    Garbage {
+        /// The command.
+        doing: String,
+        /// The start of the answer.
+        answer: String,
+    },
+}
+
+fn last_words(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(": {words}") }
+}
+
+impl SessionError {
+    /// Whether the process can be asked for something else.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, SessionError::Refused { .. })
+    }
+}
+
+/// What Python has.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Hello {
+    /// Packages and their versions.
+    pub software: BTreeMap<String, String>,
+    /// The GPU's name.
+    pub gpu: String,
+    /// Its UUID, where this torch tells.
+    pub uuid: Option<String>,
+    /// Peers that can be called.
+    pub peers: Vec<String>,
+    /// Peers that cannot, and why.
+    pub absent: BTreeMap<String, String>,
+}
+
+/// What the GPU reaches on work that does nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Reached {
+    /// FLOP/s of a matrix product.
+    pub matrix_flops: f64,
+    /// Bytes per second of a copy, read and written.
+    pub copy_bytes: f64,
+}
+
+#[derive(Deserialize)]
+struct DeviceTime {
+    device_us: f64,
+}
+
+/// Single calls.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PeerCalls {
+    /// Between two events.
+    pub single_us: Vec<f64>,
+    /// Of the host.
+    pub host_us: Vec<f64>,
+}
+
+#[derive(Deserialize)]
+struct Done {}
+
+/// A running Python. Dropping it ends the process.
+pub struct Session {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    answers: Receiver<String>,
+    words: Arc<Mutex<VecDeque<String>>>,
+    patience: Duration,
+}
+
+impl Session {
+    /// Starts `python` with `script`, which is [`SCRIPT`] outside tests.
+    pub fn start(python: &str, script: &str) -> Result<Self, SessionError> {
+        let started = Command::new(python)
+            .args(["-u", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = started.map_err(|source| SessionError::Start { python: python.to_string(), source })?;
+        let stdin = child.stdin.take();
+        let (sender, answers) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || lines(stdout).try_for_each(|line| sender.send(line)));
+        }
+        let words: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        if let Some(stderr) = child.stderr.take() {
+            let words = Arc::clone(&words);
+            thread::spawn(move || lines(stderr).for_each(|line| keep_last(&words, line)));
+        }
+        Ok(Self { child, stdin, answers, words, patience: PATIENCE })
+    }
+
+    /// The same with another patience.
+    #[cfg(test)]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Versions, the GPU and the peers.
+    pub fn hello(&mut self) -> Result<Hello, SessionError> {
+        self.ask("hello", json!({}))
+    }
+
+    /// What the GPU reaches.
+    pub fn ceilings(&mut self) -> Result<Reached, SessionError> {
+        self.ask("ceilings", json!({}))
+    }
+
+    /// Sets the problem. `contents` are files with Q, K and V, over which `sets` sets rotate.
+    pub fn problem(&mut self, problem: &Problem, contents: &[[PathBuf; 3]], sets: usize) -> Result<(), SessionError> {
+        let arguments = json!({
+            "q_extents": problem.shape.q_extents(),
+            "kv_extents": problem.shape.kv_extents(),
+            "causal": problem.mask == Mask::Causal,
+            "scale": problem.softmax_scale,
+            "contents": contents,
+            "sets": sets,
+        });
+        self.ask("problem", arguments).map(|Done {}| ())
+    }
+
+    /// Builds the graph of a peer. Returns microseconds per call, roughly.
+    pub fn prepare(&mut self, peer: &str, launches: usize) -> Result<f64, SessionError> {
+        self.time("prepare", json!({ "peer": peer, "launches": launches }))
+    }
+
+    /// Device time of one call, in microseconds, over about `us` microseconds of replays.
+    pub fn chunk(&mut self, peer: &str, us: f64) -> Result<f64, SessionError> {
+        self.time("chunk", json!({ "peer": peer, "us": us }))
+    }
+
+    /// `count` single calls.
+    pub fn calls(&mut self, peer: &str, count: usize) -> Result<PeerCalls, SessionError> {
+        self.ask("calls", json!({ "peer": peer, "count": count }))
+    }
+
+    /// Fills the timed outputs anew and writes them to `outputs`, dense f16, one file per content.
+    pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<(), SessionError> {
+        self.ask("finish", json!({ "peer": peer, "outputs": outputs })).map(|Done {}| ())
+    }
+
+    fn time(&mut self, command: &str, arguments: Value) -> Result<f64, SessionError> {
+        self.ask(command, arguments).map(|DeviceTime { device_us }| device_us)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, command: &str, mut arguments: Value) -> Result<T, SessionError> {
+        arguments["do"] = command.into();
+        let peer = arguments["peer"].as_str().map(|peer| format!(" {peer}")).unwrap_or_default();
+        let doing = format!("{command}{peer}");
+        let sent = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{arguments}").and_then(|()| stdin.flush()));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(self.died(doing));
+        }
+        let line = match self.answers.recv_timeout(self.patience) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Err(SessionError::Silent { doing }),
+            Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
+        };
+        answer(&line)
+            .unwrap_or_else(|| Err(SessionError::Garbage { doing, answer: line.chars().take(100).collect::<String>() }))
+    }
+
+    /// Python's output has ended, or it takes no more input.
+    fn died(&mut self, doing: String) -> SessionError {
+        // It has at most a traceback left to print.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        thread::sleep(Duration::from_millis(50));
+        let words = self.words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>().join(" / "));
+        SessionError::Died { doing, words: words.unwrap_or_default() }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stdin = None;
+        // It may already have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `line` says; `None` if it is not an answer to this command.
+fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
+    let value: Value = serde_json::from_str(line).ok()?;
+    match value["ok"].as_bool()? {
+        true => serde_json::from_value(value).ok().map(Ok),
+        false => Some(Err(SessionError::Refused { reason: value["error"].as_str()?.to_string() })),
+    }
+}
+
+fn lines(stream: impl Read) -> impl Iterator<Item = String> {
+    BufReader::new(stream).split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+fn keep_last(words: &Mutex<VecDeque<String>>, line: String) {
+    if let Ok(mut words) = words.lock() {
+        if words.len() == LAST_WORDS {
+            words.pop_front();
+        }
+        words.push_back(line.trim().to_string());
+    }
+}

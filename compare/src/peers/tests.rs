@@ -1,0 +1,284 @@
+use super::choose::{candidates, items, unsupported};
+use super::pair::{claims, is_noisy, rounds};
+use super::session::{Hello, SCRIPT, Session, SessionError};
+use super::*;
+use crate::cli::Cli;
+use crate::testing::peers::{claiming, completed, problem, sampled};
+use crate::testing::{case, ladder, resummarise, timed};
+use clap::Parser;
+use common::device::BackendKind;
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::record::PeerOutcome;
+use common::timing::{Comparison, Floor};
+use common::verdict::{GateId, Verdict};
+use std::convert::Infallible;
+use std::process::Command;
+use std::time::Duration;
+
+/// A Python that answers as `peers.py` does, without torch.
+const STUB: &str = r#"
+import json, sys
+answers = {
+    "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None, "peers": ["torch-flash"],
+              "absent": {"flash-attn": "not installed"}},
+    "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
+    "problem": {}, "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
+    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {},
+}
+for line in sys.stdin:
+    command = json.loads(line)
+    if command["do"] == "problem":
+        assert command["causal"] is True and command["q_extents"] == [1, 8, 512, 64] and command["sets"] == 4, command
+    if command.get("peer") == "torch-cudnn":
+        print(json.dumps({"ok": False, "error": "RuntimeError: No available kernel"}))
+    else:
+        print(json.dumps({"ok": True, **answers[command["do"]]}))
+"#;
+
+/// `script` in Python, where there is one. CI has.
+fn python(script: &str) -> Option<Session> {
+    let there_is = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
+    assert!(there_is || std::env::var_os("CI").is_none(), "CI tests with Python");
+    there_is.then(|| Session::start("python3", script).unwrap())
+}
+
+fn mission() -> Problem {
+    Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Causal).unwrap()
+}
+
+#[test]
+fn python_is_asked_and_answers() {
+    let Some(mut session) = python(STUB) else { return };
+    let hello = Hello {
+        software: [("torch".to_string(), "2.11.0".to_string())].into(),
+        gpu: "NVIDIA H200".into(),
+        uuid: None,
+        peers: vec!["torch-flash".into()],
+        absent: [("flash-attn".to_string(), "not installed".to_string())].into(),
+    };
+    assert_eq!(session.hello().unwrap(), hello);
+    assert_eq!(session.ceilings().unwrap().matrix_flops, 7e14);
+    session.problem(&mission(), &[["q", "k", "v"].map(PathBuf::from)], 4).unwrap();
+    assert_eq!(session.prepare("torch-flash", 20).unwrap(), 10.0);
+    assert_eq!(session.chunk("torch-flash", 20e3).unwrap(), 9.5);
+    let refused = session.prepare("torch-cudnn", 20).unwrap_err();
+    assert_eq!((refused.to_string().as_str(), refused.is_fatal()), ("RuntimeError: No available kernel", false));
+    assert_eq!(session.calls("torch-flash", 2).unwrap().host_us, [20.0, 21.0]);
+    session.finish("torch-flash", &["o".into()]).unwrap();
+}
+
+#[test]
+fn a_python_that_dies_is_reported_with_its_last_words() {
+    let script =
+        "import sys\ninput()\nprint('{\"ok\": true, \"device_us\": 9.5}')\ninput()\nsys.exit('CUDA error: lost')";
+    let Some(mut session) = python(script) else { return };
+    assert_eq!(session.chunk("torch-flash", 1.0).unwrap(), 9.5);
+    let died = session.chunk("torch-flash", 1.0).unwrap_err();
+    assert!(died.is_fatal());
+    assert_eq!(died.to_string(), "Python ended while it was asked to chunk torch-flash: CUDA error: lost");
+    assert!(session.chunk("torch-flash", 1.0).is_err_and(|error| error.is_fatal()), "it stays dead");
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    for garbage in [
+        "Segmentation fault",
+        "{\"ok\": true}",
+        "{\"ok\": 1, \"device_us\": 1.0}",
+        "{\"ok\": true, \"device_us\": null}",
+    ] {
+        let script = format!("input()\nprint({garbage:?})\ninput()");
+        let Some(mut session) = python(&script) else { return };
+        let error = session.prepare("torch-math", 1).unwrap_err();
+        let expected = format!("Python was asked to prepare torch-math and answered '{garbage}'");
+        assert_eq!((error.to_string(), error.is_fatal()), (expected, true));
+    }
+}
+
+#[test]
+fn a_python_without_torch_says_so() {
+    let Some(mut session) = python(&format!("import sys; sys.modules['torch'] = None\n{SCRIPT}")) else { return };
+    let error = session.hello().unwrap_err();
+    assert!(error.to_string().starts_with("ModuleNotFoundError: ") && error.to_string().contains("torch"), "{error}");
+}
+
+#[test]
+fn a_python_that_does_not_answer_is_given_up() {
+    let Some(session) = python("import time\ntime.sleep(600)") else { return };
+    let mut session = session.with_patience(Duration::from_millis(100));
+    assert!(matches!(session.hello(), Err(SessionError::Silent { .. })));
+}
+
+#[test]
+fn a_program_that_is_not_there_names_the_remedy() {
+    let error = Session::start("no-such-python", SCRIPT).err().unwrap().to_string();
+    assert!(error.contains("no-such-python") && error.contains("--python"), "{error}");
+}
+
+#[test]
+fn rounds_go_there_and_back_so_that_a_drift_cancels() {
+    let mut order = Vec::new();
+    let taken = rounds(3, 3, |arm| {
+        order.push(arm);
+        // Equal arms on a clock that sinks steadily.
+        Ok::<_, Infallible>(10.0 + 0.01 * order.len() as f64)
+    });
+    assert_eq!(order, [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]);
+    let Ok(taken) = taken;
+    assert!(taken.iter().all(|samples| samples.len() == 4));
+    let comparison = Comparison::of(&taken[0], &taken[2]).unwrap();
+    assert!((comparison.ratios.mean.value - 1.0).abs() < 1e-12, "{comparison:?}");
+    assert_eq!(rounds(2, 2, |arm| if arm == 1 { Err("lost") } else { Ok(1.0) }), Err("lost"));
+}
+
+#[test]
+fn noise_and_broken_samples_are_noisy() {
+    assert!(!is_noisy(&[vec![10.0, 10.1], vec![5.0, 5.0]]));
+    for bad in [vec![10.0, 10.0, 11.0], vec![0.0, 10.0], vec![f64::NAN], vec![]] {
+        assert!(is_noisy(&[vec![10.0; 4], bad.clone()]), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_side_whose_output_is_wrong_has_no_ratio() {
+    let problem = problem("mission", Mask::Full, 10.0, &[("torch-flash", 16.0, true), ("torch-cudnn", 8.0, false)]);
+    let over = |index: usize| match &problem.peers[index].outcome {
+        PeerOutcome::Timed { over, .. } => over.clone(),
+        PeerOutcome::NoData { reason } => panic!("{reason}"),
+    };
+    assert!((over(0)[0].ratios.p50.value - 1.6).abs() < 1e-9);
+    assert_eq!(over(1), []);
+    let arm = (problem.ours[0].clone(), sampled(10.0, false));
+    let PeerOutcome::Timed { over, .. } = pair::peer_arm("torch-flash", &sampled(16.0, true), &[arm]).unwrap().outcome
+    else {
+        panic!("timed")
+    };
+    assert_eq!(over, []);
+}
+
+#[test]
+fn claims_are_about_the_fastest_right_rival() {
+    let none = Floor::none("literal samples");
+    // Peers with what they take and whether they are right, ours takes 10 µs -> rival and verdict of both claims.
+    type Claim<'a> = Option<(&'a str, Verdict)>;
+    let flash = |us| ("torch-flash", us, true);
+    let table: [(&[(&str, f64, bool)], [Claim<'_>; 2]); 6] = [
+        (
+            &[flash(20.0), ("torch-cudnn", 16.0, true)],
+            [Some(("torch-cudnn", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
+        ),
+        (
+            &[flash(20.0), ("torch-cudnn", 14.0, true)],
+            [Some(("torch-cudnn", Verdict::Fail)), Some(("torch-flash", Verdict::Pass))],
+        ),
+        // Faster and wrong does not count.
+        (
+            &[flash(20.0), ("torch-cudnn", 5.0, false)],
+            [Some(("torch-flash", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
+        ),
+        // Others than PyTorch are no rivals of these claims.
+        (
+            &[flash(20.0), ("flash-attn-4", 5.0, true)],
+            [Some(("torch-flash", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
+        ),
+        (&[flash(9.0)], [Some(("torch-flash", Verdict::Fail)), Some(("torch-flash", Verdict::Fail))]),
+        (&[("torch-cudnn", 16.0, true)], [Some(("torch-cudnn", Verdict::Pass)), None]),
+    ];
+    for (peers, expected) in table {
+        let problem = problem("mission", Mask::Full, 10.0, peers);
+        let judged = claims(&claiming(), &problem, &none);
+        let found: Vec<_> = judged.iter().map(|claim| Some((claim.peer.as_str(), claim.result.verdict))).collect();
+        let expected: Vec<_> = expected.into_iter().filter(Option::is_some).collect();
+        assert_eq!(found, expected, "{peers:?}");
+    }
+    let elsewhere = problem("mission", Mask::Causal, 10.0, &[flash(20.0)]);
+    assert_eq!(claims(&claiming(), &elsewhere, &none), []);
+    let floor = Floor::none("literal samples").with_zero_line(10.0);
+    let impossible = claims(&claiming(), &problem("mission", Mask::Full, 10.0, &[flash(20.0)]), &floor);
+    assert!(impossible.iter().all(|claim| claim.result.verdict == Verdict::Fail), "{impossible:?}");
+}
+
+fn args(list: &[&str]) -> PeersArgs {
+    match Cli::parse_from(["compare", "peers"].iter().chain(list)).command {
+        Some(crate::cli::Command::Peers(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn problems_and_stages_are_chosen_by_flags() {
+    let lines = |list: &[&str]| -> Vec<String> {
+        let item = |item: choose::Item| {
+            let Problem { dtype, mask, .. } = item.problem;
+            format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
+        };
+        items(&args(list), &ladder()).unwrap().into_iter().map(item).collect()
+    };
+    let all = lines(&[]);
+    assert_eq!(all.len(), 14);
+    assert_eq!(
+        all[..3],
+        [
+            "mission f16 full: stage0-scalar stage1-cpasync",
+            "mission f16 causal: stage0-scalar stage1-cpasync",
+            "mission_b2 f16 full: stage1-cpasync",
+        ]
+    );
+    assert_eq!(
+        lines(&["--stages", "stage0-scalar", "--shapes", "big,1x8:2x64x64", "--dtypes", "e4m3", "--masks", "causal"]),
+        ["big e4m3 causal: stage0-scalar", "1x8:2x64x64 e4m3 causal: stage0-scalar"]
+    );
+    assert!(items(&args(&["--shapes", "bigg"]), &ladder()).unwrap_err().to_string().contains("mean 'big'"));
+}
+
+#[test]
+fn causal_masks_of_other_alignment_are_not_compared() {
+    let shape = Shape { seq_kv: 203, ..Shape::bhsd(1, 8, 113, 64) };
+    let unequal = |mask| Problem::new(shape, Dtype::F16, mask).unwrap();
+    assert_eq!(unsupported(&mission()), None);
+    assert_eq!(unsupported(&unequal(Mask::Full)), None);
+    assert!(unsupported(&unequal(Mask::Causal)).unwrap().contains("top-left"));
+}
+
+#[test]
+fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
+    let mut record = timed([15.0, 20.0, 18.0]);
+    let full = Problem { mask: Mask::Full, ..mission() };
+    let of = |record: &Record, stage: usize, problem: &Problem| candidates(record, &ladder()[stage], problem);
+    // scalar is faster here, and no variant of the default's family.
+    assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);
+    // Not timed in the record: all that are green.
+    assert_eq!(of(&record, 1, &mission()), ["cpasync-32x64"]);
+    record.correctness.cases.push(case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, Some(GateId::C2)));
+    resummarise(&mut record);
+    assert_eq!(of(&record, 1, &full), [""; 0]);
+    assert_eq!(of(&record, 1, &mission()), [""; 0]);
+}
+
+#[test]
+fn a_completed_record_is_written_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = problem("mission", Mask::Full, 10.0, &[("torch-flash", 16.0, true)]);
+    let record = completed(timed([32.0, 20.0, 15.0]), vec![problem]);
+    record.write(folder.path()).unwrap();
+    // JSON may change the last bit of a number.
+    let read = Record::read(folder.path()).unwrap();
+    assert_eq!(format!("{:.9?}", read.peers), format!("{:.9?}", record.peers));
+    assert!(folder.path().join(PEERS).is_file());
+}
+
+#[test]
+fn the_exit_says_what_the_claims_say() {
+    let outcome = |peers: &[(&str, f64, bool)]| {
+        let record = completed(timed([32.0, 20.0, 15.0]), vec![problem("mission", Mask::Full, 10.0, peers)]);
+        let report = comparison::report(&claiming(), Some(("run", &record)), &[]);
+        match judged(PathBuf::new(), report, &record) {
+            Measured::Written { failed, undecided, .. } => (failed.len(), undecided),
+            Measured::NoData { reason } => panic!("{reason}"),
+        }
+    };
+    assert_eq!(outcome(&[("torch-flash", 16.0, true)]), (0, false));
+    assert_eq!(outcome(&[("torch-flash", 14.0, true)]), (1, false));
+    assert_eq!(outcome(&[("torch-flash", 15.0, true)]), (0, true), "the interval holds the claim");
+    assert_eq!(outcome(&[]), (0, true), "no peer ran");
+}

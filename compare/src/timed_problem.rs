@@ -1,0 +1,109 @@
+//! A problem on the GPU with what its outputs are judged by: what is timed, by `run`, `tune` and `peers`.
+
+use common::check;
+use common::device::Staged;
+use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
+use common::gate::{self, Evidence, Repeat};
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
+use common::problem::Problem;
+use common::reference::{Probability, Reference, reference};
+use common::timing::{Cache, Floor};
+use common::verdict::{GateId, GateResult, Verdict};
+use half::f16;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Input sets of one problem on the device, and what their outputs are judged by.
+pub struct TimedProblem {
+    /// The problem.
+    pub problem: Problem,
+    /// The buffers.
+    pub pool: Rc<InputPool>,
+    /// What they hold: seeds 0 and 1, or 0 alone where the pool has a single set.
+    pub inputs: Vec<Inputs>,
+    /// One per input set, for each type of P that was timed.
+    references: HashMap<Probability, Vec<Reference>>,
+}
+
+/// What the gates say of all outputs of one arm.
+pub struct Judged {
+    /// The largest error against FP64; NaN where there is no output.
+    pub max_abs: f64,
+    /// The first failure of each gate, or one pass for all.
+    pub gates: Vec<GateResult>,
+}
+
+impl TimedProblem {
+    /// Generates and uploads the inputs.
+    pub fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
+        // A problem that takes more than an eighth of the cache is rotated over one set: see Rotation::choose.
+        let seeds = if 8 * problem.min_bytes() <= device.info().l2_bytes { 2 } else { 1 };
+        let mut inputs: Vec<Inputs> = (0..seeds).map(|seed| Inputs::generate(problem, Family::Normal, seed)).collect();
+        let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
+        let pool = device.pool(staged, Cache::Warm)?;
+        inputs.truncate(pool.contents().len());
+        Ok(Self { problem: *problem, pool, inputs, references: HashMap::new() })
+    }
+
+    /// What no kernel can beat on it, an empty one that takes `zero_us` included.
+    pub fn floor(&self, device: &CudaDevice, zero_us: f64) -> Floor {
+        Floor::roofline(&self.problem, &device.info().name, self.pool.rotation()).with_zero_line(zero_us)
+    }
+
+    fn references(&mut self, probability: Probability) -> &[Reference] {
+        let inputs = &self.inputs;
+        self.references.entry(probability).or_insert_with(|| {
+            inputs.iter().map(|inputs| reference(inputs, probability).expect("generated inputs are finite")).collect()
+        })
+    }
+
+    /// C1 to C3, C5 and C6 on the buffers that were timed.
+    pub fn judge(&mut self, outputs: &[RotatedOutput], probability: Probability) -> Judged {
+        let mut gates: Vec<GateResult> = Vec::new();
+        let mut max_abs = Vec::new();
+        let (problem, pool) = (self.problem, Rc::clone(&self.pool));
+        for (index, (reference, staged)) in self.references(probability).iter().zip(pool.contents()).enumerate() {
+            let of_input: Vec<&RotatedOutput> = outputs.iter().filter(|output| output.input == index).collect();
+            let dense: Vec<Vec<f16>> =
+                of_input.iter().map(|output| staged.output.elements(&output.execution.output)).collect();
+            for (output, dense) in of_input.iter().zip(&dense) {
+                let (error, numeric) = numeric(&problem, reference, dense);
+                max_abs.push(error);
+                gates.extend(numeric.into_iter().filter(|result| result.gate != GateId::C4));
+                gates.push(gate::c6(&check::buffers(staged, &output.execution).collect::<Vec<_>>()));
+            }
+            // Equal outputs were merged: more than one means that launches differ.
+            if dense.len() > 1 {
+                let repeats: Vec<Repeat<'_>> =
+                    dense.iter().map(|output| Repeat { label: "timed buffers", output }).collect();
+                gates.push(gate::c5(&problem, &repeats));
+            }
+        }
+        summary(max_abs, gates)
+    }
+
+    /// C1 to C4 on outputs that are not ours, dense, one per input set. P is held in f16, as PyTorch's backends do.
+    pub fn judge_dense(&mut self, outputs: &[Vec<f16>]) -> Judged {
+        let problem = self.problem;
+        let judged = self.references(Probability::F16).iter().enumerate().map(|(index, reference)| {
+            // A missing output has the wrong length, which every gate fails.
+            numeric(&problem, reference, outputs.get(index).map_or(&[], Vec::as_slice))
+        });
+        let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
+        summary(max_abs, gates.concat())
+    }
+}
+
+fn numeric(problem: &Problem, reference: &Reference, output: &[f16]) -> (f64, [GateResult; 4]) {
+    let (errors, gates) = gate::numeric_gates(&Evidence { problem, family: Some(Family::Normal), reference, output });
+    (errors.max_abs, gates)
+}
+
+fn summary(max_abs: Vec<f64>, mut gates: Vec<GateResult>) -> Judged {
+    gates.sort_by_key(|result| (result.gate, result.verdict != Verdict::Fail));
+    gates.dedup_by_key(|result| result.gate);
+    // Written so that NaN is worse than any number.
+    let worse = |worst: f64, error: f64| if error <= worst || worst.is_nan() { worst } else { error };
+    Judged { max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN), gates }
+}
