@@ -14,6 +14,7 @@ use crate::verdict::{GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
 use half::f16;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Which case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,8 +199,8 @@ impl From<NoOutput> for Checked {
 
 /// A case that ran and is not judged yet. Judging needs the processor alone, so that it can go on beside other cases.
 #[derive(Debug)]
-pub struct Launched<'a> {
-    staged: &'a StagedInputs,
+pub struct Launched {
+    staged: Arc<StagedInputs>,
     probability: Probability,
     runs: Vec<Run>,
     /// Gate H1, where the case was traced.
@@ -222,14 +223,14 @@ pub fn check(
     reference: &Reference,
     target: Target<'_>,
 ) -> Checked {
-    check_suppressed(stage, variant, &StagedInputs::new(inputs, source), reference, target, None)
+    check_suppressed(stage, variant, &Arc::new(StagedInputs::new(inputs, source)), reference, target, None)
 }
 
 /// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
 pub(crate) fn check_suppressed(
     stage: &LoadedStage,
     variant: &str,
-    staged: &StagedInputs,
+    staged: &Arc<StagedInputs>,
     reference: &Reference,
     target: Target<'_>,
     suppress: Option<&Suppress>,
@@ -244,22 +245,22 @@ pub(crate) fn check_suppressed(
 ///
 /// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
 /// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
-pub fn launch<'a>(
+pub fn launch(
     stage: &LoadedStage,
     variant: &str,
-    staged: &'a StagedInputs,
+    staged: &Arc<StagedInputs>,
     target: Target<'_>,
-) -> Result<Launched<'a>, NoOutput> {
+) -> Result<Launched, NoOutput> {
     launch_suppressed(stage, variant, staged, target, None)
 }
 
-fn launch_suppressed<'a>(
+fn launch_suppressed(
     stage: &LoadedStage,
     variant: &str,
-    staged: &'a StagedInputs,
+    staged: &Arc<StagedInputs>,
     target: Target<'_>,
     suppress: Option<&Suppress>,
-) -> Result<Launched<'a>, NoOutput> {
+) -> Result<Launched, NoOutput> {
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
     let runs = launch_all(stage, &prepared, staged, target, suppress)?;
     let hazards = match target {
@@ -269,10 +270,10 @@ fn launch_suppressed<'a>(
         }
         _ => None,
     };
-    Ok(Launched { staged, probability: prepared.kernel.probability, runs, hazards })
+    Ok(Launched { staged: Arc::clone(staged), probability: prepared.kernel.probability, runs, hazards })
 }
 
-impl Launched<'_> {
+impl Launched {
     /// The type of P of the kernel that ran: what its reference must round P to.
     pub fn probability(&self) -> Probability {
         self.probability
@@ -332,10 +333,10 @@ fn launch_all(
         }
         Target::Cuda { device, launches } => {
             for index in 0..launches {
-                let mut executions = device
-                    .execute(stage, prepared, staged.of_launch(index), 1)
+                let execution = device
+                    .execute(stage, prepared, staged.of_launch(index))
                     .map_err(|error| NoOutput::Failed { reason: error.to_string(), fatal: error.is_fatal() })?;
-                runs.push(run(index, format!("launch {}", index + 1), executions.remove(0)));
+                runs.push(run(index, format!("launch {}", index + 1), execution));
             }
         }
     }

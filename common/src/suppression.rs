@@ -25,6 +25,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to four tiles are
 /// filled, drained and used again.
@@ -361,7 +362,8 @@ impl Case<'_> {
     /// The first gate that fails, and why.
     fn check(&self, stage: &LoadedStage, without: Option<&Place>) -> Option<(GateId, String)> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
-        let staged = StagedInputs::new(&self.inputs, &Source::Seeded { family: Distribution::Normal, seed: 0 });
+        let source = Source::Seeded { family: Distribution::Normal, seed: 0 };
+        let staged = Arc::new(StagedInputs::new(&self.inputs, &source));
         let kernel = self.prepared.kernel;
         let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
         let target = Target::Emulated { schedules: &SCHEDULES, traced: false };

@@ -32,6 +32,7 @@ Examples:
   compare tune                                  all stages on every problem that tier T2 times
   compare tune --stages stage3-wmma-pv --shapes long,4x16x4096x64 --dtypes f16
                                                 one stage on two shapes, both masks
+  compare tune --record results/<run>           what a run has timed, where it timed all presets of a problem
 
 Exit codes:
   0  ranked and written
@@ -156,7 +157,8 @@ pub struct RunArgs {
     /// Input families (`compare list`); see --shapes
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..")]
     pub families: Vec<String>,
-    /// Timed samples per variant and problem; 0 checks and does not time [default: 500]
+    /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
+    /// elsewhere]
     #[arg(long, value_name = "N")]
     pub iters: Option<usize>,
     /// Where to run
@@ -229,6 +231,9 @@ pub struct TuneArgs {
     /// Timed samples per preset and problem [default: 100]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub iters: Option<usize>,
+    /// Rank what a record of `compare run` timed, without a GPU, instead of measuring
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["stages", "shapes", "dtypes", "masks", "iters"])]
+    pub record: Option<PathBuf>,
     /// The file to merge the best into [default: tune/<gpu>.json of the workspace]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

@@ -1,16 +1,19 @@
 //! Runs a plan on the real stages: cases first, then counters, then timings of what is green, then claims.
 
+mod batch;
+
 use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
 use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use crate::timed_problem::TimedProblem;
-use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
+use batch::{Batch, References, keep, label, no_reference};
+use common::check::{self, CaseResult, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::gate;
 use common::inputs::Inputs;
 use common::problem::claims_problem;
 use common::record::{ClaimResult, ClaimTerms, Performance, Record, SCHEMA, SamePreset, Samples, StageBuild, Timing};
-use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
 use common::timing::{PairMeasurement, Plan as TimingPlan, claim};
@@ -18,7 +21,8 @@ use common::verdict::{GateId, GateResult};
 use half::f16;
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Launches that gate C5 compares on a GPU.
@@ -97,12 +101,14 @@ pub struct Executor<'a> {
     pub file: Option<&'a FileInput>,
     /// How arms are timed.
     pub timing: TimingPlan,
+    /// Samples per arm on problems without claims.
+    pub samples_elsewhere: usize,
     /// Cases that are launched before they are judged together, at most; at least 1.
     pub in_flight: usize,
 }
 
 /// Warm-up of an arm that is timed right after another; claims, which are judged on pairs, have all of it.
-const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(100);
+const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
 impl Executor<'_> {
     /// Runs `plan` into `record`.
@@ -128,59 +134,51 @@ impl Executor<'_> {
         stage_of(self.stages, id)
     }
 
-    /// Cases, problem by problem: inputs and references are made once for all variants.
+    /// Cases, problem by problem: inputs and references are made once for all variants. While one batch is judged, the
+    /// next is launched.
     fn cases(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let mut references = References::default();
+        let mut waiting: Option<Batch<'_>> = None;
         let mut done = 0;
-        for group in by_problem(&plan.cases) {
-            let first = group[0];
-            let of_case = |source| ExecuteError::Reference { case: describe(&first.key), source };
-            let inputs = match (&first.key.source, self.file) {
-                (Source::Seeded { family, seed }, _) => Inputs::generate(&first.problem, *family, *seed),
-                (Source::File { .. }, Some(file)) => {
-                    file.inputs(&first.problem).map_err(|error| of_case(ReferenceError::Input(error)))?
-                }
-                (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
-            };
-            let staged = StagedInputs::new(&inputs, &first.key.source);
-            let mut references: HashMap<Probability, Reference> = HashMap::new();
-            for cases in group.chunks(self.in_flight(first, &staged)) {
-                let label =
-                    |case: &PlannedCase| format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key));
-                let launched = self.launch(cases, &staged, |index| {
-                    sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
+        'problems: for group in by_problem(&plan.cases) {
+            let inputs = Arc::new(self.inputs(group[0])?);
+            let staged = Arc::new(StagedInputs::new(&inputs, &group[0].key.source));
+            for cases in group.chunks(self.in_flight(group[0], &staged)) {
+                let (launched, judged) = std::thread::scope(|scope| {
+                    let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(&mut references)));
+                    let launched = self.launch(cases, &staged, |index| {
+                        sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
+                    });
+                    let judged = judging.map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                    (launched, judged)
                 });
-                for probability in launched.iter().flatten().map(Launched::probability) {
-                    if let Entry::Vacant(place) = references.entry(probability) {
-                        place.insert(reference(&inputs, probability).map_err(of_case)?);
-                    }
-                }
-                let judge = |launched: Result<Launched<'_>, NoOutput>| match launched {
-                    Ok(launched) => {
-                        let reference = &references[&launched.probability()];
-                        launched.judge(reference)
-                    }
-                    Err(end) => end.into(),
-                };
-                let checked: Vec<Checked> = launched.into_par_iter().map(judge).collect();
-                for (case, checked) in cases.iter().zip(checked) {
-                    let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
-                    if let Some(output) = &checked.output {
-                        sink.output(&result, output)?;
-                    }
-                    let reason = match &result.outcome {
-                        Outcome::Failed { reason } => reason.clone(),
-                        _ => String::new(),
-                    };
-                    record.correctness.cases.push(result);
-                    sink.grown(record)?;
-                    if checked.fatal {
-                        return Err(ExecuteError::Lost { case: label(case), reason });
-                    }
-                }
                 done += cases.len();
+                if let Some(judged) = judged {
+                    keep(judged?, record, sink)?;
+                }
+                let lost =
+                    launched.iter().any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
+                waiting = Some(Batch { cases: cases.to_vec(), inputs: Arc::clone(&inputs), launched });
+                if lost {
+                    break 'problems;
+                }
             }
         }
-        Ok(())
+        match waiting {
+            Some(batch) => keep(batch.judge(&mut references)?, record, sink),
+            None => Ok(()),
+        }
+    }
+
+    /// The tensors of a planned case.
+    fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
+        match (&case.key.source, self.file) {
+            (Source::Seeded { family, seed }, _) => Ok(Inputs::generate(&case.problem, *family, *seed)),
+            (Source::File { .. }, Some(file)) => {
+                file.inputs(&case.problem).map_err(|error| no_reference(case, ReferenceError::Input(error)))
+            }
+            (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
+        }
     }
 
     /// How many cases like `case` are launched before they are judged together. A large problem keeps all processors
@@ -195,12 +193,12 @@ impl Executor<'_> {
 
     /// Launches `cases`, which are of one problem: on a GPU one after the other, in the emulator in parallel.
     /// `starts` is called with the index of each. On a GPU that is lost there are fewer results than cases.
-    fn launch<'s>(
+    fn launch(
         &self,
         cases: &[&PlannedCase],
-        staged: &'s StagedInputs,
+        staged: &Arc<StagedInputs>,
         mut starts: impl FnMut(usize),
-    ) -> Vec<Result<Launched<'s>, NoOutput>> {
+    ) -> Vec<Result<Launched, NoOutput>> {
         let stages = self.stages;
         let launch = |case: &PlannedCase, target: Target<'_>| {
             check::launch(stage_of(stages, &case.key.stage), &case.key.variant, staged, target)
@@ -248,6 +246,8 @@ impl Executor<'_> {
                 bench = Some(TimedProblem::new(device, &timing.problem)?);
             }
             let Some(bench) = &mut bench else { continue };
+            let has_claims = timing.problem == claims_problem();
+            arm_plan.samples = if has_claims { self.timing.samples } else { self.samples_elsewhere };
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;

@@ -164,7 +164,7 @@ fn once(
     staged: &Staged,
     reference: &Reference,
 ) -> Result<Outcome, CudaError> {
-    let execution = device.execute(stage, prepared, staged, 1)?.remove(0);
+    let execution = device.execute(stage, prepared, staged)?;
     let output = staged.output.elements(&execution.output);
     let evidence = Evidence { problem: &staged.problem, family: Some(Family::Normal), reference, output: &output };
     let (errors, numeric) = gate::numeric_gates(&evidence);

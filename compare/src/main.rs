@@ -93,7 +93,7 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
     }
     match tune::tune(args)? {
         Tuned::NoData { reason } => {
-            println!("NO DATA: presets are timed on a GPU, and there is none to time on: {reason}");
+            println!("NO DATA: presets are ranked by times on a GPU: {reason}");
             Ok(Exit::Undecided)
         }
         Tuned::SharedCode { reasons } => {
@@ -101,10 +101,11 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
             println!("constant that the kernel uses. Nothing was timed.\n  {}", reasons.join("\n  "));
             Ok(Exit::Fail)
         }
-        Tuned::Written { text, path, failed } => {
+        Tuned::Written { text, path, skipped, failed } => {
             if !args.quiet {
                 println!("{text}the best are in {}; commit it", path.display());
             }
+            skipped.iter().for_each(|line| eprintln!("not ranked: {line}"));
             failed.iter().for_each(|line| eprintln!("FAIL {line}"));
             Ok(if failed.is_empty() { Exit::Pass } else { Exit::Fail })
         }

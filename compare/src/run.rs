@@ -35,6 +35,9 @@ use std::time::{Duration, Instant};
 /// Timed samples per arm, unless `--iters` says otherwise.
 const SAMPLES: usize = 500;
 
+/// The same on problems without claims, whose figures are shown and not judged.
+const SAMPLES_ELSEWHERE: usize = 100;
+
 /// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
@@ -147,15 +150,14 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         write_after: Instant::now() + WRITE_INTERVAL,
         bars,
     };
+    let iters = args.iters.filter(|&iters| iters > 0);
     let executor = Executor {
         stages: &stages,
         builds: &builds,
         device,
         file: file.as_ref(),
-        timing: TimingPlan {
-            samples: args.iters.filter(|&iters| iters > 0).unwrap_or(SAMPLES),
-            ..TimingPlan::default()
-        },
+        timing: TimingPlan { samples: iters.unwrap_or(SAMPLES), ..TimingPlan::default() },
+        samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
         in_flight: in_flight(),
     };
     let outcome = executor.run(&plan, &mut record, &mut recorder);

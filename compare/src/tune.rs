@@ -23,6 +23,7 @@ use common::record::{Gpu, Record, StageBuild};
 use common::stage::LoadError;
 use common::timing::Plan as TimingPlan;
 use common::verdict::Verdict;
+use elites::{Ranking, rank};
 use half::f16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub enum Tuned {
         text: String,
         /// The file.
         path: PathBuf,
+        /// Rankings that are not of all variants, and what they lack; a line for each. The file keeps what it said.
+        skipped: Vec<String>,
         /// Variants that are wrong, so that they have no place in a ranking, and why; a line for each.
         failed: Vec<String>,
     },
@@ -89,8 +92,27 @@ pub fn path_of(machine: &str) -> PathBuf {
     machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
 }
 
-/// Gates, times and ranks what `args` select, and merges the best into the file.
+/// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file.
 pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
+    match &args.record {
+        Some(folder) => from_record(args, folder),
+        None => measure(args),
+    }
+}
+
+/// Ranks what `folder` says. Problems on which it left variants out are not ranked.
+fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
+    let record = Record::read(folder)?;
+    let planned = elites::of_record(&record);
+    if planned.is_empty() {
+        return Ok(Tuned::NoData { reason: format!("{} has no timings; run `compare` on a GPU", folder.display()) });
+    }
+    let path = args.out.clone().unwrap_or_else(|| path_of(&record.meta.machine.name));
+    let elites = open(&path, &record.meta.machine.gpu)?;
+    written(path, elites, rank(&planned, &record), &record.meta.started)
+}
+
+fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     let started = Timestamp::now();
     let stages = registry::load()?;
     let selection = RunArgs {
@@ -113,14 +135,16 @@ pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
     }
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
-    let mut elites = open(&path, &machine.gpu)?;
+    let elites = open(&path, &machine.gpu)?;
     let mut record = new_record(&started, &plan, &builds, machine, vec![]);
+    let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
         stages: &stages,
         builds: &builds,
         device: Some(&device),
         file: None,
-        timing: TimingPlan { samples: args.iters.unwrap_or(SAMPLES), warm_up: WARM_UP, ..TimingPlan::default() },
+        timing: TimingPlan { samples, warm_up: WARM_UP, ..TimingPlan::default() },
+        samples_elsewhere: samples,
         in_flight: in_flight(),
     };
     let mut bars = Tuning(Bars::new(args.quiet));
@@ -128,10 +152,21 @@ pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
     let timed = checked.and_then(|()| executor.time(&device, &plan, &mut record, &mut bars));
     bars.0.finish();
     timed?;
-    let rankings = elites::rank(&plan, &record);
-    elites.merge(&rankings, &started.iso());
+    written(path, elites, rank(&plan.timings, &record), &started.iso())
+}
+
+/// Merges `rankings` into the file.
+fn written(path: PathBuf, mut elites: Elites, rankings: Vec<Ranking>, tuned: &str) -> Result<Tuned, TuneError> {
+    let (whole, partial): (Vec<Ranking>, Vec<Ranking>) = rankings.into_iter().partition(Ranking::is_whole);
+    elites.merge(&whole, tuned);
     write_json(&path, &elites)?;
-    Ok(Tuned::Written { text: table::text(&rankings), path, failed: table::failures(&rankings) })
+    let failed = table::failures(&whole);
+    Ok(Tuned::Written {
+        text: table::text(&whole),
+        path,
+        skipped: partial.iter().map(table::missing).collect(),
+        failed,
+    })
 }
 
 /// The stages of which two variants compile to the same machine code, and which.

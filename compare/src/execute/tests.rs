@@ -42,7 +42,15 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
         let (mut record, mut told) = (testing::emulated(), Told::default());
         record.correctness.cases.clear();
         let timing = TimingPlan::default();
-        let executor = Executor { stages: &stages, builds: &builds, device: None, file: None, timing, in_flight };
+        let executor = Executor {
+            stages: &stages,
+            builds: &builds,
+            device: None,
+            file: None,
+            timing,
+            samples_elsewhere: 0,
+            in_flight,
+        };
         executor.run(&plan, &mut record, &mut told).unwrap();
         (record, told)
     };

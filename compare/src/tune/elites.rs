@@ -87,6 +87,8 @@ pub struct Refused {
     pub reason: String,
     /// Whether a gate failed, and not only the problem does not fit.
     pub is_wrong: bool,
+    /// Whether it could have had a place: without it a ranking is not of all variants.
+    pub was_tried: bool,
 }
 
 /// What a file says of a stage on a problem.
@@ -155,16 +157,42 @@ impl Elites {
     }
 }
 
+impl Ranking {
+    /// Whether every variant of the stage was timed, or cannot be.
+    pub fn is_whole(&self) -> bool {
+        self.refused.iter().all(|refused| refused.was_tried)
+    }
+}
+
 impl Entry {
     fn is_of(&self, stage: &str, problem: &Problem) -> bool {
         (self.stage.as_str(), self.shape, self.dtype, self.mask) == (stage, problem.shape, problem.dtype, problem.mask)
     }
 }
 
-/// Ranks what `plan` set out to time by what `record` says of it.
-pub fn rank(plan: &Plan, record: &Record) -> Vec<Ranking> {
+/// Every variant of a stage on each problem on which `record` has a time of one of them.
+pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
+    let mut planned: Vec<PlannedTiming> = Vec::new();
+    for timed in record.performance.iter().flat_map(|performance| &performance.timings) {
+        let Some(build) = record.meta.stages.iter().find(|build| build.id == timed.stage) else { continue };
+        let Ok(problem) = Problem::new(timed.shape, timed.dtype, timed.mask) else { continue };
+        if planned.iter().any(|known| (&known.stage, &known.problem) == (&timed.stage, &problem)) {
+            continue;
+        }
+        planned.extend(build.variants.iter().map(|variant| PlannedTiming {
+            stage: timed.stage.clone(),
+            variant: variant.name.clone(),
+            shape_name: timed.shape_name.clone(),
+            problem,
+        }));
+    }
+    planned
+}
+
+/// Ranks what was set out to be timed by what `record` says of it.
+pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
-    for timing in &plan.timings {
+    for timing in planned {
         let Some(build) = record.meta.stages.iter().find(|build| build.id == timing.stage) else { continue };
         let same = |ranking: &Ranking| (&ranking.stage, &ranking.problem) == (&timing.stage, &timing.problem);
         let index = rankings.iter().position(same).unwrap_or_else(|| {
@@ -191,7 +219,8 @@ pub fn rank(plan: &Plan, record: &Record) -> Vec<Ranking> {
 
 /// The figures of an arm, or why it has none.
 fn place(build: &StageBuild, timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
-    let refused = |reason: String, is_wrong: bool| Refused { variant: timing.variant.clone(), reason, is_wrong };
+    let refused =
+        |reason: String, is_wrong: bool| Refused { variant: timing.variant.clone(), reason, is_wrong, was_tried: true };
     let problem = &timing.problem;
     let kernels = build.variant(&timing.variant).into_iter().flat_map(|variant| &variant.kernels);
     let kernel = kernels
@@ -214,7 +243,10 @@ fn place(build: &StageBuild, timing: &PlannedTiming, record: &Record) -> Result<
             == (&timing.stage, &timing.variant, &problem.shape, problem.dtype, problem.mask)
     };
     let Some(timed) = timings.rev().find(is_it) else {
-        return Err(refused(unsupported(timing, record).unwrap_or_else(|| "it was not timed".into()), false));
+        let unsupported = unsupported(timing, record);
+        let was_tried = unsupported.is_some();
+        let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
+        return Err(Refused { was_tried, ..refused(reason, false) });
     };
     if let Some(reason) = withheld(record, timed) {
         return Err(refused(reason, true));

@@ -20,6 +20,14 @@ pub fn failures(rankings: &[Ranking]) -> Vec<String> {
     lines
 }
 
+/// What a ranking lacks, in a line.
+pub fn missing(ranking: &Ranking) -> String {
+    let Ranking { stage, shape_name, problem, .. } = ranking;
+    let untried = ranking.refused.iter().filter(|refused| !refused.was_tried).map(|refused| refused.variant.as_str());
+    let variants = untried.collect::<Vec<_>>().join(", ");
+    format!("{stage}, {shape_name} {} {}: {variants} was not timed", problem.dtype, problem.mask)
+}
+
 /// A table per stage and problem, the kept variants marked, and why others have no place.
 pub fn text(rankings: &[Ranking]) -> String {
     let mut out = String::new();

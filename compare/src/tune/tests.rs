@@ -1,4 +1,4 @@
-use super::elites::{KEPT, Known, Ranked, Ranking, rank};
+use super::elites::{KEPT, Known, Ranked};
 use super::*;
 use crate::comparison;
 use crate::plan::Plan;
@@ -72,7 +72,7 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
 
 #[test]
 fn green_presets_are_ranked_by_device_time_and_say_which_code_ran() {
-    let rankings = rank(&mission(), &built());
+    let rankings = rank(&mission().timings, &built());
     assert_eq!(lines(&rankings), ["stage0-scalar: wmma-qk-32x64 scalar-32x64 | ", "stage1-cpasync: cpasync-32x64 | "]);
     let best = &rankings[0].ranked[0];
     assert_eq!(best.sass_sha256.as_deref(), Some("sm_90a wmma_qk_32x64_f16_d64"));
@@ -85,14 +85,14 @@ fn presets_that_are_not_green_have_no_place() {
     wrong.correctness.cases.push(case("stage0-scalar", "wmma-qk-32x64", BackendKind::Cuda, Some(GateId::C3)));
     resummarise(&mut wrong);
     let expected = "stage0-scalar: scalar-32x64 | FAIL wmma-qk-32x64: C3: mission f16 full normal:0: too large";
-    let rankings = rank(&mission(), &wrong);
+    let rankings = rank(&mission().timings, &wrong);
     assert_eq!(lines(&rankings)[0], expected);
     let failed = ["stage0-scalar/wmma-qk-32x64: C3: mission f16 full normal:0: too large"];
     assert_eq!(table::failures(&[&rankings[..], &rankings].concat()), failed);
 
     let mut after = built();
     after.performance.as_mut().unwrap().timings[1].after = vec![GateResult::judge(GateId::C5, false, "they differ")];
-    let line = &lines(&rank(&mission(), &after))[0];
+    let line = &lines(&rank(&mission().timings, &after))[0];
     assert!(
         line.ends_with("FAIL wmma-qk-32x64: stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ")
     );
@@ -100,16 +100,49 @@ fn presets_that_are_not_green_have_no_place() {
     let mut spills = built();
     let kernel = &mut spills.meta.stages[0].variants[1].kernels[0];
     kernel.built[1].result = GateResult::judge(GateId::R1, false, "sm_90a: spilled bytes 8 > 0");
-    let line = &lines(&rank(&mission(), &spills))[0];
+    let line = &lines(&rank(&mission().timings, &spills))[0];
     assert!(line.ends_with("| FAIL wmma-qk-32x64: R1: sm_90a: spilled bytes 8 > 0"), "{line}");
 
     let mut refuses = built();
     refuses.correctness.cases[1].outcome = Outcome::Unsupported { reason: "a head does not fit".into() };
     refuses.performance.as_mut().unwrap().timings.remove(1);
     resummarise(&mut refuses);
-    let line = &lines(&rank(&mission(), &refuses))[0];
+    let line = &lines(&rank(&mission().timings, &refuses))[0];
     assert!(line.contains(" wmma-qk-32x64: "), "{line}");
     assert!(!line.contains("FAIL"), "a preset that does not take a problem is not wrong: {line}");
+}
+
+#[test]
+fn a_record_that_timed_all_is_ranked_without_a_gpu() {
+    let record = built();
+    assert_eq!(rank(&elites::of_record(&record), &record), rank(&mission().timings, &record));
+    let mut some = built();
+    some.performance.as_mut().unwrap().timings.remove(1);
+    let rankings = rank(&elites::of_record(&some), &some);
+    assert_eq!(lines(&rankings)[0], "stage0-scalar: scalar-32x64 | NO DATA wmma-qk-32x64: it was not timed");
+    let whole: Vec<bool> = rankings.iter().map(Ranking::is_whole).collect();
+    assert_eq!(whole, [false, true], "a ranking of some variants says nothing of the best");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (from, out) = (folder.path().join("record"), folder.path().join("nvidia-h200.json"));
+    some.write(&from).unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_string();
+    let tuned = |from: &Path| {
+        let words = ["compare", "tune", "--record", &path(from), "--out", &path(&out)];
+        let Some(crate::cli::Command::Tune(args)) = crate::cli::Cli::parse_from(words).command else { unreachable!() };
+        tune(&args)
+    };
+    let Ok(Tuned::Written { skipped, .. }) = tuned(&from) else { panic!("it is ranked") };
+    assert_eq!(skipped, ["stage0-scalar, mission f16 full: wmma-qk-32x64 was not timed"]);
+    let kept = Elites::read(&out).unwrap().unwrap();
+    assert_eq!(kept.entries.iter().map(|entry| entry.stage.as_str()).collect::<Vec<_>>(), ["stage1-cpasync"]);
+    assert_eq!(kept.entries[0].tuned, some.meta.started);
+    some.performance = None;
+    some.write(&folder.path().join("untimed")).unwrap();
+    let Ok(Tuned::NoData { reason }) = tuned(&folder.path().join("untimed")) else {
+        panic!("there is nothing to rank")
+    };
+    assert!(reason.ends_with("has no timings; run `compare` on a GPU"), "{reason}");
 }
 
 #[test]

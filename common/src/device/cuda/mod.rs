@@ -3,9 +3,9 @@
 //! Without a driver, a device or GPU code every function returns a typed error; nothing here panics. One stream is
 //! used per device, so work is ordered as it is submitted.
 //!
-//! **Under compute-sanitizer or ncu** call [`CudaDevice::execute`] with `launches` = 1 and, since these tools slow a
-//! kernel down by orders of magnitude, a longer [`CudaDevice::set_watchdog`]. Such a run makes one plain launch of the
-//! stage's kernel, no graph and no other kernel.
+//! **Under compute-sanitizer or ncu** call [`CudaDevice::execute`] and, since these tools slow a kernel down by orders of
+//! magnitude, a longer [`CudaDevice::set_watchdog`]. Such a run makes one plain launch of the stage's kernel, no graph
+//! and no other kernel.
 
 mod arm;
 mod error;
@@ -21,10 +21,13 @@ use super::{Execution, Staged};
 use crate::params::AttentionParams;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Conditions, Telemetry, TelemetryError};
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute, CUresult};
+use cudarc::driver::sys::{
+    self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
+    CUmemPool_attribute as MemoryPoolAttribute, CUresult,
+};
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
-    LaunchConfig, PushKernelArg,
+    LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
 use serde::{Deserialize, Serialize};
@@ -197,6 +200,7 @@ impl CudaDevice {
         // They would also be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(opening)?;
+        keep_freed_memory(&context).map_err(opening)?;
         let mut info = device_info(&context, cuda_version).map_err(opening)?;
         let telemetry = Telemetry::open(&info.uuid);
         info.driver_version = telemetry.as_ref().ok().and_then(|telemetry| telemetry.driver_version().ok());
@@ -230,35 +234,24 @@ impl CudaDevice {
         self.watchdog = watchdog;
     }
 
-    /// Runs `prepared` on `staged`, `launches` times, each into a freshly poisoned output.
+    /// Runs `prepared` on `staged` once, into a freshly poisoned output.
     ///
-    /// These are plain launches, one after the other, each waited for under the watchdog. The inputs are downloaded after
-    /// each launch, for gate C6; one that a launch changed is restored before the next.
+    /// This is a plain launch, waited for under the watchdog. The inputs are downloaded after it, for gate C6.
     /// Timing has its own path, [`CudaDevice::arm`].
     pub fn execute(
         &self,
         stage: &LoadedStage,
         prepared: &Prepared<'_>,
         staged: &Staged,
-        launches: usize,
-    ) -> Result<Vec<Execution>, CudaError> {
+    ) -> Result<Execution, CudaError> {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, staged)?;
-        let mut inputs = self.upload_inputs(staged)?;
-        let mut output = self.upload(&staged.output.bytes)?;
-        let mut executions = Vec::with_capacity(launches);
-        for _ in 0..launches {
-            self.upload_into(&staged.output.bytes, &mut output)?;
-            let params = self.params(staged, &inputs, &output);
-            self.enqueue(&kernel, Argument::Attention(&params))?;
-            self.finish(&kernel.name, Duration::ZERO)?;
-            let execution = self.read_back(&kernel.name, staged, &inputs, &output)?;
-            if !holds(&execution.inputs, staged) {
-                inputs = self.upload_inputs(staged)?;
-            }
-            executions.push(execution);
-        }
-        Ok(executions)
+        let inputs = self.upload_inputs(staged)?;
+        let output = self.upload(&staged.output.bytes)?;
+        let params = self.params(staged, &inputs, &output);
+        self.enqueue(&kernel, Argument::Attention(&params))?;
+        self.finish(&kernel.name, Duration::ZERO)?;
+        self.read_back(&kernel.name, staged, &inputs, &output)
     }
 
     /// What the driver loaded for `kernel` on this device, and how many of its blocks fit on a multiprocessor.
@@ -482,9 +475,19 @@ impl CudaDevice {
     }
 }
 
-/// Whether `inputs` are the bytes that were staged.
-fn holds(inputs: &[Vec<u8>; 3], staged: &Staged) -> bool {
-    inputs.iter().zip(&staged.inputs).all(|(bytes, operand)| *bytes == operand.image.bytes)
+/// Lets the driver's pool keep what is freed for the next allocation. Otherwise it goes back at each synchronisation, and
+/// every launch of thousands that are checked maps its buffers anew.
+fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
+    if !context.has_async_alloc() {
+        return Ok(()); // there is no pool
+    }
+    let mut threshold = u64::MAX;
+    let value = (&raw mut threshold).cast::<c_void>();
+    // SAFETY: the context is of this device; the attribute is one 64-bit number, which is read before the call returns.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device())?;
+        result::mem_pool::set_attribute(pool, MemoryPoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value)
+    }
 }
 
 /// 13000 is CUDA 13.0.
