@@ -2,7 +2,7 @@
 
 mod batch;
 
-use crate::comparison::{describe, is_green, is_mission, summarise, summary_of};
+use crate::comparison::{is_green, is_mission, summarise, summary_of};
 use crate::input::FileInput;
 use crate::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use crate::timed_problem::TimedProblem;
