@@ -102,6 +102,9 @@ pub enum Command {
     /// Compare two records, folders of records or git revisions, and say what got faster, slower, fatter or wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
+    /// Show how latency, registers and bank conflicts went over the committed records
+    #[command(after_help = crate::history::EXAMPLES)]
+    History(crate::history::HistoryArgs),
     /// Complete a record with what ncu reads of its variants' launches
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),

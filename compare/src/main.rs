@@ -10,6 +10,7 @@ mod completion;
 mod count;
 mod diff;
 mod execute;
+mod history;
 mod input;
 mod launch;
 mod list;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest(&args),
         Command::Tune(args) => tune(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::History(args) => history::history(&args),
         Command::Profile(args) => profile(&args),
         Command::Sanitize(args) => sanitize(&args),
         Command::Peers(args) => peers(&args),

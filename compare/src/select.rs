@@ -69,6 +69,13 @@ pub fn stages<'a>(words: &[String], all: &'a [StageBuild]) -> Result<Vec<&'a Sta
     Ok(all.iter().enumerate().filter(|(i, _)| words.is_empty() || chosen.contains(i)).map(|(_, stage)| stage).collect())
 }
 
+/// The stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
+pub fn stage<'a>(word: &str, all: &'a [StageBuild]) -> Result<&'a StageBuild, SelectError> {
+    let numbered = format!("stage{word}-");
+    let found = all.iter().find(|stage| stage.id == word || stage.id.starts_with(&numbered));
+    found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
+}
+
 /// Refuses a variant that none of `stages` has.
 pub fn variants(words: &[String], stages: &[&StageBuild]) -> Result<(), SelectError> {
     let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| (variant.name.as_str(), ()));
@@ -127,6 +134,17 @@ mod tests {
         assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
         assert_eq!(ids(&["stage1-cpasync", "stage0-scalar"]), ["stage0-scalar", "stage1-cpasync"]);
         assert_eq!(families(&words(&["large", "sink"])).unwrap(), [Family::Large, Family::Sink]);
+    }
+
+    #[test]
+    fn one_stage_is_named_by_id_or_number() {
+        let all = ladder();
+        for word in ["stage1-cpasync", "1"] {
+            assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
+        }
+        for word in ["7", "", "stage1"] {
+            assert!(matches!(stage(word, &all), Err(SelectError::Unknown { .. })), "{word}");
+        }
     }
 
     #[test]

@@ -10,9 +10,11 @@ mod counters;
 pub mod diff;
 mod evidence;
 mod figures;
+pub mod history;
 mod latency;
 mod missing;
 pub mod peers;
+pub mod representative;
 mod summary;
 mod verdict;
 
@@ -342,8 +344,7 @@ fn sanitizer_gate(stage: &StageBuild, variant: &str, record: &Record) -> Option<
 }
 
 fn resources(variant: &VariantBuild) -> Resources {
-    let kernel = variant.claims_kernel().or(variant.kernels.first());
-    let Some(KernelBuild { facts, built }) = kernel else {
+    let Some(KernelBuild { facts, built }) = representative::instance(variant) else {
         return Resources { tile: [0; 2], threads: 0, shared_bytes: 0, built: vec![] };
     };
     Resources {

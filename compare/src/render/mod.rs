@@ -3,6 +3,7 @@
 mod charts;
 pub mod diff;
 pub mod document;
+pub mod history;
 mod html;
 pub mod json;
 pub mod markdown;

@@ -2,9 +2,10 @@
 
 use super::{Class, Row, latency, rows};
 use crate::comparison::latency::best;
+use crate::comparison::representative::{built_for, conflicts, instance};
 use crate::comparison::summary_of;
 use common::evidence::Quantity;
-use common::record::{BuildMeta, BuiltKernel, Git, Gpu, KernelBuild, Record, Scope, VariantBuild};
+use common::record::{BuildMeta, Git, Gpu, Record, Scope, VariantBuild};
 use serde::Serialize;
 use std::fmt;
 
@@ -127,42 +128,21 @@ fn stage_line(base: &Record, new: &Record, id: &str, rows: &[Row], threshold: f6
         stage: id.to_string(),
         variant: cell(&|_, variant| Some(variant.name.clone())),
         latency,
-        registers: cell(&|record, variant| built(record, variant).map(|b| b.ptxas.resources.registers.to_string())),
+        registers: cell(&|record, variant| built_for(record, variant).map(|b| b.ptxas.resources.registers.to_string())),
         spills: cell(&|record, variant| {
-            let resources = &built(record, variant)?.ptxas.resources;
+            let resources = &built_for(record, variant)?.ptxas.resources;
             Some((resources.spill_store_bytes + resources.spill_load_bytes).to_string())
         }),
-        shared: cell(&|_, variant| Some(kernel(variant)?.facts.dynamic_shared_bytes.to_string())),
-        conflicts: cell(&|record, variant| conflicts(record, id, &variant.name)),
+        shared: cell(&|_, variant| Some(instance(variant)?.facts.dynamic_shared_bytes.to_string())),
+        conflicts: cell(&|record, variant| {
+            conflicts(record, id, &variant.name).map(|count| Quantity::SharedReadConflicts.show(count))
+        }),
         error: cell(&|record, variant| {
             let worst = summary_of(record, id, &variant.name)?.worst.as_ref()?;
             Some(format!("{:.1e}", worst.max_abs))
         }),
         counts: Class::ALL.iter().map(|class| (*class, of_stage(class))).filter(|(_, count)| *count > 0).collect(),
     })
-}
-
-fn kernel(variant: &VariantBuild) -> Option<&KernelBuild> {
-    variant.claims_kernel().or(variant.kernels.first())
-}
-
-/// The build for the record's own GPU; the last architecture where it has none.
-fn built<'a>(record: &Record, variant: &'a VariantBuild) -> Option<&'a BuiltKernel> {
-    let built = &kernel(variant)?.built;
-    let here = match &record.meta.machine.gpu {
-        Gpu::Present { arch, .. } => built.iter().find(|b| b.ptxas.arch.trim_end_matches(['a', 'f']) == arch),
-        Gpu::Absent { .. } => None,
-    };
-    here.or(built.last())
-}
-
-fn conflicts(record: &Record, stage: &str, variant: &str) -> Option<String> {
-    let counters =
-        record.evidence.counters.iter().find(|c| (c.stage.as_str(), c.variant.as_str()) == (stage, variant))?;
-    let launch = counters.counting.launch().ok()?;
-    let of = [Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts];
-    let sum: f64 = of.iter().filter_map(|quantity| quantity.counted(launch)).sum();
-    Some(Quantity::SharedReadConflicts.show(sum))
 }
 
 impl fmt::Display for Cell {

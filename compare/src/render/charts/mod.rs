@@ -1,10 +1,12 @@
 //! Charts of a report as SVG, standing alone or inside a page. The same report gives the same bytes.
 
 mod bars;
+mod history;
 mod lines;
 mod roofline;
 pub mod svg;
 
+pub use history::history;
 pub use roofline::{Achieved, achieved};
 
 use crate::comparison::Report;
@@ -66,7 +68,11 @@ fn short(value: f64) -> String {
 
 /// Tick labels: `0.5`, `20`, `1000`.
 fn tick(value: f64) -> String {
-    if value < 1.0 { short(value).trim_end_matches('0').to_string() } else { format!("{value:.0}") }
+    if value < 1.0 {
+        short(value).trim_end_matches('0').trim_end_matches('.').to_string()
+    } else {
+        format!("{value:.0}")
+    }
 }
 
 /// Values to label on a log axis that holds `least` to `most`, from one below to one above: 1, 2, 5, 10, …, or powers of

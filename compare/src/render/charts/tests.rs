@@ -1,4 +1,5 @@
 use super::*;
+use crate::comparison::history::{Point, Series};
 use crate::comparison::{ByShape, Figures, Latency, Origin, Row, RowState, report};
 use crate::testing::ladder;
 use common::problem::{Dtype, Mask, NAMED_SHAPES};
@@ -44,6 +45,44 @@ pub fn timed() -> Report {
     report
 }
 
+/// Two GPUs over twelve records; one lacks a number.
+fn over_time() -> Vec<Series> {
+    let point = |gpu: usize, at: usize| Point {
+        index: 2 * at + gpu,
+        record: format!("2026010{at}T000000Z-gpu"),
+        commit: format!("0123456{at}-dirty"),
+        variant: Some("mma-padded-32x256-k4".into()),
+        p50_us: (at != 3).then_some(90.0 / (at + 1) as f64),
+        registers: Some(128),
+        conflicts: Some(1e6),
+    };
+    let line = |gpu: usize| Series {
+        stage: "stage5-swizzle".into(),
+        variant: Some("mma-padded-32x256-k4".into()),
+        gpu: ["NVIDIA H200", "NVIDIA L4"][gpu].into(),
+        points: (0..6).map(|at| point(gpu, at)).collect(),
+    };
+    vec![line(0), line(1)]
+}
+
+#[test]
+fn a_history_has_lines_per_gpu_that_stop_at_gaps() {
+    let svg = history(&over_time()).standalone();
+    assert_eq!(svg, history(&over_time()).standalone());
+    for text in [
+        "mma-padded-32x256-k4, NVIDIA H200",
+        "mma-padded-32x256-k4, NVIDIA L4",
+        "registers",
+        "bank conflicts",
+        "01234565-dirty",
+    ] {
+        assert!(svg.contains(text), "{text}");
+    }
+    // Per GPU: two runs of times around the gap, a line in each other panel, one in the legend.
+    assert_eq!(svg.matches(r#"<path class="s k"#).count(), 2 * 5);
+    assert_eq!(svg.matches(r#"<path class="b k"#).count(), 2 * (5 + 6 + 6 + 1));
+}
+
 fn named(name: &str) -> String {
     let chart = all(&timed()).into_iter().find(|chart| chart.name == name);
     chart.unwrap_or_else(|| panic!("no chart {name}")).standalone()
@@ -73,7 +112,7 @@ fn charts_are_deterministic_and_carry_names_numbers_and_units() {
 /// What is painted lies inside the picture, with 8 units per character, which is wide for text of 13 units.
 #[test]
 fn no_text_is_clipped() {
-    for chart in all(&timed()) {
+    for chart in all(&timed()).into_iter().chain([history(&over_time()), history(&[])]) {
         for text in chart.body.split("<text").skip(1) {
             let number = |name: &str| -> f64 {
                 let from = text.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
@@ -138,5 +177,5 @@ fn ticks_enclose_the_times() {
 #[test]
 fn numbers_keep_three_digits() {
     assert_eq!([short(1234.5), short(23.44), short(7.891), short(0.5)], ["1234", "23.4", "7.89", "0.50"]);
-    assert_eq!([tick(0.5), tick(20.0), tick(0.05)], ["0.5", "20", "0.05"]);
+    assert_eq!([tick(0.5), tick(20.0), tick(0.05), tick(0.0)], ["0.5", "20", "0.05", "0"]);
 }

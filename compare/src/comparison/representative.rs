@@ -1,0 +1,28 @@
+//! The figures that stand for a variant: of its f16, head_dim 64 instance, on the record's own GPU.
+
+use common::evidence::Quantity;
+use common::record::{BuiltKernel, Gpu, KernelBuild, Record, VariantBuild};
+
+/// The instance of the claims' problem, else the first.
+pub fn instance(variant: &VariantBuild) -> Option<&KernelBuild> {
+    variant.claims_kernel().or(variant.kernels.first())
+}
+
+/// That instance as built for the record's own GPU; for the last architecture where it has none.
+pub fn built_for<'a>(record: &Record, variant: &'a VariantBuild) -> Option<&'a BuiltKernel> {
+    let built = &instance(variant)?.built;
+    let here = match &record.meta.machine.gpu {
+        Gpu::Present { arch, .. } => built.iter().find(|b| b.ptxas.arch.trim_end_matches(['a', 'f']) == arch),
+        Gpu::Absent { .. } => None,
+    };
+    here.or(built.last())
+}
+
+/// Bank conflicts of shared-memory reads, writes and cp.async together, where the record counted the variant.
+pub fn conflicts(record: &Record, stage: &str, variant: &str) -> Option<f64> {
+    let mut counters = record.evidence.counters.iter();
+    let counters = counters.find(|c| (c.stage.as_str(), c.variant.as_str()) == (stage, variant))?;
+    let launch = counters.counting.launch().ok()?;
+    let kinds = [Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts];
+    Some(kinds.iter().filter_map(|quantity| quantity.counted(launch)).sum())
+}
