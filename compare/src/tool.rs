@@ -155,7 +155,13 @@ mod tests {
         let ended = run(shell("sleep 600 & echo $!; wait"), &log, Duration::from_millis(300), || ()).unwrap();
         assert_eq!(ended, Ended::TimedOut);
         let inner = std::fs::read_to_string(&log).unwrap();
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", inner.trim())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        // It has been sent the signal, and dies when it is scheduled next; without it, it would sleep for ten minutes.
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", inner.trim())).unwrap_or_default();
+        let is_gone = || state().is_empty() || state().contains(") Z ");
+        let gone = (0..600).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            is_gone()
+        });
+        assert!(gone, "{}", state());
     }
 }

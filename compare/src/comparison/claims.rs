@@ -189,6 +189,7 @@ impl<J: Judgement> ClaimRow<J> {
             title: self.title(),
             fails: verdict == Some(Verdict::Fail),
             is_ambiguous: matches!(&self.state, ClaimState::Judged(_)) && verdict == Some(Verdict::Ambiguous),
+            is_open: matches!(&self.state, ClaimState::Committed { .. }) && verdict == Some(Verdict::Ambiguous),
             is_negative: matches!(&self.state, ClaimState::Negative { .. }),
             refuted_by: match &self.state {
                 ClaimState::UnexpectedPass { record, .. } => Some(record),
@@ -207,6 +208,8 @@ pub struct Standing<'a> {
     pub fails: bool,
     /// This run does not decide it.
     pub is_ambiguous: bool,
+    /// The committed record did not decide it, which is no fault of this run.
+    pub is_open: bool,
     /// It fails, as a committed record says.
     pub is_negative: bool,
     /// The record that refutes it although it passes now.

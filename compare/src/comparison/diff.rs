@@ -122,6 +122,8 @@ pub enum Reason {
     BeyondThreshold,
     /// The interval crosses the threshold.
     CrossesThreshold,
+    /// So it does, but it holds 1 too, and both sides timed the same kernel.
+    SameKernel,
     /// Beyond the threshold, but not beyond the samples' own noise.
     WithinNoise,
     /// The time moved as the multiprocessors' clock did.

@@ -200,5 +200,9 @@ fn passed(facts: &Facts<'_>) -> String {
     if !facts.is_run {
         line.push_str(" in the committed record");
     }
+    let open = facts.claims.iter().filter(|claim| claim.is_open).count();
+    if open > 0 {
+        line.push_str(&format!(", which leaves {} AMBIGUOUS", count(open, "claim", "claims")));
+    }
     line
 }

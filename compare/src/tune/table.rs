@@ -23,9 +23,9 @@ pub fn failures(rankings: &[Ranking]) -> Vec<String> {
 /// What a ranking lacks, in a line.
 pub fn missing(ranking: &Ranking) -> String {
     let Ranking { stage, shape_name, problem, .. } = ranking;
-    let untried = ranking.refused.iter().filter(|refused| !refused.was_tried).map(|refused| refused.variant.as_str());
-    let variants = untried.collect::<Vec<_>>().join(", ");
-    format!("{stage}, {shape_name} {} {}: {variants} was not timed", problem.dtype, problem.mask)
+    let untimed = ranking.refused.iter().filter(|refused| !refused.was_tried).count();
+    let all = ranking.ranked.len() + ranking.refused.len();
+    format!("{stage}, {shape_name} {} {}: {untimed} of {all} variants were not timed", problem.dtype, problem.mask)
 }
 
 /// A table per stage and problem, the kept variants marked, and why others have no place.

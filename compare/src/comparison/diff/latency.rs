@@ -166,6 +166,12 @@ fn judge(ratio: &Ratio, before: &Timing, after: &Timing, threshold: f64) -> (Cla
     let percent = 100.0 * threshold;
     let decided = match Change::of(ratio, threshold) {
         Change::Same => return (Class::Same, Reason::WithinThreshold, format!("within {percent:.1} %")),
+        Change::Ambiguous
+            if before.identity == after.identity && ratio.interval.low <= 1.0 && ratio.interval.high >= 1.0 =>
+        {
+            let note = format!("the interval crosses {percent:.1} % and holds 1, and the kernel has not changed");
+            return (Class::Same, Reason::SameKernel, note);
+        }
         Change::Ambiguous => {
             return (Class::Ambiguous, Reason::CrossesThreshold, format!("the interval crosses {percent:.1} %"));
         }

@@ -66,7 +66,8 @@ fn a_record_against_itself_is_the_same_everywhere() {
     }
 }
 
-/// Injected slow-downs and speed-ups, classified at three thresholds: raw samples, and the summaries of a committed record.
+/// Injected slow-downs and speed-ups, classified at three thresholds: raw samples, made up and recorded, and
+/// the summaries of a committed record.
 #[test]
 fn injected_changes_of_speed_are_classified() {
     // Factor on the time, threshold, class.
@@ -82,10 +83,16 @@ fn injected_changes_of_speed_are_classified() {
         (0.99, 0.005, Class::Faster),
         (1.0, 0.005, Class::Same),
     ];
-    let (literal, recorded) = (timed(US), committed());
-    assert!(recorded.performance.iter().flat_map(|p| &p.timings).all(|timing| timing.samples == Samples::Omitted));
+    let (literal, mut sampled) = (timed(US), committed());
+    sampled.performance.as_mut().unwrap().timings.retain(|timing| timing.shape_name == "mission");
+    assert!(sampled.performance.iter().flat_map(|p| &p.timings).all(|timing| timing.samples == Samples::Raw));
+    let mut summarised = committed();
+    for timing in &mut summarised.performance.as_mut().unwrap().timings {
+        timing.samples = Samples::Omitted;
+        timing.measurement.device_us.clear();
+    }
     for (factor, threshold, expected) in table {
-        for base in [&literal, &recorded] {
+        for base in [&literal, &sampled, &summarised] {
             let timings = &base.performance.as_ref().unwrap().timings;
             let quiet = |row: &&Row| {
                 let timing = timings.iter().find(|timing| {
@@ -123,6 +130,24 @@ fn samples_decide_where_both_sides_have_them_and_the_row_says_which() {
         timing.measurement.device_us.clear();
     }
     assert_eq!(note(&committed, &timed(US)), "within 2.0 %, interval from the medians' intervals");
+}
+
+#[test]
+fn a_wide_interval_does_not_decide_unless_the_kernel_is_the_same() {
+    // Two speeds in one arm: its median is anywhere between them.
+    let mut record = timed(US);
+    let timing = &mut record.performance.as_mut().unwrap().timings[0];
+    for (index, us) in timing.measurement.device_us.iter_mut().enumerate() {
+        *us = if index % 2 == 0 { 20.0 } else { 24.0 };
+    }
+    let mut changed = record.clone();
+    changed.performance.as_mut().unwrap().timings[0].identity = "changed".into();
+    let first = |new: &Record| {
+        let row = &latencies(&record, new, LATENCY_CHANGE)[0];
+        (row.class, row.reason)
+    };
+    assert_eq!(first(&record), (Class::Same, Reason::SameKernel));
+    assert_eq!(first(&changed), (Class::Ambiguous, Reason::CrossesThreshold));
 }
 
 #[test]
