@@ -105,6 +105,9 @@ pub enum Command {
     /// Show how latency, registers and bank conflicts went over the committed records
     #[command(after_help = crate::history::EXAMPLES)]
     History(crate::history::HistoryArgs),
+    /// Write what there is to know before optimising a stage, as Markdown
+    #[command(after_help = crate::brief::EXAMPLES)]
+    Brief(crate::brief::BriefArgs),
     /// Complete a record with what ncu reads of its variants' launches
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod brief;
 mod builds;
 mod cli;
 mod comparison;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest(&args),
         Command::Tune(args) => tune(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Brief(args) => brief::brief(&args),
         Command::History(args) => history::history(&args),
         Command::Profile(args) => profile(&args),
         Command::Sanitize(args) => sanitize(&args),

@@ -6,7 +6,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use elites::{Elites, keep_elites};
+#[cfg(test)]
+pub use elites::Ranked;
+pub use elites::{Elites, Entry, keep_elites};
 
 use crate::builds::builds;
 use crate::cli::{RunArgs, TuneArgs};

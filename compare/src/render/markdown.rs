@@ -186,7 +186,7 @@ fn judged<J>(state: &ClaimState<J>) -> Option<&J> {
 }
 
 /// The verdict on a claim, and what was measured or why nothing was.
-fn claim_state<J: Judgement>(state: &ClaimState<J>) -> (String, String) {
+pub fn claim_state<J: Judgement>(state: &ClaimState<J>) -> (String, String) {
     let words = |judged: &J| judged.refuted().evidence;
     match state {
         ClaimState::Judged(judged) => (judged.result().verdict.to_string(), words(judged)),

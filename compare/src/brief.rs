@@ -1,0 +1,64 @@
+//! `compare brief`: what there is to know before optimising a stage.
+
+use crate::comparison::{self, Exit};
+use crate::render::{brief as layout, document};
+use crate::tune::Elites;
+use crate::{builds, machine, registry, select};
+use anyhow::Context;
+use clap::Args;
+use common::record::store::{read_all, write_atomically};
+use std::path::{Path, PathBuf};
+
+/// The end of `compare brief --help`.
+pub const EXAMPLES: &str = "\
+The task, the GPU's limits, the best presets known, what the kernel takes and counts, what follows from that by stated
+rules, what was tried in vain, and the promise to beat: from the committed records and tune/. Nothing is run.
+
+Examples:
+  compare brief --stage 5                       stage 5, on standard output
+  compare brief --stage stage3-wmma-pv --out brief.md
+
+Exit codes:
+  0  written
+  2  wrong usage, or a record that cannot be read
+  3  NO DATA: there is no committed record; the rest is written";
+
+/// The flags of `brief`.
+#[derive(Clone, Debug, Args)]
+pub struct BriefArgs {
+    /// The stage, by id or number
+    #[arg(long, value_name = "STAGE")]
+    pub stage: String,
+    /// Where committed records are [default: results/ of the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Write it to a file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Writes the brief of a stage.
+pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
+    let builds = builds::builds(&registry::load()?, None);
+    let id = select::stage(&args.stage, &builds)?.id.clone();
+    let root = machine::workspace().unwrap_or_default();
+    let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
+    let elites = elites(&root.join("tune"))?;
+    let report = comparison::report(&builds, None, &committed);
+    let text = document::markdown(&layout::blocks(&report, &id, &elites, &committed));
+    match &args.out {
+        Some(path) => write_atomically(path, text.as_bytes())?,
+        None => print!("{text}"),
+    }
+    Ok(if committed.is_empty() { Exit::Undecided } else { Exit::Pass })
+}
+
+/// Every file of tune/, by name.
+fn elites(folder: &Path) -> anyhow::Result<Vec<Elites>> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    paths.sort();
+    let read = |path: &PathBuf| Elites::read(path).with_context(|| format!("cannot read {}", path.display()));
+    paths.iter().filter_map(|path| read(path).transpose()).collect()
+}
