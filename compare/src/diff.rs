@@ -59,6 +59,9 @@ pub struct DiffArgs {
     /// Write it to a file; standard output gets the verdict
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Records of one GPU and backend on a side are sessions of one build: put their samples together (A B B A)
+    #[arg(long)]
+    pub pool: bool,
     /// Latencies within this many percent of each other are the same
     #[arg(long, value_name = "PCT", default_value_t = 100.0 * LATENCY_CHANGE, value_parser = percent)]
     pub threshold: f64,
@@ -75,7 +78,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Compares what `args` name, prints it, and says how it went.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
     let root = machine::workspace();
-    let [base, new] = [&args.base, &args.new].map(|name| source::resolve(name, root.as_deref()));
+    let [base, new] = [&args.base, &args.new].map(|name| source::resolve(name, root.as_deref(), args.pool));
     let (base, new) = match (base, new) {
         (Ok(base), Ok(new)) => (base, new),
         (Err(SourceError::NoRecords { name, place }), _) | (_, Err(SourceError::NoRecords { name, place })) => {

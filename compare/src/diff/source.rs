@@ -4,8 +4,9 @@ use crate::comparison::Committed;
 use crate::comparison::diff::{Harness, HarnessChange};
 use crate::machine;
 use common::device::BackendKind;
-use common::record::Record;
 use common::record::store::{BUILD_META, StoreError, read_all};
+use common::record::{Record, Samples, Timing};
+use common::timing::stats::Summary;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,10 +68,11 @@ pub fn kind((_, record): &Committed) -> (BackendKind, Option<&str>) {
 }
 
 /// Finds what `name` stands for: a folder first, then a record in `results/` of the workspace at `root`, then a revision.
-pub fn resolve(name: &str, root: Option<&Path>) -> Result<Side, SourceError> {
+/// With `pool`, records of one kind are sessions of one build, and the newest gets the samples of all.
+pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, SourceError> {
     let store = |source| SourceError::Store { name: name.to_string(), source };
     let side = |records: Vec<Committed>, place: &str| {
-        let records = newest_of_each_kind(records);
+        let records = newest_of_each_kind(records, pool);
         match records.is_empty() {
             true => Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() }),
             false => Ok(Side { name: name.to_string(), records }),
@@ -93,13 +95,37 @@ pub fn resolve(name: &str, root: Option<&Path>) -> Result<Side, SourceError> {
 }
 
 /// The last of each kind, in order.
-fn newest_of_each_kind(records: Vec<Committed>) -> Vec<Committed> {
+fn newest_of_each_kind(records: Vec<Committed>, pool: bool) -> Vec<Committed> {
     let mut newest: Vec<Committed> = Vec::new();
-    for record in records {
-        newest.retain(|other| kind(other) != kind(&record));
+    for mut record in records {
+        if let Some(at) = newest.iter().position(|other| kind(other) == kind(&record)) {
+            let (_, older) = newest.remove(at);
+            if pool {
+                add_samples(&mut record.1, &older);
+            }
+        }
         newest.push(record);
     }
     newest
+}
+
+/// Adds the raw samples that `older` has of the arms of `record`, of the same kernels.
+fn add_samples(record: &mut Record, older: &Record) {
+    for timing in record.performance.iter_mut().flat_map(|performance| &mut performance.timings) {
+        let same = |other: &&Timing| {
+            (&other.stage, &other.variant, &other.identity) == (&timing.stage, &timing.variant, &timing.identity)
+                && (&other.shape, other.dtype, other.mask) == (&timing.shape, timing.dtype, timing.mask)
+                && other.measurement.rotation == timing.measurement.rotation
+        };
+        let found = older.performance.iter().flat_map(|performance| &performance.timings).find(same);
+        let Some(found) = found.filter(|f| [&f.samples, &timing.samples].iter().all(|s| **s == Samples::Raw)) else {
+            continue;
+        };
+        timing.measurement.device_us.extend(&found.measurement.device_us);
+        if let Ok(summary) = Summary::of(&timing.measurement.device_us) {
+            timing.measurement.device = summary;
+        }
+    }
 }
 
 /// A folder that is removed when it is no longer needed.

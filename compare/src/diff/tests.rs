@@ -98,7 +98,7 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     std::fs::remove_dir_all(root.join("results/3-gpu")).unwrap();
 
     let names = |name: &str| -> Result<Vec<String>, SourceError> {
-        Ok(source::resolve(name, Some(root))?.records.into_iter().map(|(name, _)| name).collect())
+        Ok(source::resolve(name, Some(root), false)?.records.into_iter().map(|(name, _)| name).collect())
     };
     let path = |name: &str| root.join(name).display().to_string();
     assert_eq!(names(&path("results")).unwrap(), ["1-gpu", "2-emulated"]);
@@ -112,7 +112,24 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     assert!(matches!(names("before"), Err(SourceError::NoRecords { .. })));
     assert!(matches!(names("nowhere"), Err(SourceError::Unknown { .. })));
     assert!(matches!(names("--all"), Err(SourceError::Unknown { .. })), "a flag is not passed on to git");
-    assert!(matches!(source::resolve("main", None), Err(SourceError::Unknown { .. })));
+    assert!(matches!(source::resolve("main", None, false), Err(SourceError::Unknown { .. })));
     std::fs::write(root.join("results/1-gpu/evidence.json"), "{").unwrap();
     assert!(matches!(names("1-gpu"), Err(SourceError::Store { .. })));
+}
+
+#[test]
+fn sessions_of_one_build_can_be_pooled() {
+    let folder = tempfile::tempdir().unwrap();
+    timed(US).write(&folder.path().join("1")).unwrap();
+    timed(US.map(|us| 1.1 * us)).write(&folder.path().join("2")).unwrap();
+    let name = folder.path().display().to_string();
+    let first = |pool: bool| {
+        let mut records = source::resolve(&name, None, pool).unwrap().records;
+        assert_eq!(records.len(), 1);
+        records.remove(0).1.performance.unwrap().timings.remove(0).measurement
+    };
+    assert_eq!(first(false).device.samples, 40);
+    let pooled = first(true);
+    assert_eq!((pooled.device.samples, pooled.device_us.len()), (80, 80));
+    assert!(pooled.device.p50_interval.low < 33.0 && pooled.device.p50_interval.high > 35.0, "{:?}", pooled.device);
 }

@@ -112,7 +112,7 @@ fn task(stage: &StageBuild) -> Vec<Block> {
             ),
             format!(
                 "Check a change: `cargo run --release -p compare -- --stages {id} --quick`, then without --quick; rank its \
-                 presets with `compare tune --stages {id}` on a GPU.",
+                 presets with `compare tune --stages {id}` on a GPU; review it with `scripts/review main`.",
                 id = stage.id
             ),
         ]),
