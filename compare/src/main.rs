@@ -20,6 +20,8 @@ mod peers;
 mod plan;
 mod profile;
 mod progress;
+#[cfg(test)]
+mod recipes;
 mod registry;
 mod render;
 mod run;

@@ -1,0 +1,109 @@
+//! The commands of docs/recipes.md: parsed, and their names looked up.
+
+use crate::cli::Cli;
+use crate::{builds, registry, select};
+use clap::Parser;
+use common::record::StageBuild;
+use std::path::{Path, PathBuf};
+
+const COMPARE: &str = "cargo run --release -p compare";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The words of a command line as a shell splits it, as far as the page goes: double quotes, no escapes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![];
+    for (index, part) in line.split('"').enumerate() {
+        match index % 2 {
+            0 => words.extend(part.split_whitespace().map(String::from)),
+            _ => words.push(part.to_string()),
+        }
+    }
+    words
+}
+
+/// What is wrong with a command of the page.
+fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
+    match line.strip_prefix(COMPARE) {
+        Some(rest) => check_compare(&words(rest), stages),
+        None => check_script(&words(line)),
+    }
+    .map_err(|error| format!("{line}: {error}"))
+}
+
+fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> {
+    let arguments = match words.split_first() {
+        None => words,
+        Some((dashes, arguments)) if dashes == "--" => arguments,
+        Some(_) => return Err("cargo would take the flags; put -- before them".into()),
+    };
+    let command = std::iter::once("compare").chain(arguments.iter().map(String::as_str));
+    Cli::try_parse_from(command).map_err(|error| error.to_string())?;
+    for pair in arguments.windows(2) {
+        let [flag, value] = pair else { continue };
+        let values: Vec<String> = value.split(',').map(String::from).collect();
+        match flag.as_str() {
+            "--stages" => select::stages(&values, stages).map(drop),
+            "--stage" => select::stage(value, stages).map(drop),
+            "--variants" => select::variants(&values, &stages.iter().collect::<Vec<_>>()),
+            "--shapes" => select::shapes(&values).map(drop),
+            "--dtypes" => select::dtypes(&values).map(drop),
+            _ => Ok(()),
+        }
+        .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// A script says in its own text which flags it has.
+fn check_script(words: &[String]) -> Result<(), String> {
+    let script = words.first().filter(|word| word.starts_with("scripts/") || word.starts_with(".ci/"));
+    let script = script.ok_or("neither compare nor a script of the repository")?;
+    let text = std::fs::read_to_string(root().join(script)).map_err(|error| error.to_string())?;
+    match words.iter().find(|word| word.starts_with("--") && !text.contains(&format!("  {word} "))) {
+        Some(flag) => Err(format!("{script} has no {flag}")),
+        None => Ok(()),
+    }
+}
+
+fn ladder() -> Vec<StageBuild> {
+    builds::builds(&registry::load().unwrap(), None)
+}
+
+#[test]
+fn every_recipe_is_a_command_with_its_exit_codes() {
+    let stages = ladder();
+    let page = std::fs::read_to_string(root().join("docs/recipes.md")).unwrap();
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    assert!(sections.len() >= 9, "the page was not understood: {} sections", sections.len());
+    for section in sections {
+        let title = section.lines().next().unwrap();
+        let commands: Vec<&str> = section.split("```").skip(1).step_by(2).flat_map(str::lines).collect();
+        let commands: Vec<&str> = commands.into_iter().filter(|line| !line.is_empty()).collect();
+        assert!(!commands.is_empty(), "{title}: no command");
+        assert!(section.contains("Exit ") && section.contains("rint"), "{title}: what it prints, and its exit codes");
+        commands.iter().for_each(|line| check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}")));
+    }
+}
+
+#[test]
+fn what_is_no_command_is_noticed() {
+    let stages = ladder();
+    for (line, says) in [
+        ("cargo run --release -p compare -- tune --stagez stage5-swizzle", "--stagez"),
+        ("cargo run --release -p compare -- tunes", "tunes"),
+        ("cargo run --release -p compare --quick", "put -- before"),
+        ("cargo run --release -p compare -- --stages stage5-swizle", "did you mean"),
+        ("cargo run --release -p compare -- brief --stage 77", "there is no stage"),
+        ("cargo run --release -p compare -- --variants scalar-31x64", "did you mean"),
+        ("cargo run --release -p compare -- --shapes misson", "did you mean"),
+        ("scripts/reviews main", "No such file"),
+        ("scripts/review main --slow", "has no --slow"),
+        ("ls", "neither compare nor a script"),
+    ] {
+        let error = check(line, &stages).expect_err(line);
+        assert!(error.contains(says), "{error}");
+    }
+}
