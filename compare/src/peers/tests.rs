@@ -161,8 +161,9 @@ fn claims_are_about_the_fastest_right_rival() {
     let none = Floor::none("literal samples");
     // Peers with what they take and whether they are right, ours takes 10 µs -> rival and verdict of both claims.
     type Claim<'a> = Option<(&'a str, Verdict)>;
+    type Case<'a> = (&'a [(&'a str, f64, bool)], [Claim<'a>; 2]);
     let flash = |us| ("torch-flash", us, true);
-    let table: [(&[(&str, f64, bool)], [Claim<'_>; 2]); 6] = [
+    let table: [Case<'_>; 6] = [
         (
             &[flash(20.0), ("torch-cudnn", 16.0, true)],
             [Some(("torch-cudnn", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],

@@ -51,7 +51,7 @@ pub fn insights(known: &Known<'_>) -> Vec<String> {
 
 fn of_grid(known: &Known<'_>) -> Option<String> {
     let Counting::Counted { launch_blocks, .. } = known.counting? else { return None };
-    let (blocks, places) = (*launch_blocks as u64, u64::from(known.multiprocessors?));
+    let (blocks, places) = (*launch_blocks, u64::from(known.multiprocessors?));
     (blocks < places).then(|| {
         format!(
             "{blocks} blocks for {places} multiprocessors (rule: fewer than one each): the rest idles; smaller tiles, or keys \

@@ -87,7 +87,7 @@ fn efficiency(against: &Against, problem: &PeerProblem, us: f64) -> [String; 2] 
 }
 
 /// The right peer with the least device time, among those that `takes` accepts.
-fn fastest<'a>(problem: &'a PeerProblem, takes: impl Fn(&str) -> bool) -> Option<(&'a str, &'a PeerFigures)> {
+fn fastest(problem: &PeerProblem, takes: impl Fn(&str) -> bool) -> Option<(&str, &PeerFigures)> {
     let named = problem.peers.iter().filter(|arm| takes(&arm.peer));
     let timed = named.filter_map(|arm| Some((arm.peer.as_str(), right(problem, &arm.peer)?)));
     timed.min_by(|a, b| a.1.device.p50.total_cmp(&b.1.device.p50))
