@@ -48,7 +48,7 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
     let text = document::markdown(&layout::blocks(&report, &id, &elites, &committed));
     match &args.out {
         Some(path) => write_atomically(path, text.as_bytes())?,
-        None => print!("{text}"),
+        None => document::print(&text)?,
     }
     Ok(if committed.is_empty() { Exit::Undecided } else { Exit::Pass })
 }

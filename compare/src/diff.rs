@@ -99,7 +99,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
             write_atomically(path, text.as_bytes())?;
             println!("{overall}");
         }
-        None => print!("{text}"),
+        None => document::print(&text)?,
     }
     Ok(overall.exit)
 }

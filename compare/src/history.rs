@@ -52,13 +52,13 @@ pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Undecided);
     }
     let series = follow(&committed, stage.map(|stage| stage.id.as_str()));
-    match args.format {
-        Format::Terminal => print!("{}", document::terminal(&layout::blocks(&series))),
-        Format::Markdown => print!("{}", document::markdown(&layout::blocks(&series))),
-        Format::Json => println!("{}", serde_json::to_string_pretty(&series)?),
-    }
     if let Some(path) = &args.svg {
         write_atomically(path, layout::svg(&series).as_bytes())?;
     }
+    document::print(&match args.format {
+        Format::Terminal => document::terminal(&layout::blocks(&series)),
+        Format::Markdown => document::markdown(&layout::blocks(&series)),
+        Format::Json => serde_json::to_string_pretty(&series)? + "\n",
+    })?;
     Ok(Exit::Pass)
 }

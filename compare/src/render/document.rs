@@ -1,7 +1,8 @@
 //! A document laid out once, printed as Markdown or for a terminal.
 
 use super::markdown::cells::{escape, row, rule};
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// A part of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +71,15 @@ pub fn terminal(blocks: &[Block]) -> String {
         };
     }
     out.trim_end().to_string() + "\n"
+}
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no error.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
