@@ -1,5 +1,5 @@
 //! The host's side of the contract with the kernels: `common/cuda/attn/params.h`, through bindgen. Not edited by hand;
-//! `UPDATE_BINDINGS=1 cargo test -p kernel-build --test bindings` rewrites it, and the same test finds it out of date.
+//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
 #![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
 
 #[doc = " Q, K, V in IEEE binary16"]

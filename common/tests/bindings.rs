@@ -1,19 +1,19 @@
 //! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h`: regenerated here and compared, so that
 //! a plain build needs no libclang and host and device still cannot drift.
 //!
-//! `UPDATE_BINDINGS=1 cargo test -p kernel-build --test bindings` rewrites it.
+//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 
 const ATTRIBUTES: &str = "\
 //! The host's side of the contract with the kernels: `common/cuda/attn/params.h`, through bindgen. Not edited by hand;
-//! `UPDATE_BINDINGS=1 cargo test -p kernel-build --test bindings` rewrites it, and the same test finds it out of date.
+//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
 #![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
 ";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders below the root").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("common/ lies in the root").to_path_buf()
 }
 
 /// The folder of libclang: where the environment says, or where `scripts/cuda-toolkit` puts it.
@@ -91,6 +91,6 @@ fn params_rs_is_current() {
     assert!(
         committed == expected,
         "common/src/params.rs is not what bindgen makes of params.h; \
-         run UPDATE_BINDINGS=1 cargo test -p kernel-build --test bindings and commit it"
+         run UPDATE_BINDINGS=1 cargo test -p common --test bindings and commit it"
     );
 }
