@@ -4,7 +4,7 @@ use super::cells::{escape, folded, microseconds, row, rule};
 use crate::comparison::peers::{flops_per_second, over, right};
 use crate::comparison::{Against, Report};
 use common::gate;
-use common::problem::Problem;
+use common::problem::{Problem, claims_problem};
 use common::record::{Ceilings, OurArm, PeerFigures, PeerOutcome, PeerProblem};
 use common::verdict::Verdict;
 use std::fmt::Write;
@@ -46,6 +46,29 @@ pub fn peers(report: &Report) -> String {
         folded("Every peer on every problem", &details(against))
     );
     out
+}
+
+/// How the last stage stands beside PyTorch on the problem of the claims, under each mask; nothing where nobody asked.
+pub fn headline(report: &Report) -> Option<String> {
+    let against = report.peers.as_ref().filter(|against| against.stale.is_empty())?;
+    let claims = claims_problem();
+    let asked = against.peers.problems.iter().filter(|p| (p.shape, p.dtype) == (claims.shape, claims.dtype));
+    let line = |problem: &PeerProblem| {
+        let ours = problem.ours.last().filter(|ours| !gate::any_failed(&ours.figures.after))?;
+        let (peer, theirs) = fastest(problem, |peer| peer.starts_with("torch-"))?;
+        Some(format!(
+            "{} {}: {} ({} {} µs, {peer} {} µs)",
+            problem.shape_name,
+            problem.mask,
+            ratio(problem, peer, ours),
+            ours.variant,
+            microseconds(ours.figures.device.p50),
+            microseconds(theirs.device.p50)
+        ))
+    };
+    let lines: Vec<String> = asked.filter_map(line).collect();
+    let from = against.record.as_ref().map(|record| format!(", in the committed record {record}")).unwrap_or_default();
+    (!lines.is_empty()).then(|| format!("Over the fastest of PyTorch, timed in turns{from}: {}.", lines.join("; ")))
 }
 
 fn capitalised(text: &str) -> String {

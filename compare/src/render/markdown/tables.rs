@@ -1,10 +1,11 @@
 //! The large tables: the ladder, correctness, resources.
 
 use super::cells::{escape, folded, microseconds, or_dash, row, rule, speedup};
-use super::state;
+use super::{peers, state};
 use crate::comparison::{Figures, Latency, Origin, Report, Row};
 use common::record::BuiltKernel;
 use common::verdict::Verdict;
+use std::fmt::Write;
 
 /// The ladder, a row per stage, as it also stands in the README.
 pub fn ladder(report: &Report) -> String {
@@ -12,8 +13,14 @@ pub fn ladder(report: &Report) -> String {
     let mut out = table_of(&headlines);
     out.push_str("\nEach stage's fastest green variant here, its default where none was timed. Device time of one launch (CUDA \
                   graph), mission (1×8×512×64), f16, full mask, warm L2; `single` is one launch between two events. Ratios are \
-                  base/new of medians in one record. Registers and occupancy of the f16, head_dim 64 instance.\n");
-    out.push_str(&notes(&headlines));
+                  base/new of medians in one record. Registers and occupancy of the f16, head_dim 64 instance");
+    let archs = headlines.iter().map(|row| &row.resources.built).find(|built| !built.is_empty());
+    let archs: Vec<&str> = archs.into_iter().flatten().map(|(arch, ..)| arch.as_str()).collect();
+    if !archs.is_empty() {
+        let _ = write!(out, ", {}; `no block` where the shared memory is too small for one", archs.join(" / "));
+    }
+    out.push_str(".\n");
+    out.push_str(&notes(&headlines, peers::headline(report)));
     out
 }
 
@@ -30,7 +37,7 @@ pub fn variants(report: &Report, picture: &str) -> String {
     }
     let tally: Vec<String> = tally.into_iter().map(|(state, count)| format!("{count} {state}")).collect();
     let summary = format!("{} variants: {}", all.len(), tally.join(", "));
-    folded(&summary, &format!("{}{}{picture}", table_of(&all), notes(&all)))
+    folded(&summary, &format!("{}{}{picture}", table_of(&all), notes(&all, None)))
 }
 
 fn table_of(variants: &[&Row]) -> String {
@@ -53,8 +60,8 @@ fn table_of(variants: &[&Row]) -> String {
     row(&head) + &rule(head.len()) + &variants.iter().map(|variant| ladder_row(variant)).collect::<String>()
 }
 
-/// Whose latencies they are, where not this run's, and why there are none.
-fn notes(variants: &[&Row]) -> String {
+/// Whose latencies they are, where not this run's, why there are none, and what else there is to say.
+fn notes(variants: &[&Row], more: Option<String>) -> String {
     let mut of_records: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for variant in variants {
@@ -76,7 +83,7 @@ fn notes(variants: &[&Row]) -> String {
     let of_record = |(record, gpu, stages): (&str, &str, Vec<&str>)| {
         format!("Latencies of {} are from the committed record {record} ({gpu}).", stages.join(", "))
     };
-    let notes = of_records.into_iter().map(of_record).chain(notes).enumerate();
+    let notes = of_records.into_iter().map(of_record).chain(notes).chain(more).enumerate();
     notes.map(|(index, note)| format!("{}- {}\n", if index == 0 { "\n" } else { "" }, escape(&note))).collect()
 }
 
@@ -99,7 +106,11 @@ fn ladder_row(variant: &Row) -> String {
     let occupancy: Vec<String> = resources
         .built
         .iter()
-        .map(|(_, _, occupancy)| occupancy.map_or("?".into(), |occupancy| format!("{:.0} %", occupancy.percent())))
+        .map(|(_, _, occupancy)| match occupancy {
+            None => "?".into(),
+            Some(occupancy) if occupancy.blocks == 0 => "no block".into(),
+            Some(occupancy) => format!("{:.0} %", occupancy.percent()),
+        })
         .collect();
     let error = variant.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
     let name = if variant.is_headline { format!("**{}**", variant.variant) } else { variant.variant.clone() };
