@@ -123,12 +123,13 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
 fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     let folder = Folder::new();
     std::fs::write(folder.path("REPORT.md"), "kept").unwrap();
-    // Long enough to be interrupted: the whole of tier T2.
-    let mut child = folder.command(&["--full", "--quiet"]).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    // Long enough to be interrupted: tier T2, which takes minutes after its first case.
+    let mut child = folder.command(&["--full", "--stages", "stage0-scalar", "--quiet"]).spawn().unwrap();
+    // A hang would end here; how fast the machine is does not matter.
+    let deadline = Instant::now() + Duration::from_secs(900);
     let finished = loop {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
-        assert!(Instant::now() < deadline, "no partial record within a minute");
+        assert!(Instant::now() < deadline, "no partial record in a quarter of an hour");
         std::thread::sleep(Duration::from_millis(100));
         let Ok(mut records) = std::fs::read_dir(folder.path("records")) else { continue };
         let Some(Ok(record)) = records.next() else { continue };
@@ -139,7 +140,8 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
             break finished;
         }
     };
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    // What Ctrl-C does too: neither signal is caught. That one is ignored by all that a shell runs in the background.
+    let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert!(!child.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
@@ -219,7 +221,7 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
     };
     let (code, text) = tune(&["--shapes", "mission"]);
     assert_eq!(code, Some(3), "{text}");
-    assert!(text.starts_with("NO DATA: presets are timed on a GPU"), "{text}");
+    assert!(text.starts_with("NO DATA: presets are ranked by times on a GPU"), "{text}");
     assert!(!file.exists());
     for (arguments, expected) in [
         (["--stages", "stage0-scaler"], "stage0-scalar"),
