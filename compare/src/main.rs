@@ -82,14 +82,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints text that ends in a line.
+fn say(text: impl std::fmt::Display) -> std::io::Result<()> {
+    render::document::print(&format!("{}\n", text.to_string().trim_end()))
+}
+
 fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) -> Result<Exit> {
-    println!("{}", text?.trim_end());
+    say(text?)?;
     Ok(Exit::Pass)
 }
 
 fn selftest(args: &SelftestArgs) -> Result<Exit> {
     let selftest = selftest::selftest(args)?;
-    println!("{}", selftest.text.trim_end());
+    say(selftest.text)?;
     Ok(if selftest.escaped == 0 { Exit::Pass } else { Exit::Fail })
 }
 
@@ -99,17 +104,20 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
     }
     match tune::tune(args)? {
         Tuned::NoData { reason } => {
-            println!("NO DATA: presets are ranked by times on a GPU: {reason}");
+            say(format!("NO DATA: presets are ranked by times on a GPU: {reason}"))?;
             Ok(Exit::Undecided)
         }
         Tuned::SharedCode { reasons } => {
-            println!("FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a");
-            println!("constant that the kernel uses. Nothing was timed.\n  {}", reasons.join("\n  "));
+            say(format!(
+                "FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a\nconstant that \
+                 the kernel uses. Nothing was timed.\n  {}",
+                reasons.join("\n  ")
+            ))?;
             Ok(Exit::Fail)
         }
         Tuned::Written { text, path, skipped, failed } => {
             if !args.quiet {
-                println!("{text}the best are in {}; commit it", path.display());
+                say(format!("{text}the best are in {}; commit it", path.display()))?;
             }
             skipped.iter().for_each(|line| eprintln!("not ranked: {line}"));
             failed.iter().for_each(|line| eprintln!("FAIL {line}"));
@@ -121,16 +129,16 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
 fn profile(args: &ProfileArgs) -> Result<Exit> {
     match profile::profile(args)? {
         profile::Outcomes::NoData { reason } => {
-            println!("NO DATA: {reason}");
+            say(format!("NO DATA: {reason}"))?;
             Ok(Exit::Undecided)
         }
         profile::Outcomes::Red { reason } => {
-            println!("FAIL: not green under ncu, so that no figure means anything: {reason}");
+            say(format!("FAIL: not green under ncu, so that no figure means anything: {reason}"))?;
             Ok(Exit::Fail)
         }
         profile::Outcomes::Written { text, path, report, refuted } => {
             if !args.quiet {
-                println!("{text}\nprofile: {}\nfor ncu's user interface: {}", path.display(), report.display());
+                say(format!("{text}\nprofile: {}\nfor ncu's user interface: {}", path.display(), report.display()))?;
             }
             refuted.iter().for_each(|line| eprintln!("FAIL E1 on this GPU: {line}"));
             Ok(if refuted.is_empty() { Exit::Pass } else { Exit::Fail })
@@ -141,12 +149,12 @@ fn profile(args: &ProfileArgs) -> Result<Exit> {
 fn sanitize(args: &SanitizeArgs) -> Result<Exit> {
     match sanitize::sanitize(args)? {
         sanitize::Outcomes::NoData { reason } => {
-            println!("NO DATA: {reason}");
+            say(format!("NO DATA: {reason}"))?;
             Ok(Exit::Undecided)
         }
         sanitize::Outcomes::Written { text, path, logs, failed, undecided } => {
             if !args.quiet {
-                println!("{text}\nsanitizer: {}\nlogs: {}", path.display(), logs.display());
+                say(format!("{text}\nsanitizer: {}\nlogs: {}", path.display(), logs.display()))?;
             }
             failed.iter().for_each(|line| eprintln!("FAIL C7 {line}"));
             Ok(match (failed.is_empty(), undecided) {
@@ -163,14 +171,14 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
     check_writable(&report_path)?;
     match peers::peers(args)? {
         peers::Measured::NoData { reason } => {
-            println!("NO DATA: peers are timed on a GPU by a Python with PyTorch: {reason}");
+            say(format!("NO DATA: peers are timed on a GPU by a Python with PyTorch: {reason}"))?;
             Ok(Exit::Undecided)
         }
         peers::Measured::Written { path, report, failed, undecided } => {
             render::write(&render::files(&report, &report_path))?;
             if !args.quiet {
-                println!("{}", render::markdown::peers(&report));
-                println!("peers: {}\nreport: {}", path.display(), report_path.display());
+                say(render::markdown::peers(&report))?;
+                say(format!("peers: {}\nreport: {}", path.display(), report_path.display()))?;
             }
             failed.iter().for_each(|claim| eprintln!("FAIL {claim}"));
             Ok(match (failed.is_empty(), undecided) {
@@ -199,7 +207,7 @@ fn run(args: &RunArgs) -> Result<Exit> {
         let document = render::json::document(&finished.report, &finished.name, &finished.record);
         let text = serde_json::to_string_pretty(&document)? + "\n";
         if json.as_os_str() == "-" {
-            print!("{text}");
+            say(text)?;
         } else {
             common::record::store::write_atomically(json, text.as_bytes())?;
         }
@@ -210,7 +218,7 @@ fn run(args: &RunArgs) -> Result<Exit> {
         // Standard output belongs to the document where that goes there.
         match args.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
             true => eprintln!("{summary}"),
-            false => println!("{summary}"),
+            false => say(summary)?,
         }
     }
     Ok(finished.report.overall.exit)
@@ -294,9 +302,9 @@ fn render(args: &RenderArgs) -> Result<Exit> {
         .map(|file| file.path.display().to_string())
         .collect();
     if stale.is_empty() {
-        println!("up to date with {} committed records", committed.len());
+        say(format!("up to date with {} committed records", committed.len()))?;
         return Ok(Exit::Pass);
     }
-    println!("not what the committed records say: {}; run `compare render`", stale.join(", "));
+    say(format!("not what the committed records say: {}; run `compare render`", stale.join(", ")))?;
     Ok(Exit::Fail)
 }
