@@ -159,18 +159,16 @@ impl Record {
         })
     }
 
-    /// The record's files: name and bytes.
+    /// The record's files, name and bytes, in the order in which they are written. [`BUILD_META`] is the last: it says how
+    /// much is finished, which must not be more than the others hold when a run is killed between two files.
     pub fn files(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let mut files = vec![
-            (BUILD_META, to_json(&self.meta)),
-            (CORRECTNESS, to_json(&self.correctness)),
-            (EVIDENCE, to_json(&self.evidence)),
-        ];
+        let mut files = vec![(CORRECTNESS, to_json(&self.correctness)), (EVIDENCE, to_json(&self.evidence))];
         files.extend(self.performance.as_ref().map(|performance| (PERFORMANCE, to_json(performance))));
         files.extend(self.negative.as_ref().map(|negative| (NEGATIVE, to_json(negative))));
         files.extend(self.profile.as_ref().map(|profile| (PROFILE, to_json(profile))));
         files.extend(self.sanitizer.as_ref().map(|sanitizer| (SANITIZER, to_json(sanitizer))));
         files.extend(self.peers.as_ref().map(|peers| (PEERS, to_json(peers))));
+        files.push((BUILD_META, to_json(&self.meta)));
         files
     }
 
@@ -308,6 +306,20 @@ mod tests {
             [BUILD_META, CORRECTNESS, EVIDENCE],
             "what was not measured has no file, and nothing temporary is left"
         );
+    }
+
+    #[test]
+    fn a_write_that_ends_halfway_does_not_say_that_more_is_finished() {
+        let folder = Folder::new("halfway");
+        record().write(&folder.0).unwrap();
+        let before = fs::read(folder.0.join(BUILD_META)).unwrap();
+        let mut grown = record();
+        grown.meta.progress = Progress::Partial { finished: 99, planned: 100 };
+        // The last file before the one that says so cannot be written.
+        fs::remove_file(folder.0.join(EVIDENCE)).unwrap();
+        fs::create_dir(folder.0.join(EVIDENCE)).unwrap();
+        assert!(matches!(grown.write(&folder.0), Err(StoreError::Write { .. })));
+        assert_eq!(fs::read(folder.0.join(BUILD_META)).unwrap(), before);
     }
 
     #[test]
