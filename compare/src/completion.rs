@@ -2,8 +2,11 @@
 
 use crate::comparison::{is_green, summary_of};
 use crate::machine;
+use crate::select::SelectError;
 use common::record::store::{BUILD_META, StoreError};
 use common::record::{Record, StageBuild};
+use common::stage::LoadError;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a record cannot be completed. Nothing was measured or written.
@@ -42,6 +45,26 @@ pub enum CompletionError {
         /// The GPU that is open.
         here: String,
     },
+}
+
+/// Why a tool of the GPU's maker could not complete a record, where that is wrong usage. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum UnderToolError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// A stage is broken.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The record cannot be completed.
+    #[error(transparent)]
+    Completion(#[from] CompletionError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The tool cannot be run, or what it prints cannot be kept.
+    #[error("the tool cannot be run, or what it prints cannot be kept below target/")]
+    Run(#[from] io::Error),
 }
 
 /// A record to complete.

@@ -5,7 +5,7 @@ mod csv;
 use crate::builds::builds;
 use crate::cli::ProfileArgs;
 use crate::comparison::{self, Measured, judge_evidence, named_by_evidence, ncu_metrics};
-use crate::completion::{Completing, CompletionError};
+use crate::completion::{Completing, UnderToolError};
 use crate::launch::{self, Named, results};
 use crate::progress::Progress;
 use crate::select::{self, SelectError};
@@ -13,11 +13,9 @@ use crate::tool::{self, Ended, Places, Tool};
 use crate::{list, machine, registry, render};
 use common::check::{CaseResult, Outcome};
 use common::problem::{Dtype, Mask, claims_problem};
-use common::record::store::{PROFILE, StoreError, write_json};
+use common::record::store::{PROFILE, write_json};
 use common::record::{EvidenceResult, Profile, Profiled, SCHEMA, StageBuild};
-use common::stage::LoadError;
 use common::verdict::Verdict;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -39,26 +37,6 @@ const SECONDS_PER_LAUNCH: u64 = 30;
 
 /// A launch under ncu may take this long.
 const WATCHDOG_SECONDS: u64 = 120;
-
-/// Why nothing was profiled, where that is wrong usage. Nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub enum ProfileError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// A stage is broken.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The record cannot be completed.
-    #[error(transparent)]
-    Completion(#[from] CompletionError),
-    /// The result cannot be written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The profiler cannot be run.
-    #[error("cannot run ncu")]
-    Run(#[from] io::Error),
-}
 
 /// What came of it.
 pub enum Outcomes {
@@ -86,7 +64,7 @@ pub enum Outcomes {
 }
 
 /// Profiles what `args` select and completes the record.
-pub fn profile(args: &ProfileArgs) -> Result<Outcomes, ProfileError> {
+pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
     let stages = registry::load()?;
     let ladder = builds(&stages, None);
     let problems = problems(args)?;
@@ -172,7 +150,7 @@ fn measure(
     ladder: &[StageBuild],
     work: &Path,
     quiet: bool,
-) -> Result<Result<Vec<Profiled>, Outcomes>, ProfileError> {
+) -> Result<Result<Vec<Profiled>, Outcomes>, UnderToolError> {
     let no_data = |reason: String| Ok(Err(Outcomes::NoData { reason }));
     let _ = std::fs::remove_dir_all(work);
     std::fs::create_dir_all(work)?;

@@ -6,21 +6,19 @@ pub mod log;
 use crate::builds::builds;
 use crate::cli::SanitizeArgs;
 use crate::comparison;
-use crate::completion::{Completing, CompletionError};
+use crate::completion::{Completing, UnderToolError};
 use crate::launch::{self, Named, results};
 use crate::progress::Progress;
-use crate::select::{self, SelectError};
+use crate::select;
 use crate::tool::{self, Ended, Places, Tool};
 use crate::tune::{self, Elites};
 use crate::{list, machine, registry, render};
 use common::check::{CaseResult, Outcome};
 use common::problem::{Dtype, Mask};
-use common::record::store::{SANITIZER, StoreError, write_json};
+use common::record::store::{SANITIZER, write_json};
 use common::record::{SCHEMA, Sanitizer, SanitizerCheck, StageBuild};
-use common::stage::LoadError;
 use common::verdict::Verdict;
 use log::Run;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -70,26 +68,6 @@ const BLIND_SPOTS: [&str; 5] = [
 const NO_SHARED_INITCHECK: &str =
     "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
 
-/// Why nothing was launched, where that is wrong usage. Nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub enum SanitizeError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// A stage is broken.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The record cannot be completed.
-    #[error(transparent)]
-    Completion(#[from] CompletionError),
-    /// A file cannot be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The tool cannot be run.
-    #[error("cannot run compute-sanitizer")]
-    Run(#[from] io::Error),
-}
-
 /// What the same program does without the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Without {
@@ -124,7 +102,7 @@ pub enum Outcomes {
 }
 
 /// Runs what `args` select under every tool and completes the record.
-pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, SanitizeError> {
+pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let stages = registry::load()?;
     let ladder = builds(&stages, None);
     let selected = select::stages(&args.stages, &ladder)?;
@@ -226,7 +204,7 @@ impl Session<'_> {
         variants: &[String],
         name: &str,
         options: &[&str],
-    ) -> Result<Vec<SanitizerCheck>, SanitizeError> {
+    ) -> Result<Vec<SanitizerCheck>, UnderToolError> {
         let places: Vec<String> = variants.iter().map(|variant| format!("{}/{variant}", stage.id)).collect();
         let mut command = Command::new(&self.tool.path);
         command.args(["--tool", name, "--error-exitcode", FOUND]).args(options);
@@ -261,7 +239,7 @@ impl Session<'_> {
     }
 
     /// The same launches as a plain process.
-    fn without(&self, places: &[String], label: &str) -> Result<Without, SanitizeError> {
+    fn without(&self, places: &[String], label: &str) -> Result<Without, UnderToolError> {
         let program = std::env::current_exe()?;
         let arguments = self.arguments(places, label, WATCHDOG_SECONDS_WITHOUT);
         let mut command = Command::new(program);
@@ -286,12 +264,12 @@ impl Session<'_> {
         places: &[String],
         label: &str,
         watchdog: u64,
-    ) -> Result<(String, Ended, Vec<CaseResult>), SanitizeError> {
+    ) -> Result<(String, Ended, Vec<CaseResult>), UnderToolError> {
         command.arg(std::env::current_exe()?).args(self.arguments(places, label, watchdog));
         self.finish(command, label)
     }
 
-    fn finish(&self, command: Command, label: &str) -> Result<(String, Ended, Vec<CaseResult>), SanitizeError> {
+    fn finish(&self, command: Command, label: &str) -> Result<(String, Ended, Vec<CaseResult>), UnderToolError> {
         let log = self.work.join(format!("{label}.log"));
         let ended = tool::run(command, &log, Duration::from_secs(self.limit), || ())?;
         let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();

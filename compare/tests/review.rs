@@ -103,7 +103,7 @@ fn run_of(side: &str, record: &str, flags: &str) -> String {
 
 /// The three calls of `compare diff`.
 fn diffs(flags: &str) -> String {
-    let call = format!("compare-head diff checkout/target/review/base-record checkout/target/review/head{flags}");
+    let call = format!("compare-head diff target/review/base-record target/review/head{flags}");
     let out = "--out checkout/target/review/diff";
     format!("{call} --format markdown {out}.md\n{call} --format json {out}.json\n{call}\n")
 }
