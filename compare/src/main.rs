@@ -110,7 +110,7 @@ fn tune(args: &TuneArgs) -> Result<Exit> {
         Tuned::SharedCode { reasons } => {
             say(format!(
                 "FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a\nconstant that \
-                 the kernel uses. Nothing was timed.\n  {}",
+                 the kernel uses. Nothing was ranked.\n  {}",
                 reasons.join("\n  ")
             ))?;
             Ok(Exit::Fail)

@@ -109,6 +109,10 @@ fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
     if planned.is_empty() {
         return Ok(Tuned::NoData { reason: format!("{} has no timings; run `compare` on a GPU", folder.display()) });
     }
+    let reasons = shared_code(&record.meta.stages);
+    if !reasons.is_empty() {
+        return Ok(Tuned::SharedCode { reasons });
+    }
     let path = args.out.clone().unwrap_or_else(|| path_of(&record.meta.machine.name));
     let elites = open(&path, &record.meta.machine.gpu)?;
     written(path, elites, rank(&planned, &record), &record.meta.started)
@@ -131,7 +135,7 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
         Err(reason) => return Ok(Tuned::NoData { reason }),
     };
     let builds = builds(&stages, Some(device.info().shared_optin_bytes));
-    let reasons = shared_code(&select::stages(&args.stages, &builds)?);
+    let reasons = shared_code(select::stages(&args.stages, &builds)?);
     if !reasons.is_empty() {
         return Ok(Tuned::SharedCode { reasons });
     }
@@ -172,8 +176,8 @@ fn written(path: PathBuf, mut elites: Elites, rankings: Vec<Ranking>, tuned: &st
 }
 
 /// The stages of which two variants compile to the same machine code, and which.
-fn shared_code(stages: &[&StageBuild]) -> Vec<String> {
-    let shared = stages.iter().filter(|stage| stage.distinct.verdict == Verdict::Fail);
+fn shared_code<'a>(stages: impl IntoIterator<Item = &'a StageBuild>) -> Vec<String> {
+    let shared = stages.into_iter().filter(|stage| stage.distinct.verdict == Verdict::Fail);
     shared.map(|stage| format!("{}: {}", stage.id, stage.distinct.reason)).collect()
 }
 

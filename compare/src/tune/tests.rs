@@ -137,6 +137,11 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
     let kept = Elites::read(&out).unwrap().unwrap();
     assert_eq!(kept.entries.iter().map(|entry| entry.stage.as_str()).collect::<Vec<_>>(), ["stage1-cpasync"]);
     assert_eq!(kept.entries[0].tuned, some.meta.started);
+    let mut shared = built();
+    shared.meta.stages[1].distinct = GateResult::judge(GateId::R1, false, "a and b compile to the same code");
+    shared.write(&folder.path().join("shared")).unwrap();
+    let Ok(Tuned::SharedCode { reasons }) = tuned(&folder.path().join("shared")) else { panic!("a knob does nothing") };
+    assert_eq!(reasons, ["stage1-cpasync: a and b compile to the same code"]);
     some.performance = None;
     some.write(&folder.path().join("untimed")).unwrap();
     let Ok(Tuned::NoData { reason }) = tuned(&folder.path().join("untimed")) else {
@@ -156,7 +161,7 @@ fn two_presets_with_one_machine_code_are_no_choice() {
             kernel.built.iter().map(move |built| (variant.name.as_str(), &kernel.facts, &built.ptxas))
         });
         stage.distinct = judge_distinct(entries);
-        shared_code(&[&stage])
+        shared_code([&stage])
     };
     assert_eq!(judged(&ladder), [""; 0]);
     let mut same = ladder.clone();
