@@ -145,6 +145,11 @@ impl Gpu {
             Gpu::Absent { .. } => None,
         }
     }
+
+    /// Whether it runs machine code for `compiled` as it is: `sm_90a` is code for `sm_90` alone.
+    pub fn runs(&self, compiled: &str) -> bool {
+        matches!(self, Gpu::Present { arch, .. } if compiled.trim_end_matches(['a', 'f']) == arch)
+    }
 }
 
 /// Whether flags narrowed the tier.

@@ -1,7 +1,7 @@
 //! The figures that stand for a variant: of its f16, head_dim 64 instance, on the record's own GPU.
 
 use common::evidence::Quantity;
-use common::record::{BuiltKernel, Gpu, KernelBuild, Record, VariantBuild};
+use common::record::{BuiltKernel, KernelBuild, Record, VariantBuild};
 
 /// The instance of the claims' problem, else the first.
 pub fn instance(variant: &VariantBuild) -> Option<&KernelBuild> {
@@ -11,11 +11,7 @@ pub fn instance(variant: &VariantBuild) -> Option<&KernelBuild> {
 /// That instance as built for the record's own GPU; for the last architecture where it has none.
 pub fn built_for<'a>(record: &Record, variant: &'a VariantBuild) -> Option<&'a BuiltKernel> {
     let built = &instance(variant)?.built;
-    let here = match &record.meta.machine.gpu {
-        Gpu::Present { arch, .. } => built.iter().find(|b| b.ptxas.arch.trim_end_matches(['a', 'f']) == arch),
-        Gpu::Absent { .. } => None,
-    };
-    here.or(built.last())
+    built.iter().find(|built| record.meta.machine.gpu.runs(&built.ptxas.arch)).or(built.last())
 }
 
 /// Bank conflicts of shared-memory reads, writes and cp.async together, where the record counted the variant.

@@ -273,10 +273,9 @@ fn unsupported(timing: &PlannedTiming, record: &Record) -> Option<String> {
     })
 }
 
-/// The hash of the machine code that `gpu` runs: `sm_90a` is code for `sm_90` alone.
+/// The hash of the machine code that `gpu` runs.
 fn machine_code(kernel: &KernelBuild, gpu: &Gpu) -> Option<String> {
-    let Gpu::Present { arch, .. } = gpu else { return None };
-    let built = kernel.built.iter().find(|built| built.ptxas.arch.trim_end_matches(['a', 'f']) == arch)?;
+    let built = kernel.built.iter().find(|built| gpu.runs(&built.ptxas.arch))?;
     Some(built.ptxas.sass_sha256.clone())
 }
 

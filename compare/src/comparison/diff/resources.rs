@@ -2,7 +2,7 @@
 
 use super::latency::word_on;
 use super::{Class, Instance, Metric, Reason, Row};
-use common::record::{BuiltKernel, DeviceCompiler, Gpu, Record, StageBuild};
+use common::record::{BuiltKernel, DeviceCompiler, Record, StageBuild};
 use common::resources::{KernelFacts, occupancy_of};
 
 /// The resources of every instance that both sides built. Spills and stack are bad by themselves. Occupancy counts unless
@@ -15,9 +15,8 @@ pub fn resources(base: &Record, new: &Record, latencies: &[Row]) -> Vec<Row> {
         match (&before.device_compiler, &after.device_compiler) {
             (DeviceCompiler::Absent { .. }, DeviceCompiler::Absent { .. }) => {}
             (DeviceCompiler::Built { nvcc, .. }, DeviceCompiler::Built { nvcc: other, .. }) if nvcc == other => {
-                let measured = measured_arch(base, new);
                 rows.extend(of_stage(before, after, &|instance, variant| {
-                    let is_measured = measured == Some(instance.arch.trim_end_matches(['a', 'f']));
+                    let is_measured = [base, new].iter().all(|record| record.meta.machine.gpu.runs(&instance.arch));
                     let of = |problem: &super::Problem| {
                         (problem.dtype, problem.head_dim) == (instance.dtype, instance.head_dim)
                     };
@@ -41,14 +40,6 @@ pub fn resources(base: &Record, new: &Record, latencies: &[Row]) -> Vec<Row> {
         }
     }
     rows
-}
-
-/// The architecture on which both sides were timed.
-fn measured_arch<'a>(base: &'a Record, new: &'a Record) -> Option<&'a str> {
-    match (&base.meta.machine.gpu, &new.meta.machine.gpu) {
-        (Gpu::Present { arch, .. }, Gpu::Present { arch: other, .. }) if arch == other => Some(arch),
-        _ => None,
-    }
 }
 
 type Word<'a> = &'a dyn Fn(&Instance, &str) -> Option<Class>;
