@@ -403,8 +403,10 @@ fn claims_against_peers_stand_like_other_claims() {
     assert_eq!(without.peers.as_ref().unwrap().record.as_deref(), Some("20261119T120000Z-nvidia-h200"));
     assert_eq!(without.peers.unwrap().stale, [""; 0]);
     let open = self::committed("20261119T120000Z-nvidia-h200", of(15.0));
-    let line = report_of(&timed(GOOD), &[open]).overall.line;
-    assert!(line.ends_with(", which leaves 1 claim AMBIGUOUS"), "the interval holds the claim: {line}");
+    let line = report_of(&timed(GOOD), std::slice::from_ref(&open)).overall.line;
+    assert!(line.ends_with("; the committed record leaves 1 claim AMBIGUOUS"), "the interval holds the claim: {line}");
+    let line = report(&claiming(), None, &[open]).overall.line;
+    assert!(line.ends_with(" in the committed record, which leaves 1 claim AMBIGUOUS"), "{line}");
     let states: Vec<_> = report_of(&timed(GOOD), &[]).peer_claims.into_iter().map(|claim| claim.state).collect();
     assert!(states.iter().all(|state| matches!(state, ClaimState::NoData { .. })) && states.len() == 2);
 }

@@ -202,7 +202,8 @@ fn passed(facts: &Facts<'_>) -> String {
     }
     let open = facts.claims.iter().filter(|claim| claim.is_open).count();
     if open > 0 {
-        line.push_str(&format!(", which leaves {} AMBIGUOUS", count(open, "claim", "claims")));
+        let leaves = if facts.is_run { "; the committed record leaves" } else { ", which leaves" };
+        line.push_str(&format!("{leaves} {} AMBIGUOUS", count(open, "claim", "claims")));
     }
     line
 }
