@@ -1,6 +1,6 @@
 //! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
 
-use crate::fault::{Fault, Literal, Party, Place, Site, Waiting, Waits};
+use crate::fault::{Fault, Party, Place, Site, Waiting, Waits};
 use crate::mbarrier::Mbarriers;
 use crate::schedule::{Ready, Schedule};
 use crate::trace::{Places, Signal};
@@ -19,10 +19,8 @@ const SPIN_ROUNDS: u32 = 1 << 8;
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
 enum Thread {
-    /// Running or ready.
+    /// Running, ready, or in a group of its warp, which knows.
     Active,
-    /// In a group of its warp.
-    Collective { name: Literal, site: Site },
     /// At `__syncthreads`.
     Barrier { site: Site },
     /// At a named barrier.
@@ -106,8 +104,13 @@ impl Block {
         self.counts
     }
 
-    /// The next thread to run; none when all have exited.
+    /// A thread that is ready, if one is.
     #[inline]
+    pub(crate) fn take_ready(&mut self) -> Option<u32> {
+        self.ready.take()
+    }
+
+    /// The next thread to run; none when all have exited.
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
@@ -138,15 +141,17 @@ impl Block {
         self.ready.insert(thread as u32 / 32, 1 << (thread % 32));
     }
 
-    /// A thread arrives at a warp-wide operation.
+    /// Whether the thread has joined a group that still waits for others: [`Warp::join`].
     #[inline]
+    pub(crate) fn join(&mut self, thread: u32, collective: &Collective) -> bool {
+        self.warps[thread as usize / 32].join(thread % 32, collective)
+    }
+
+    /// A thread arrives at a warp-wide operation.
     pub(crate) fn arrive(&mut self, thread: u32, collective: &Collective) -> Result<Progress, Fault> {
         match self.warps[thread as usize / 32].arrive(thread % 32, collective) {
             Ok(Some(group)) => Ok(Progress::Complete(group)),
-            Ok(None) => {
-                self.threads[thread as usize] = Thread::Collective { name: collective.name, site: collective.site };
-                Ok(Progress::Wait)
-            }
+            Ok(None) => Ok(Progress::Wait),
             Err(mismatch) => Err(self.mismatch(thread, collective, mismatch)),
         }
     }
@@ -164,11 +169,6 @@ impl Block {
     /// Lets the lanes of an executed group go on. `completer` is the running thread if it was one of them.
     pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
         self.counts.collectives += 1;
-        let mut lanes = group.arrived;
-        while lanes != 0 {
-            self.threads[(warp * 32 + lanes.trailing_zeros()) as usize] = Thread::Active;
-            lanes &= lanes - 1;
-        }
         match completer {
             Some(thread) if self.ready.completer_goes_on() => {
                 self.ready.insert(warp, group.arrived & !(1 << (thread % 32)));
@@ -369,6 +369,7 @@ impl Block {
 
     /// Nobody is ready and somebody waits: says why.
     fn diagnose(&self) -> Fault {
+        // Nobody is ready: whoever is active waits in a group.
         let only_barriers = self.threads.iter().all(|t| matches!(t, Thread::Barrier { .. } | Thread::Exited));
         if only_barriers {
             return Fault::DivergentBarrier { block: self.index, waits: self.waits() };
@@ -425,12 +426,15 @@ impl Block {
         for (thread, state) in self.threads.iter().enumerate() {
             let thread = thread as u32;
             let (operation, place) = match state {
-                Thread::Active => continue,
+                Thread::Active => {
+                    let group = self.warps[thread as usize / 32].group_of(thread % 32);
+                    let Some(Group { collective, .. }) = group else { continue };
+                    (collective.name.text(), collective.site.place())
+                }
                 Thread::Exited => {
                     waits.exited.push(thread);
                     continue;
                 }
-                Thread::Collective { name, site } => (name.text(), site.place()),
                 Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
                 Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
                 Thread::Mbarrier { offset, site } => {

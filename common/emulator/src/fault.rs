@@ -52,6 +52,12 @@ impl Site {
         self.line == other.line && self.file.same(other.file)
     }
 
+    /// Whether they are the same without a look at the file's name: no only means that one is needed.
+    #[inline]
+    pub(crate) fn identical(self, other: Self) -> bool {
+        self.line == other.line && self.file.0 == other.file.0
+    }
+
     /// For [`crate::trace`].
     pub(crate) fn key(self) -> Key {
         Key::Line(self.file.get(), self.line)

@@ -203,6 +203,18 @@ unsafe extern "C-unwind" fn emulator_collective(thread: *const ThreadContext, co
     // SAFETY: see above.
     let (context, collective) = unsafe { (&*thread, &*collective) };
     let run = context.run();
+    // Only operations that synchronise are told to the judge on arrival, and only they can be left out.
+    let is_plain = collective.execute.is_some() || run.judge.is_none() && run.suppress.is_none();
+    if is_plain && run.block.borrow_mut().join(context.thread, collective) {
+        return context.suspend(Pause::Waiting);
+    }
+    arrive(context, collective);
+}
+
+/// The arrivals that do not simply join those who wait.
+#[inline(never)]
+fn arrive(context: &ThreadContext, collective: &Collective) {
+    let run = context.run();
     if let Some(sync) = collective.kind().sync() {
         run.judge(|judge| judge.reaches(sync, trace::number(collective.site.key())));
         if run.suppresses(collective.site) {

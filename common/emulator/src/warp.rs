@@ -106,8 +106,29 @@ impl Warp {
         Self { live: u32::MAX >> (32 - lanes), groups: Vec::new(), operands: [std::ptr::null_mut(); 32] }
     }
 
-    /// A lane arrives. Returns the group if that completes it; it is then no longer pending.
+    /// The way of nearly all arrivals, and short for that: a lane joins the one group that waits, agrees with it in all and
+    /// does not complete it. Else nothing has happened, and [`Warp::arrive`] says what follows.
     #[inline]
+    pub(crate) fn join(&mut self, lane: u32, collective: &Collective) -> bool {
+        let [group] = &mut self.groups[..] else { return false };
+        let first = &group.collective;
+        let arrived = group.arrived | 1 << lane;
+        let joins = first.mask == collective.mask
+            && collective.mask >> lane & 1 == 1
+            && arrived != collective.mask & self.live
+            && first.execute.map(|f| f as usize) == collective.execute.map(|f| f as usize)
+            && first.kind == collective.kind
+            && first.agree == collective.agree
+            && first.site.identical(collective.site)
+            && (collective.rules & EXITED_LANES_DROP != 0 || collective.mask & !self.live == 0);
+        if joins {
+            group.arrived = arrived;
+            self.operands[lane as usize] = collective.operand;
+        }
+        joins
+    }
+
+    /// A lane arrives. Returns the group if that completes it; it is then no longer pending.
     pub(crate) fn arrive(&mut self, lane: u32, collective: &Collective) -> Result<Option<Group>, Mismatch> {
         let mask = collective.mask;
         if mask >> lane & 1 == 0 {

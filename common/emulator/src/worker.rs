@@ -218,16 +218,25 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
     let current = emulator_current_slot();
     let mut switches = 0;
     loop {
-        let next = run.block.borrow_mut().next()?;
-        let Some(thread) = next else { return Ok(switches) };
+        let ready = run.block.borrow_mut().take_ready();
+        let thread = match ready {
+            Some(thread) => thread,
+            None => {
+                let next = run.block.borrow_mut().next()?;
+                let Some(thread) = next else { return Ok(switches) };
+                thread
+            }
+        };
         // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
         unsafe { *current = (&raw const contexts[thread as usize]).cast() };
-        let stack = &contexts[thread as usize].stack;
-        // SAFETY: as above.
-        let trace = unsafe { &mut *emulator_trace_slot() };
-        (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
         switches += 1;
-        run.spin.reset();
+        if run.judge.is_some() {
+            let stack = &contexts[thread as usize].stack;
+            // SAFETY: as above.
+            let trace = unsafe { &mut *emulator_trace_slot() };
+            (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
+            run.spin.reset();
+        }
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}
             CoroutineResult::Yield(Pause::Faulted) => {
