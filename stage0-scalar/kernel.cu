@@ -89,7 +89,8 @@ struct QFragments {
     static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
     wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
 
-    __device__ __forceinline__ explicit QFragments(const half *q) {
+    __device__ __forceinline__ void load(const half *q) {
+        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
     }
@@ -145,7 +146,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
-    attn::RowState state;
+    attn::RowState state = attn::RowState::empty();
     // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
     float o_acc[WARP_M][O_COLS] = {};
 
@@ -153,8 +154,12 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // Q was written by all threads and is read by every warp.
     __syncthreads();
     // What Q is to the product: fragments, read once, or the rows in shared memory.
-    using QOperand = std::conditional_t<Preset::TENSOR_QK, QFragments<Preset>, const half *>;
-    const QOperand q_operand(smem.q[warp_row]);
+    std::conditional_t<Preset::TENSOR_QK, QFragments<Preset>, const half *> q_operand;
+    if constexpr (Preset::TENSOR_QK) {
+        q_operand.load(smem.q[warp_row]);
+    } else {
+        q_operand = smem.q[warp_row];
+    }
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);

@@ -11,6 +11,7 @@
 #include <attn/tile.cuh>
 #include <attn/variant.cuh>
 #include <mma.h>
+#include <type_traits>
 
 namespace {
 
@@ -64,7 +65,8 @@ struct QFragments {
     static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
     wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
 
-    __device__ __forceinline__ explicit QFragments(const half *q) {
+    __device__ __forceinline__ void load(const half *q) {
+        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
     }
@@ -122,7 +124,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
-    attn::RowState state;
+    attn::RowState state = attn::RowState::empty();
     // In P·V, lane l accumulates 8 rows and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ..., over the keys of its half.
     const int pv_half = lane / PV_LANES, pv_col = 4 * (lane % PV_LANES);
     // Both halves have all of O at the end; each stores every second row.
@@ -132,7 +134,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     using Copy = attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS>;
-    Copy k_copy(k_gmem, params.k.row_stride), v_copy(v_gmem, params.v.row_stride);
+    Copy k_copy = Copy::from(k_gmem, params.k.row_stride), v_copy = Copy::from(v_gmem, params.v.row_stride);
     const auto start_copy = [&](int key) {
         k_copy.start(smem.k.arriving(key / BLOCK_N), params.seq_kv - key);
         v_copy.start(smem.v.arriving(key / BLOCK_N), params.seq_kv - key);
@@ -143,7 +145,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    const QFragments<Preset> q_frags(smem.q[warp_row]);
+    QFragments<Preset> q_frags;
+    q_frags.load(smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
         // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.

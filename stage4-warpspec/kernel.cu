@@ -76,7 +76,8 @@ struct QFragments {
     static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
     wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
 
-    __device__ __forceinline__ explicit QFragments(const half *q) {
+    __device__ __forceinline__ void load(const half *q) {
+        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
     }
@@ -132,7 +133,8 @@ __device__ __forceinline__ void produce(const AttentionParams &params, typename 
     using Element = typename Preset::Element;
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, THREADS = Preset::PRODUCERS * 32;
     const int64_t k_stride = params.k.row_stride, v_stride = params.v.row_stride;
-    attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS> k_copy(k_gmem, k_stride), v_copy(v_gmem, v_stride);
+    using Copy = attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS>;
+    Copy k_copy = Copy::from(k_gmem, k_stride), v_copy = Copy::from(v_gmem, v_stride);
     for (int key = 0; key < key_end; key += BLOCK_N) {
         const int index = key / BLOCK_N, slot = index % Preset::STAGES, valid_keys = params.seq_kv - key;
         auto &tile = smem.ring[slot];
@@ -200,12 +202,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
-    attn::RowState state;
+    attn::RowState state = attn::RowState::empty();
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
     const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
     float2 o_acc[PV_ROWS][O_QUADS][2] = {};
 
-    const QFragments<Preset> q_frags(smem.q[warp_row]);
+    QFragments<Preset> q_frags;
+    q_frags.load(smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
         const int index = key / BLOCK_N, slot = index % Preset::STAGES;

@@ -52,8 +52,7 @@ struct Tile {
     using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
     using Output = float[M_TILES][D_TILES][4];
 
-    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
-    static constexpr int REGISTER_CAP = 255, SHARED_CAP_BYTES = SHARED_CAP_KB * 1024;
+    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1, REGISTER_CAP = 255, SHARED_CAP_BYTES = SHARED_CAP_KB * 1024;
     static constexpr int PROBABILITY_BITS = 16;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
@@ -120,14 +119,14 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
 
     auto &smem = attn::shared<typename Preset::Shared>();
-    using QStream = attn::TileStream<decltype(smem.q), Preset::THREADS, BLOCK_M>;
-    using KvStream = attn::TileStream<typename Preset::KvTile, Preset::GROUP_THREADS, WARP_N>;
-    QStream q_stream(attn::row_address<Storage>(params.q, batch, head_q, block_row), params.q.row_stride, 0,
-                     params.seq_q - block_row);
-    KvStream k_stream(attn::row_address<Storage>(params.k, batch, head_kv, warp_key), params.k.row_stride, warp_key,
-                      params.seq_kv - warp_key);
-    KvStream v_stream(attn::row_address<Storage>(params.v, batch, head_kv, warp_key), params.v.row_stride, warp_key,
-                      params.seq_kv - warp_key);
+    attn::TileStream<decltype(smem.q), Preset::THREADS, BLOCK_M> q_stream;
+    attn::TileStream<typename Preset::KvTile, Preset::GROUP_THREADS, WARP_N> k_stream, v_stream;
+    q_stream.start(attn::row_address<Storage>(params.q, batch, head_q, block_row), params.q.row_stride, 0,
+                   params.seq_q - block_row);
+    k_stream.start(attn::row_address<Storage>(params.k, batch, head_kv, warp_key), params.k.row_stride, warp_key,
+                   params.seq_kv - warp_key);
+    v_stream.start(attn::row_address<Storage>(params.v, batch, head_kv, warp_key), params.v.row_stride, warp_key,
+                   params.seq_kv - warp_key);
     // One group of copies per tile of K and one per tile of V, empty past the last, so that waits can count them.
     const auto copy_k = [&](int tile) {
         if (tile < tiles) k_stream.copy_next(smem.ring.k[tile % STAGES], BLOCK_N);
@@ -170,6 +169,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * MMA_M + half * 8 + lane / 4);
+            state[m][half] = attn::RowState::empty();
         }
     }
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp

@@ -90,6 +90,90 @@ fn code_of(line: &str, in_comment: &mut bool) -> String {
     }
 }
 
+/// Lines of C++ on which a class gives a member its value, or declares a constructor or destructor. A declaration ends at a
+/// brace or a semicolon.
+fn initialising_members(text: &str) -> Vec<usize> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut found, mut in_comment, mut declaration) = (Vec::new(), false, String::new());
+    let mut classes: Vec<Option<String>> = Vec::new(); // per open brace: the class whose body it opens
+    for (index, line) in text.lines().enumerate() {
+        for c in code_of(line, &mut in_comment).chars().chain(['\n']) {
+            if !"{};".contains(c) {
+                declaration.push(c);
+                continue;
+            }
+            let mut code = std::mem::take(&mut declaration);
+            while let Some((before, after)) = code.split_once("alignas(") {
+                code = format!("{before}{}", after.split_once(')').map_or("", |(_, rest)| rest));
+            }
+            let words: Vec<&str> = code.split(|c| !is_word(c)).filter(|word| !word.is_empty()).collect();
+            let has = |any: &[&str]| words.iter().any(|word| any.contains(word));
+            let head = code.split(['(', '=']).next().unwrap_or_default().trim_end();
+            let is_function = code[head.len()..].trim_start().starts_with('(');
+            let keyword = words.iter().rposition(|word| ["struct", "class", "union"].contains(word));
+            let opened = keyword.filter(|_| c == '{' && !code.contains('('));
+            if let Some(Some(class)) = classes.last().filter(|_| opened.is_none()) {
+                let constructs = is_function && head.rsplit(|c| !is_word(c)).next() == Some(class.as_str());
+                let has_value = !is_function && (c == '{' || code.contains('='));
+                if constructs || has_value && !has(&["static", "using", "enum"]) {
+                    found.push(index + 1);
+                }
+            }
+            match c {
+                '{' => classes.push(opened.map(|at| words.get(at + 1).unwrap_or(&"").to_string())),
+                '}' => _ = classes.pop(),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn members_with_a_value_are_found() {
+    let in_class = |member: &str| format!("template <class T, template <int> class L>\nstruct S : B {{\n{member}\n}};\n");
+    for member in [
+        "float a = -INFINITY;",
+        "float a{3};",
+        "float a[2] = {1, 2};",
+        "alignas(16) float a[2] = {};",
+        "S() : a(0) {}",
+        "__device__ explicit S(int x);",
+        "S() = default;",
+        "~S();",
+        "int b; private: int a = f(1);",
+    ] {
+        assert_eq!(initialising_members(&in_class(member)), [3], "{member}");
+    }
+    for member in [
+        "float a, b[2];",
+        "static constexpr int A = 3;",
+        "using A = int;",
+        "enum { A = 0 };",
+        "static S empty() { return {0, 1}; }",
+        "void f(int x = 3) { int y = x; float z[2] = {}; }",
+        "union { int a; float b; };",
+        "alignas(16) half q[B][P]; // float a = 3;",
+        "static_assert(A == 3, \"S()\");",
+    ] {
+        assert_eq!(initialising_members(&in_class(member)), [0; 0], "{member}");
+    }
+}
+
+#[test]
+fn device_types_initialise_nothing_by_themselves() {
+    let is_source = |path: &Path| path.extension().is_some_and(|extension| extension != "md");
+    let mut found = Vec::new();
+    for path in kernels().into_iter().chain(files_below(&root().join("common/cuda"), &is_source)) {
+        found.extend(initialising_members(&read(&path)).iter().map(|line| format!("{}:{line}", shown(&path))));
+    }
+    assert!(
+        found.is_empty(),
+        "a member with a value, or a constructor, in device code: nvcc drops them from arrays of arrays \
+         (common/docs/nvcc-array-initialisers.md). Give the type a named function that says what it starts as\n{found:#?}"
+    );
+}
+
 fn metadata() -> Metadata {
     let options = ["--locked", "--filter-platform", TARGET].map(String::from);
     MetadataCommand::new()

@@ -6,6 +6,7 @@
 
 #include <attn/element.cuh>
 #include <attn/ptx/cp_async.cuh>
+#include <type_traits>
 
 namespace attn {
 
@@ -24,8 +25,10 @@ struct TileCopy {
     const Storage *source; // this thread's first chunk of the next tile
     int64_t row_stride;    // in elements
 
-    __device__ __forceinline__ TileCopy(const Storage *gmem, int64_t row_stride)
-        : source(gmem + first_row() * row_stride + col()), row_stride(row_stride) {}
+    static __device__ __forceinline__ TileCopy from(const Storage *gmem, int64_t row_stride) {
+        static_assert(std::is_trivially_default_constructible_v<TileCopy>, "from() says what it starts as");
+        return {gmem + first_row() * row_stride + col(), row_stride};
+    }
 
     static __device__ __forceinline__ int first_row() { return threadIdx.x / CHUNKS_PER_ROW; }
     static __device__ __forceinline__ int col() { return threadIdx.x % CHUNKS_PER_ROW * CHUNK; }

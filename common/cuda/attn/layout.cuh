@@ -4,6 +4,7 @@
 
 #include <attn/element.cuh>
 #include <attn/ptx/cp_async.cuh>
+#include <type_traits>
 
 namespace attn {
 
@@ -68,9 +69,11 @@ struct TileStream {
     int valid_rows;     // in global memory, from `row` of the next tile on; negative past the end
 
     // gmem: row `first_row` of the first tile. rows: how many there are from there on.
-    __device__ __forceinline__ TileStream(const Storage *gmem, int64_t row_stride, int first_row, int rows)
-        : row_stride(row_stride), chunk(threadIdx.x % CHUNKS_PER_ROW) {
+    __device__ __forceinline__ void start(const Storage *gmem, int64_t gmem_stride, int first_row, int rows) {
+        static_assert(std::is_trivially_default_constructible_v<TileStream>, "start() says where it starts");
         const int thread_row = threadIdx.x % THREADS / CHUNKS_PER_ROW;
+        row_stride = gmem_stride;
+        chunk = threadIdx.x % CHUNKS_PER_ROW;
         src = gmem + thread_row * row_stride + chunk * Tile::Element::PER_16_BYTES;
         row = first_row + thread_row;
         valid_rows = rows - thread_row;

@@ -2,6 +2,8 @@
 // host reads, the emulator can poison it, and no tile is bound to the 48 KB of static shared memory.
 #pragma once
 
+#include <type_traits>
+
 extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
@@ -12,6 +14,7 @@ namespace attn {
 template <class Layout>
 static __device__ __forceinline__ Layout &shared() {
     static_assert(alignof(Layout) <= 128, "the buffer starts on a 128-byte boundary");
+    static_assert(std::is_trivially_default_constructible_v<Layout>, "nobody constructs it");
     return *reinterpret_cast<Layout *>(attn_shared);
 }
 

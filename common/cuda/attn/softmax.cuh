@@ -3,6 +3,7 @@
 #pragma once
 
 #include <attn/ptx/ex2.cuh>
+#include <type_traits>
 
 namespace attn {
 
@@ -24,10 +25,15 @@ static __device__ __forceinline__ float row_sum(float value) {
     return value;
 }
 
-// The running state of one row, the same in each of its lanes.
+// The running state of one row, the same in each of its lanes. Like every type that lives in registers it initialises
+// nothing by itself, and a named function gives it its first value: nvcc drops initialisers from arrays of arrays
+// (common/docs/nvcc-array-initialisers.md).
 struct RowState {
-    float max = -INFINITY; // of score * scale_log2 over the keys seen so far; -inf before the first visible key
-    float sum = 0.0f;      // of exp2(score * scale_log2 - max) over the keys seen so far
+    float max; // of score * scale_log2 over the keys seen so far; -inf before the first visible key
+    float sum; // of exp2(score * scale_log2 - max) over the keys seen so far
+
+    // Of a row that has seen no key.
+    static __device__ __forceinline__ RowState empty() { return {-INFINITY, 0.0f}; }
 
     // Takes COUNT raw scores of this lane (-inf where masked) and turns them into unnormalised probabilities. Returns
     // the factor by which sums and outputs accumulated so far must be multiplied.
@@ -98,5 +104,6 @@ struct RowState {
         return make_float2(rescale, tile_sum[0]);
     }
 };
+static_assert(std::is_trivially_default_constructible_v<RowState>, "empty() says what it starts as");
 
 } // namespace attn
