@@ -30,9 +30,8 @@ struct Tile {
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
     // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
-    static constexpr int REGISTER_CAP = HEAD_DIM == 64 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = (BLOCK_M > 32 || BLOCK_N > 64 ? 96 : 64) * 1024;
+    static constexpr int REGISTERS = HEAD_DIM == 64 ? 128 : 168;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
     static constexpr int PROBABILITY_BITS = 32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads

@@ -31,9 +31,8 @@ struct Tile {
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
     // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
     // A block of 16 warps has 128 for each lane at most.
-    static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = (BLOCK_N > 96 ? 227 : 32 + HEAD_DIM / 2 * (BLOCK_M > 32 ? 2 : 1)) * 1024;
+    static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
     static constexpr int PROBABILITY_BITS = 32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads

@@ -33,9 +33,8 @@ struct Tile {
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
     // At head_dim 128 a lane holds twice the columns of O, and the fragments of its product beside them.
-    static constexpr int REGISTER_CAP = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
-    static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap
-    static constexpr int SHARED_CAP_BYTES = 227 * 1024;
+    static constexpr int REGISTERS = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
+    static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // keeps the compiler at them
     static constexpr int PROBABILITY_BITS = 16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups

@@ -39,9 +39,8 @@ struct Tile {
     static constexpr int STAGES = STAGES_; // tiles in the ring
     // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
     // A block of more than 12 warps has no more than 128 for each lane.
-    static constexpr int REGISTER_CAP = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTER_CAP * THREADS); // keeps the compiler at the cap, without spills
-    static constexpr int SHARED_CAP_BYTES = 227 * 1024;
+    static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
     static constexpr int PROBABILITY_BITS = 16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups

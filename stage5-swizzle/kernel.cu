@@ -18,7 +18,7 @@ constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 // Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; the warps of a
 // key group copy their part of K and V themselves and wait for nobody else. Groups are merged once, at the end.
 template <template <int> class Layout, class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_,
-          int WARP_N_, int STAGES_, bool AHEAD_, int SHARED_CAP_KB>
+          int WARP_N_, int STAGES_, bool AHEAD_>
 struct Tile {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_;
@@ -52,7 +52,7 @@ struct Tile {
     using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
     using Output = float[M_TILES][D_TILES][4];
 
-    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1, REGISTER_CAP = 255, SHARED_CAP_BYTES = SHARED_CAP_KB * 1024;
+    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY_BITS = 16;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
@@ -275,7 +275,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.
 template <template <int> class Layout, class Element, int HEAD_DIM>
-using Tile32x256K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true, 160>;
+using Tile32x256K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM>
 using Linear32x256K4 = Tile32x256K4<attn::LinearLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
@@ -283,26 +283,25 @@ using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true, 160>;
+using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true, 160>;
+using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
 // Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
-using Swizzle128x64 =
-    Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false, 160>;
+using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 template <class Element, int HEAD_DIM>
 using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2,
-                              false, 160>;
+                              false>;
 template <class Element, int HEAD_DIM>
-using Swizzle64x96 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 6144 / HEAD_DIM, 2, false, 96>;
+using Swizzle64x96 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 6144 / HEAD_DIM, 2, false>;
 template <class Element, int HEAD_DIM>
-using Swizzle96x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 6, 16, 1, 64, 2, false, 96>;
+using Swizzle96x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 6, 16, 1, 64, 2, false>;
 template <class Element, int HEAD_DIM>
-using Swizzle48x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 3, 16, 1, 32, 4, true, 96>;
+using Swizzle48x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 3, 16, 1, 32, 4, true>;
 template <class Element, int HEAD_DIM>
-using Swizzle32x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 2, 32, 4, true, 160>;
+using Swizzle32x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 2, 32, 4, true>;
 template <class Element, int HEAD_DIM>
-using Swizzle32x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 1, 32, 4, true, 96>;
+using Swizzle32x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 1, 32, 4, true>;
 
 } // namespace
 

@@ -104,10 +104,6 @@ pub struct AttentionKernel {
     pub min_blocks: i32,
     #[doc = " size of the carved dynamic shared memory"]
     pub dynamic_shared_bytes: i32,
-    #[doc = " gate R1: registers per thread, at most"]
-    pub register_cap: i32,
-    #[doc = " gate R1: static + dynamic shared memory per block, at most"]
-    pub shared_cap_bytes: i32,
     #[doc = " the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)"]
     pub probability_dtype: i32,
     #[doc = " one CUDA thread on the emulator"]
@@ -115,7 +111,7 @@ pub struct AttentionKernel {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 72usize];
+    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 64usize];
     ["Alignment of AttentionKernel"][::std::mem::align_of::<AttentionKernel>() - 8usize];
     ["Offset of field: AttentionKernel::family"][::std::mem::offset_of!(AttentionKernel, family) - 0usize];
     ["Offset of field: AttentionKernel::variant"][::std::mem::offset_of!(AttentionKernel, variant) - 8usize];
@@ -128,10 +124,7 @@ const _: () = {
     ["Offset of field: AttentionKernel::min_blocks"][::std::mem::offset_of!(AttentionKernel, min_blocks) - 44usize];
     ["Offset of field: AttentionKernel::dynamic_shared_bytes"]
         [::std::mem::offset_of!(AttentionKernel, dynamic_shared_bytes) - 48usize];
-    ["Offset of field: AttentionKernel::register_cap"][::std::mem::offset_of!(AttentionKernel, register_cap) - 52usize];
-    ["Offset of field: AttentionKernel::shared_cap_bytes"]
-        [::std::mem::offset_of!(AttentionKernel, shared_cap_bytes) - 56usize];
     ["Offset of field: AttentionKernel::probability_dtype"]
-        [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 60usize];
-    ["Offset of field: AttentionKernel::emulated"][::std::mem::offset_of!(AttentionKernel, emulated) - 64usize];
+        [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 52usize];
+    ["Offset of field: AttentionKernel::emulated"][::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
 };

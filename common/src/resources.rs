@@ -1,6 +1,6 @@
-//! Gate R1: what a kernel takes from a multiprocessor, against its preset's caps and the hardware's limits.
+//! Gate R1: what a kernel takes from a multiprocessor, against its committed caps and the hardware's limits.
 //!
-//! Pure: the facts come from `kernel.cu` and from ptxas, the verdict from arithmetic.
+//! Pure: the facts come from `kernel.cu`, `caps.csv` and ptxas, the verdict from arithmetic.
 
 use crate::problem::Dtype;
 use crate::reference::Probability;
@@ -28,12 +28,50 @@ pub struct KernelFacts {
     pub min_blocks: u32,
     /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
-    /// Registers per thread, at most.
-    pub register_cap: u32,
-    /// Shared memory per block, at most.
-    pub shared_cap_bytes: usize,
+    /// What it may take; none where the stage's `caps.csv` has no line for it.
+    #[serde(flatten)]
+    pub caps: Option<Caps>,
     /// The type of P where it meets V.
     pub probability: Probability,
+}
+
+impl KernelFacts {
+    /// Registers that launch bounds leave a thread: what would be more is spilled.
+    pub fn register_limit(&self) -> u32 {
+        (65_536 / (self.threads * self.min_blocks) / 8 * 8).min(255)
+    }
+}
+
+/// What an instance may take at most, as committed in the `caps.csv` of its stage. Launch bounds are set apart from it, and no
+/// compiler reads it: growth fails gate R1 instead of going unseen below a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    /// Registers per thread.
+    pub register_cap: u32,
+    /// Shared memory per block, static and dynamic.
+    pub shared_cap_bytes: usize,
+}
+
+impl Caps {
+    /// The first line of a `caps.csv`.
+    pub const HEAD: &str = "symbol,registers,shared_bytes";
+
+    /// For what an instance takes now: the registers of the worst architecture, rounded up to 8, plus 8; shared memory rounded
+    /// up to 1 KB.
+    pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
+        let registers = entries.iter().map(|entry| entry.resources.registers).max().unwrap_or(0);
+        let shared = entries.iter().map(|entry| shared_bytes(facts, entry)).max().unwrap_or(0);
+        Self { register_cap: registers.next_multiple_of(8) + 8, shared_cap_bytes: shared.next_multiple_of(1024) }
+    }
+
+    /// Reads a `caps.csv`: [`Self::HEAD`], then a line per instance. An error is the line that is none.
+    pub fn parse(text: &str) -> Result<BTreeMap<&str, Self>, &str> {
+        let read = |line| {
+            let [symbol, registers, shared] = <[&str; 3]>::try_from(str::split(line, ',').collect::<Vec<_>>()).ok()?;
+            Some((symbol, Self { register_cap: registers.parse().ok()?, shared_cap_bytes: shared.parse().ok()? }))
+        };
+        text.lines().filter(|line| *line != Self::HEAD).map(|line| read(line).ok_or(line)).collect()
+    }
 }
 
 /// One entry of one architecture, as the build reported it.
@@ -167,18 +205,30 @@ fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     if number >= 90 && bytes >= RESERVED_SHARED_BYTES { bytes - RESERVED_SHARED_BYTES } else { bytes }
 }
 
+/// Shared memory per block, without the reserved part.
+fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
+    declared_static_bytes(entry) + facts.dynamic_shared_bytes
+}
+
 /// The occupancy of an instance, where the architecture is known.
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy> {
     let sm = multiprocessor(&entry.arch)?;
-    let shared = declared_static_bytes(entry) + facts.dynamic_shared_bytes;
-    Some(occupancy(&sm, facts.threads, entry.resources.registers, shared))
+    Some(occupancy(&sm, facts.threads, entry.resources.registers, shared_bytes(facts, entry)))
 }
 
 /// Gate R1 on one instance for one architecture. `opt_in_bytes` is the limit of the device that is open, if one is. Where
 /// none is, an instance that an architecture cannot hold does not fail: it is refused there before launch, as
 /// `Unsupported`, and the reason says so.
 pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize>) -> GateResult {
-    let used = &entry.resources;
+    let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
+    let Some(caps) = facts.caps else {
+        let remedy = "add it: UPDATE_CAPS=1 cargo test -p STAGE resources";
+        return GateResult::judge(
+            GateId::R1,
+            false,
+            format!("{}: {} has no line in the stage's caps.csv; {remedy}", entry.arch, facts.symbol),
+        );
+    };
     let mut broken = Vec::new();
     let mut at_most = |name: &str, value: usize, most: usize| {
         if value > most {
@@ -187,10 +237,9 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize
     };
     at_most("spilled bytes", (used.spill_store_bytes + used.spill_load_bytes) as usize, 0);
     at_most("stack bytes", used.stack_frame_bytes as usize, 0);
-    at_most("registers", used.registers as usize, facts.register_cap as usize);
+    at_most("registers", used.registers as usize, caps.register_cap as usize);
     at_most("declared static shared bytes", declared_static_bytes(entry), 0);
-    let shared = declared_static_bytes(entry) + facts.dynamic_shared_bytes;
-    at_most("shared bytes over the preset's cap:", shared, facts.shared_cap_bytes);
+    at_most("shared bytes over the cap:", shared, caps.shared_cap_bytes);
     // The opt-in limit already leaves the reserved bytes out.
     if let Some(limit) = opt_in_bytes {
         at_most("shared bytes over the opt-in limit:", shared, limit);
@@ -199,7 +248,7 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize
     let refused = of_arch.filter(|&limit| opt_in_bytes.is_none() && shared > limit);
     let summary = format!(
         "{}: {} registers (cap {}), {shared} shared bytes (cap {}), no spill, no stack",
-        entry.arch, used.registers, facts.register_cap, facts.shared_cap_bytes
+        entry.arch, used.registers, caps.register_cap, caps.shared_cap_bytes
     );
     if broken.is_empty() {
         let refused = refused.map_or(String::new(), |limit| format!("; unsupported there: it has {limit}"));

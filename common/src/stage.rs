@@ -5,7 +5,7 @@ use crate::evidence::EvidenceClaim;
 use crate::params::{self, AttentionKernel};
 use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
-use crate::resources::{KernelFacts, PtxasEntry};
+use crate::resources::{Caps, KernelFacts, PtxasEntry};
 use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
 use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
@@ -23,6 +23,8 @@ pub struct Artifacts {
     pub fatbin: Option<&'static [u8]>,
     /// [`BuildReport`] as JSON.
     pub report_json: &'static str,
+    /// The stage's `caps.csv`.
+    pub caps: &'static str,
     /// The device sources: paths relative to the workspace root, as in [`BuildReport::identity_files`], and their text.
     pub sources: &'static [(&'static str, &'static str)],
 }
@@ -244,6 +246,14 @@ pub enum LoadError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The caps do not parse.
+    #[error("{stage}: caps.csv: '{line}' is not `{}`", Caps::HEAD)]
+    Caps {
+        /// The stage.
+        stage: &'static str,
+        /// The line.
+        line: &'static str,
+    },
     /// The build report does not parse.
     #[error("{stage}: the build report is not readable")]
     Report {
@@ -290,6 +300,10 @@ impl LoadedStage {
             serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
         let plain = read_table(stage, artifacts.kernels)?;
         let mut kernels = plain.iter().map(|record| read_record(stage, record)).collect::<Result<Vec<_>, _>>()?;
+        let caps = Caps::parse(artifacts.caps).map_err(|line| LoadError::Caps { stage, line })?;
+        for kernel in &mut kernels {
+            kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
+        }
         if let Some(table) = artifacts.traced_kernels {
             for record in read_table(stage, table)? {
                 let traced = read_record(stage, record)?;
@@ -422,8 +436,7 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
         threads,
         min_blocks: positive("min_blocks", record.min_blocks)?,
         dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)? as usize,
-        register_cap: positive("register_cap", record.register_cap)?,
-        shared_cap_bytes: positive("shared_cap_bytes", record.shared_cap_bytes)? as usize,
+        caps: None,
         probability,
         symbol,
     };

@@ -38,6 +38,7 @@ impl Attention for Fake {
             traced_kernels: None,
             fatbin: None,
             report_json: REPORT,
+            caps: "",
             sources: &[],
         })
     }
@@ -84,8 +85,6 @@ unsafe extern "C" fn table(count: *mut i32) -> *const AttentionKernel {
             threads: 32,
             min_blocks: 1,
             dynamic_shared_bytes: 128,
-            register_cap: 128,
-            shared_cap_bytes: 1024,
             probability_dtype: 32,
             emulated: Some(body),
         };

@@ -10,7 +10,7 @@ use common::inputs::{Family, Inputs};
 use common::params::AttentionParams;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::Probability;
-use common::resources::KernelFacts;
+use common::resources::{Caps, KernelFacts};
 use common::stage::{Kernel, Prepared};
 use common::verdict::Verdict;
 use emulator::trace::HazardKind;
@@ -68,8 +68,7 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
             threads: 32,
             min_blocks: 1,
             dynamic_shared_bytes: 0,
-            register_cap: 64,
-            shared_cap_bytes: 0,
+            caps: Some(Caps { register_cap: 64, shared_cap_bytes: 0 }),
             probability: Probability::F32,
         },
         emulated: entry,

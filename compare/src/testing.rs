@@ -16,7 +16,7 @@ use common::record::{
     SCHEMA, Samples, Sanitizer, SanitizerCheck, Scope, StageBuild, Tier, Timing, VariantBuild, VariantCounters,
 };
 use common::reference::Probability;
-use common::resources::{self, KernelFacts, PtxasEntry};
+use common::resources::{self, Caps, KernelFacts, PtxasEntry};
 use common::suppression::{Finding, Presets, SiteResult, Suppressed, Synchronisation};
 use common::telemetry::{Conditions, Reading};
 use common::timing::stats::Summary;
@@ -112,10 +112,9 @@ fn variant(family: &str, name: &str) -> VariantBuild {
             block_m: 32,
             block_n: 64,
             threads: 128,
-            min_blocks: 2,
+            min_blocks: 4,
             dynamic_shared_bytes: 37_376,
-            register_cap: 128,
-            shared_cap_bytes: 48 * 1024,
+            caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 * 1024 }),
             probability: Probability::F32,
         },
         built: vec![],

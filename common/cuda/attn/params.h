@@ -54,8 +54,6 @@ struct AttentionKernel {
     int32_t threads;              // threads per block
     int32_t min_blocks;           // second argument of __launch_bounds__
     int32_t dynamic_shared_bytes; // size of the carved dynamic shared memory
-    int32_t register_cap;         // gate R1: registers per thread, at most
-    int32_t shared_cap_bytes;     // gate R1: static + dynamic shared memory per block, at most
     int32_t probability_dtype;    // the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)
     void (*emulated)(const struct AttentionParams *params); // one CUDA thread on the emulator
 };

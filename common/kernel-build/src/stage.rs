@@ -105,7 +105,8 @@ pub fn build_stage() -> Result<(), BuildError> {
     let identity_files: Vec<String> = sources.files.into_keys().collect();
     let texts: Vec<(&str, PathBuf)> = identity_files.iter().map(|name| (name.as_str(), root.join(name))).collect();
     let has_fatbin = matches!(gpu, GpuBuild::Built(_));
-    let artifacts = artifacts_source(&prefix, emulated.build.traced_flags.is_some(), has_fatbin, &texts);
+    let is_traced = emulated.build.traced_flags.is_some();
+    let artifacts = artifacts_source(&prefix, is_traced, has_fatbin, &texts, &folder.join("caps.csv"));
     let report = BuildReport {
         version: REPORT_VERSION,
         stage: package,
@@ -194,8 +195,14 @@ fn fatbin_source(has_fatbin: bool) -> String {
     }
 }
 
-/// The Rust source that a stage includes.
-fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&str, PathBuf)]) -> String {
+/// The Rust source that a stage includes. `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
+fn artifacts_source(
+    prefix: &str,
+    is_traced: bool,
+    has_fatbin: bool,
+    texts: &[(&str, PathBuf)],
+    caps: &Path,
+) -> String {
     let table = emulated::table_symbol(prefix);
     let mut declarations = format!("fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
     let mut traced = "None".to_string();
@@ -217,6 +224,7 @@ fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&
              traced_kernels: {traced},\n    \
              fatbin: {fatbin},\n    \
              report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n    \
+             caps: include_str!({caps:?}),\n    \
              sources: &[\n{sources}    ],\n\
          }};\n"
     )
@@ -247,13 +255,14 @@ mod tests {
 
     #[test]
     fn artifacts_name_the_stages_own_table() {
-        let text =
-            artifacts_source("stage0_scalar", true, true, &[("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())]);
+        let texts = [("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())];
+        let text = artifacts_source("stage0_scalar", true, true, &texts, Path::new("/repo/stage0/caps.csv"));
         assert!(text.contains("fn stage0_scalar_kernels(count: *mut i32) -> *const common::params::AttentionKernel;"));
         assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
         assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));
         assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
-        let without = artifacts_source("stage0_scalar", false, false, &[]);
+        assert!(text.contains("caps: include_str!(\"/repo/stage0/caps.csv\"),"));
+        let without = artifacts_source("stage0_scalar", false, false, &[], Path::new("caps.csv"));
         assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
     }
 

@@ -10,8 +10,7 @@ fn facts() -> KernelFacts {
         threads: 128,
         min_blocks: 2,
         dynamic_shared_bytes: 37_376,
-        register_cap: 128,
-        shared_cap_bytes: 48 * 1024,
+        caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 * 1024 }),
         probability: Probability::F32,
     }
 }
@@ -46,19 +45,73 @@ fn each_excess_fails_and_is_named() {
     assert_eq!(fails(&|_, e| e.resources.stack_frame_bytes = 16), "sm_90a: stack bytes 16 > 0");
     assert_eq!(fails(&|_, e| e.resources.registers = 129), "sm_90a: registers 129 > 128");
     assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 1040), "sm_90a: declared static shared bytes 16 > 0");
-    assert_eq!(fails(&|f, _| f.shared_cap_bytes = 36_864), "sm_90a: shared bytes over the preset's cap: 37376 > 36864");
+    assert_eq!(fails(&|f, _| f.dynamic_shared_bytes = 49_168), "sm_90a: shared bytes over the cap: 49168 > 49152");
     assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 16), "sm_90a: declared static shared bytes 16 > 0");
     let both = fails(&|f, e| {
         e.resources.registers = 200;
-        (f.dynamic_shared_bytes, f.shared_cap_bytes) = (232_449, 232_448);
+        f.dynamic_shared_bytes = 49_153;
     });
-    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the preset's cap: 232449 > 232448");
+    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152");
+    let unknown = fails(&|f, _| f.caps = None);
+    assert!(unknown.contains("scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1"));
+}
+
+/// Each case is a fault: a kernel that has grown since its caps were committed.
+#[test]
+fn growth_over_committed_caps_fails() {
+    let [ada, hopper] = [("sm_89", 104), ("sm_90a", 107)].map(|(arch, registers)| {
+        let mut entry = entry(arch);
+        entry.resources.registers = registers;
+        entry
+    });
+    let mut facts = facts();
+    let caps = Caps::of(&facts, &[ada.clone(), hopper.clone()]);
+    assert_eq!(caps, Caps { register_cap: 120, shared_cap_bytes: 37 * 1024 });
+    facts.caps = Some(caps);
+    let verdict = |facts: &KernelFacts, grown: u32, spilled: u32| {
+        let mut entry = hopper.clone();
+        entry.resources.registers += grown;
+        entry.resources.spill_store_bytes = spilled;
+        judge(facts, &entry, None).verdict
+    };
+    assert_eq!((verdict(&facts, 13, 0), verdict(&facts, 14, 0)), (Verdict::Pass, Verdict::Fail), "registers");
+    facts.dynamic_shared_bytes += 512;
+    assert_eq!(verdict(&facts, 0, 0), Verdict::Pass);
+    facts.dynamic_shared_bytes += 16;
+    assert_eq!(verdict(&facts, 0, 0), Verdict::Fail, "shared memory");
+}
+
+/// Where launch bounds hold the registers, they do not grow: the fault shows as a spill.
+#[test]
+fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
+    for (threads, min_blocks, limit) in [(128, 4, 128), (128, 3, 168), (512, 1, 128), (256, 1, 255)] {
+        let mut facts = KernelFacts { threads, min_blocks, ..facts() };
+        assert_eq!(facts.register_limit(), limit);
+        let mut full = entry("sm_90a");
+        full.resources.registers = limit;
+        facts.caps = Some(Caps::of(&facts, &[full.clone()]));
+        assert_eq!(judge(&facts, &full, None).verdict, Verdict::Pass);
+        full.resources.spill_store_bytes = 4;
+        assert_eq!(judge(&facts, &full, None).reason, "sm_90a: spilled bytes 4 > 0");
+    }
+}
+
+#[test]
+fn caps_are_read_line_by_line() {
+    let text = format!("{}\na_f16_d64,120,37888\nb_f16_d64,136,49152\n", Caps::HEAD);
+    let caps = Caps::parse(&text).unwrap();
+    assert_eq!(caps["a_f16_d64"], Caps { register_cap: 120, shared_cap_bytes: 37_888 });
+    assert_eq!(caps.len(), 2);
+    for line in ["", "a_f16_d64,120", "a_f16_d64,120,37888,1", "a_f16_d64,-8,37888"] {
+        assert_eq!(Caps::parse(&format!("{}\n{line}\n", Caps::HEAD)), Err(line));
+    }
 }
 
 #[test]
 fn the_device_that_is_open_has_the_last_word() {
     let mut facts = facts();
-    (facts.dynamic_shared_bytes, facts.shared_cap_bytes) = (101_376, 160 * 1024);
+    facts.dynamic_shared_bytes = 101_376;
+    facts.caps = Some(Caps { register_cap: 128, shared_cap_bytes: 160 * 1024 });
     assert_eq!(judge(&facts, &entry("sm_90a"), None).verdict, Verdict::Pass);
     assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024)).verdict, Verdict::Pass);
     assert_eq!(judge(&facts, &entry("sm_90a"), Some(99 * 1024 - 1)).verdict, Verdict::Fail);

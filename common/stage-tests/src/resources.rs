@@ -1,24 +1,39 @@
-//! What ptxas gives every instance: a pull request shows a change in registers as a change in a snapshot.
+//! What ptxas gives every instance: a pull request shows a change in registers as a change in a snapshot, and one that goes
+//! beyond the committed caps fails. `UPDATE_CAPS=1 cargo test -p STAGE resources` writes the caps anew.
 
 use crate::{Snapshot, load};
-use common::resources::{judge, judge_distinct};
-use common::stage::Attention;
+use common::resources::{Caps, judge, judge_distinct};
+use common::stage::{Attention, LoadedStage};
 use common::verdict::Verdict;
 use kernel_build::report::GpuBuild;
+use std::path::Path;
 
 /// The snapshot holds for this compiler alone; `scripts/cuda-toolkit` pins it.
 const PINNED_NVCC: &str = "13.0.88";
 
+/// What a plain build makes; caps are the most that any of these takes.
+const ARCHITECTURES: [&str; 2] = ["sm_89", "sm_90a"];
+
 /// Fails unless every instance passes gate R1. Returns one line per instance and architecture.
 pub fn resources(attention: &'static dyn Attention) -> Snapshot {
-    let stage = load(attention);
-    let nvcc = match &stage.report.gpu {
-        GpuBuild::Built(code) => &code.nvcc,
+    let mut stage = load(attention);
+    let (nvcc, architectures) = match &stage.report.gpu {
+        GpuBuild::Built(code) => (code.nvcc.clone(), code.architectures.iter().map(|arch| arch.name.as_str())),
         GpuBuild::Absent { reason, remedy } => {
             assert!(std::env::var_os("CI").is_none(), "CI must build GPU code: {reason}; {remedy}");
             return Snapshot::NotHere(format!("{reason}; {remedy}"));
         }
     };
+    if std::env::var_os("UPDATE_CAPS").is_some() {
+        assert!(architectures.eq(ARCHITECTURES), "caps hold for {}: unset ATTENTION_CUDA_ARCHS", ARCHITECTURES.join(", "));
+        assert!(nvcc.contains(PINNED_NVCC), "caps hold for nvcc {PINNED_NVCC}, this is {nvcc}");
+        update_caps(&mut stage);
+    } else {
+        let caps = Caps::parse(attention.artifacts().caps).expect("the stage was loaded");
+        let is_declared = |symbol: &str| stage.kernels.iter().any(|kernel| kernel.symbol == symbol);
+        let stale: Vec<_> = caps.keys().filter(|symbol| !is_declared(symbol)).collect();
+        assert!(stale.is_empty(), "caps.csv has lines of no instance; UPDATE_CAPS=1 takes them out: {stale:?}");
+    }
     let of_kernel = |kernel| stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, entry));
     let entries: Vec<_> = stage.kernels.iter().flat_map(of_kernel).collect();
     let mut lines = Vec::new();
@@ -44,4 +59,18 @@ pub fn resources(attention: &'static dyn Attention) -> Snapshot {
     }
     lines.sort();
     Snapshot::Text(lines.join("\n"))
+}
+
+/// Writes the stage's `caps.csv` for what its instances take now.
+fn update_caps(stage: &mut LoadedStage) {
+    let mut lines = vec![Caps::HEAD.to_string()];
+    for index in 0..stage.kernels.len() {
+        let kernel = &stage.kernels[index];
+        let caps = Caps::of(&kernel.facts, &stage.ptxas_entries(kernel));
+        lines.push(format!("{},{},{}", kernel.symbol, caps.register_cap, caps.shared_cap_bytes));
+        stage.kernels[index].facts.caps = Some(caps);
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("common/stage-tests lies in the root");
+    let path = root.join(stage.info().id).join("caps.csv");
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }

@@ -85,8 +85,8 @@ fn task(stage: &StageBuild) -> Vec<Block> {
             format!("{}x{}", facts.block_m, facts.block_n),
             facts.threads.to_string(),
             facts.min_blocks.to_string(),
-            facts.register_cap.to_string(),
-            format!("{} of {}", facts.dynamic_shared_bytes, facts.shared_cap_bytes),
+            facts.register_limit().to_string(),
+            facts.dynamic_shared_bytes.to_string(),
         ])
     });
     let problem = claims_problem();
@@ -105,7 +105,7 @@ fn task(stage: &StageBuild) -> Vec<Block> {
             },
             format!(
                 "Gates: C1 complete; C2 max error ≤ {} × plain + {} ulps; C3 per row ≤ {:.0e}; C5 bitwise; C6 in its buffers; H1 \
-                 no hazard; R1 no spill, no stack, within the caps below; E1 the predictions; L1 the speedups.",
+                 no hazard; R1 no spill, no stack, within its caps.csv; E1 the predictions; L1 the speedups.",
                 gate::C2_PLAIN_FACTOR,
                 gate::C2_OUTPUT_ULPS,
                 gate::C3_ROW
@@ -119,7 +119,7 @@ fn task(stage: &StageBuild) -> Vec<Block> {
         table(&["shape", "batch x heads x length x head_dim"], shapes),
         Block::Heading("Presets (f16, head_dim 64)".into()),
         table(
-            &["variant", "tile (queries x keys)", "threads", "min blocks", "register cap", "dynamic shared B of cap"],
+            &["variant", "tile (queries x keys)", "threads", "min blocks", "registers at most", "dynamic shared B"],
             presets.collect(),
         ),
     ]
@@ -210,7 +210,7 @@ fn compiled(variant: Option<&VariantBuild>) -> Block {
             rows.push(vec![
                 format!("{} d{}", kernel.facts.dtype, kernel.facts.head_dim),
                 built.ptxas.arch.clone(),
-                format!("{} of {}", used.registers, kernel.facts.register_cap),
+                format!("{} of {}", used.registers, kernel.facts.register_limit()),
                 (used.spill_store_bytes + used.spill_load_bytes).to_string(),
                 kernel.facts.dynamic_shared_bytes.to_string(),
                 occupancy,

@@ -32,8 +32,7 @@ struct AttentionRegistration {
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
-        __VA_ARGS__::REGISTER_CAP, __VA_ARGS__::SHARED_CAP_BYTES, __VA_ARGS__::PROBABILITY_BITS,                       \
-        ATTN_CONCAT(ATTN_STAGE, name##suffix)});
+        __VA_ARGS__::PROBABILITY_BITS, ATTN_CONCAT(ATTN_STAGE, name##suffix)});
 
 #define ATTN_VARIANT(family, name, Preset)                                                                             \
     ATTN_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                                    \

@@ -8,7 +8,7 @@ use common::record::{KernelBuild, Profiled, VariantBuild};
 /// A larger share of conflicts among wavefronts costs time: the bound that the ladder's last stage sets itself (E1).
 const CONFLICT_SHARE: f64 = 0.05;
 
-/// This close to its cap, a kernel has no registers for another idea.
+/// This close to what launch bounds leave, a kernel has no registers for another idea.
 const REGISTERS_LEFT: u32 = 8;
 
 /// Sectors per 32 bytes asked for; 1 is perfect.
@@ -128,8 +128,9 @@ fn of_compiler(kernels: &[KernelBuild]) -> Vec<String> {
     for (kernel, built) in kernels.iter().flat_map(|kernel| kernel.built.iter().map(move |built| (kernel, built))) {
         let place = format!("{} d{} on {}", kernel.facts.dtype, kernel.facts.head_dim, built.ptxas.arch);
         let used = &built.ptxas.resources;
-        if used.registers + REGISTERS_LEFT > kernel.facts.register_cap {
-            full.push(format!("{place} ({} of {})", used.registers, kernel.facts.register_cap));
+        let limit = kernel.facts.register_limit();
+        if used.registers + REGISTERS_LEFT > limit {
+            full.push(format!("{place} ({} of {limit})", used.registers));
         }
         if let Some(occupancy) = built.occupancy.filter(|occupancy| occupancy.blocks == 1) {
             alone.push(format!("{place} ({})", occupancy.limit.label()));
@@ -139,10 +140,10 @@ fn of_compiler(kernels: &[KernelBuild]) -> Vec<String> {
         }
     }
     let said = [
-        (spilled, "Spills (rule: none): fewer live values, or a larger cap".to_string()),
+        (spilled, "Spills (rule: none): fewer live values, or fewer blocks per multiprocessor".to_string()),
         (
             full,
-            format!("Registers at their cap (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"),
+            format!("Registers at the limit of the launch bounds (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"),
         ),
         (alone, "One block fits, limited as named (rule: nothing hides its barriers)".to_string()),
     ];

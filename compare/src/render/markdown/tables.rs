@@ -4,6 +4,7 @@ use super::cells::{escape, folded, microseconds, or_dash, row, rule, speedup};
 use super::{peers, state};
 use crate::comparison::{Figures, Latency, Origin, Report, Row};
 use common::record::BuiltKernel;
+use common::resources::Caps;
 use common::verdict::Verdict;
 use std::fmt::Write;
 
@@ -166,6 +167,7 @@ pub fn resources(report: &Report) -> String {
     let (mut kernels, mut failed, mut archs) = (0, 0, Vec::new());
     for kernel in report.stages.iter().flat_map(|stage| &stage.variants).flat_map(|variant| &variant.kernels) {
         let (facts, built) = (&kernel.facts, &kernel.built);
+        let cap = |of: fn(Caps) -> usize| facts.caps.map_or("none".to_string(), |caps| of(caps).to_string());
         if built.is_empty() {
             continue;
         }
@@ -179,11 +181,11 @@ pub fn resources(report: &Report) -> String {
         out.push_str(&row(&[
             &facts.symbol,
             &each(&|b| b.ptxas.resources.registers.to_string()),
-            &facts.register_cap.to_string(),
+            &cap(|caps| caps.register_cap as usize),
             &each(&|b| (b.ptxas.resources.spill_store_bytes + b.ptxas.resources.spill_load_bytes).to_string()),
             &each(&|b| b.ptxas.resources.stack_frame_bytes.to_string()),
             &facts.dynamic_shared_bytes.to_string(),
-            &facts.shared_cap_bytes.to_string(),
+            &cap(|caps| caps.shared_cap_bytes),
             &each(&|b| b.occupancy.map_or("?".into(), |o| format!("{:.0} %, {} blocks", o.percent(), o.blocks))),
             &each(&|b| b.occupancy.map_or("?", |o| o.limit.label()).to_string()),
             &each(&|b| b.result.verdict.to_string()),
