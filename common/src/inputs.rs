@@ -35,6 +35,15 @@ pub enum Family {
     Sink,
     /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
     Outliers,
+    /// Every logit lies between −2000 and −20, the largest of a row between −40 and −200 where it sees many keys: a
+    /// running maximum that starts at 0, and padding keys at logit 0, win by far.
+    DeepNegative,
+    /// 60 to 100 · N(0, 1) in all three: logits of thousands, so that rows are one-hot, but for every fourth key, which
+    /// repeats the one before it, exactly or but for one step of f16 in its last element: ties and near ties.
+    Huge,
+    /// The maxima of neighbouring rows lie thousands apart, of both signs, over keys that all count: the state of another
+    /// row, or of the row before, over- or underflows.
+    MixedScale,
     /// E4M3: N(0, 1) clamped to ±1, a third of the codes at ±448.
     Saturated,
     /// E4M3: codes of N(0, 1) under scales drawn from [2^-6, 2].
@@ -45,7 +54,7 @@ pub enum Family {
 
 impl Family {
     /// All, in the order in which they are reported.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 13] = [
         Family::Normal,
         Family::Shifted,
         Family::AllNegative,
@@ -53,10 +62,16 @@ impl Family {
         Family::Peaked,
         Family::Sink,
         Family::Outliers,
+        Family::DeepNegative,
+        Family::Huge,
+        Family::MixedScale,
         Family::Saturated,
         Family::RandomScales,
         Family::ZeroHead,
     ];
+
+    /// Those whose logits are far from 0 or far apart.
+    pub const EXTREME: [Family; 3] = [Family::DeepNegative, Family::Huge, Family::MixedScale];
 
     /// The name used on the command line and in records.
     pub fn name(&self) -> &'static str {
@@ -68,6 +83,9 @@ impl Family {
             Family::Peaked => "peaked",
             Family::Sink => "sink",
             Family::Outliers => "outliers",
+            Family::DeepNegative => "deep-negative",
+            Family::Huge => "huge",
+            Family::MixedScale => "mixed-scale",
             Family::Saturated => "saturated",
             Family::RandomScales => "random-scales",
             Family::ZeroHead => "zero-head",
@@ -77,7 +95,7 @@ impl Family {
     /// The families that a dtype is tested with: the last three are about E4M3's scales.
     pub fn for_dtype(dtype: Dtype) -> &'static [Family] {
         match dtype {
-            Dtype::F16 => &Self::ALL[..7],
+            Dtype::F16 => &Self::ALL[..10],
             Dtype::E4m3 => &Self::ALL,
         }
     }

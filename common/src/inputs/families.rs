@@ -19,6 +19,20 @@ const SINK_VALUE: f32 = 1.0 / 16.0;
 /// FlashAttention-3: one value in a thousand gets N(0, 100), standard deviation 10, on top.
 const OUTLIER_RATE: f64 = 0.001;
 const OUTLIER_DEVIATION: f32 = 10.0;
+/// Deep-negative: elements of Q are 2^x · (1 + N / 8), x uniform from 0 to the first for each row, and those of K
+/// N − 5 · 2^x, x uniform from 0 to the second for each key: logits of −30 to −1,700 at head_dim 64 and 128.
+const DEEP_ROWS: f64 = 2.0;
+const DEEP_KEYS: f64 = 2.8;
+const DEEP_KEY: f32 = 5.0;
+const DEEP_NOISE: f32 = 0.125;
+/// Q, K and V of a head of the huge family are multiplied by a number between these, and by a last one the last element
+/// of a key that nearly repeats another: one step of f16.
+const HUGE: (f32, f32) = (60.0, 100.0);
+const NEAR_TIE: f32 = 1.0 + 1.0 / 1024.0;
+/// Mixed-scale: all keys lean by the first along all dimensions, a row of Q by one of the others: its logits are near
+/// 16 · sqrt(head_dim) times that.
+const MIXED_KEY: f32 = 16.0;
+const MIXED_ROWS: [f32; 5] = [-8.0, -2.0, 0.0, 2.0, 8.0];
 /// Saturated values are clamped here; the largest magnitude becomes ±448.
 const CLAMP: f32 = 1.0;
 /// Scales of the random-scales family are 2^x, x uniform between these.
@@ -185,6 +199,42 @@ fn shape_head(
                 if stream.uniform() < OUTLIER_RATE {
                     *value += OUTLIER_DEVIATION * stream.normal();
                 }
+            }
+        }
+        Family::DeepNegative => {
+            for row in values.chunks_mut(dim) {
+                let mut length = |most: f64| two_to(most * stream.uniform()) as f32;
+                match tensor {
+                    Tensor::Q => {
+                        let length = length(DEEP_ROWS);
+                        row.iter_mut().for_each(|value| *value = length * (1.0 + DEEP_NOISE * *value));
+                    }
+                    Tensor::K => {
+                        let length = DEEP_KEY * length(DEEP_KEYS);
+                        row.iter_mut().for_each(|value| *value -= length);
+                    }
+                    Tensor::V => {}
+                }
+            }
+        }
+        Family::Huge => {
+            let factor = HUGE.0 + (HUGE.1 - HUGE.0) * stream.uniform() as f32;
+            values.iter_mut().for_each(|value| *value *= factor);
+            for key in (1..rows).step_by(4).filter(|_| tensor == Tensor::K) {
+                values.copy_within((key - 1) * dim..key * dim, key * dim);
+                if key % 8 == 5 {
+                    values[(key + 1) * dim - 1] *= NEAR_TIE;
+                }
+            }
+        }
+        Family::MixedScale => {
+            for row in values.chunks_mut(dim) {
+                let lean = match tensor {
+                    Tensor::Q => MIXED_ROWS[(MIXED_ROWS.len() as f64 * stream.uniform()) as usize],
+                    Tensor::K => MIXED_KEY,
+                    Tensor::V => 0.0,
+                };
+                row.iter_mut().for_each(|value| *value += lean);
             }
         }
         Family::Saturated => values.iter_mut().for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),

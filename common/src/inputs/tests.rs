@@ -42,15 +42,17 @@ fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
 fn first_values_are_pinned() {
     let inputs = Inputs::generate(&problem(Dtype::F16), Family::Normal, 0);
     assert_eq!(unrounded(&inputs.q)[..4], [0.43191892, -0.09582235, 0.36995888, 1.4572963]);
-    // FNV-1a over the bits of every family.
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for family in Family::ALL {
-        let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
-        for value in [&inputs.q, &inputs.k, &inputs.v].into_iter().flat_map(unrounded) {
-            hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+    // FNV-1a over the bits of the families that are of the same age.
+    for (extreme, expected) in [(false, 3_421_362_752_979_160_008), (true, 1_469_648_253_468_071_088)] {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        for family in Family::ALL.into_iter().filter(|family| Family::EXTREME.contains(family) == extreme) {
+            let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
+            for value in [&inputs.q, &inputs.k, &inputs.v].into_iter().flat_map(unrounded) {
+                hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+            }
         }
+        assert_eq!(hash, expected, "extreme: {extreme}");
     }
-    assert_eq!(hash, 3_421_362_752_979_160_008);
 }
 
 #[test]
@@ -83,6 +85,38 @@ fn families_are_what_they_say() {
     assert_eq!(live(&zero.k), [true, false, true, false]);
     assert_eq!(live(&zero.v), [false, true, false, true]);
     assert_eq!(zero.q.scales[0], 1.0);
+}
+
+/// Logits of one head of batch 0, row by row, as the kernels see them.
+fn logits(family: Family, dtype: Dtype) -> Vec<Vec<f64>> {
+    let problem = problem(dtype);
+    let inputs = Inputs::generate(&problem, family, 3);
+    let (q, k) = (inputs.q.dequantised(), inputs.k.dequantised());
+    let logit = |row: &[f64], key: &[f64]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f64>() / 8.0;
+    q[..40 * 64].chunks(64).map(|row| k[..50 * 64].chunks(64).map(|key| logit(row, key)).collect()).collect()
+}
+
+#[test]
+fn extreme_logits_are_where_their_families_say() {
+    let most = |row: &Vec<f64>| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for dtype in Dtype::ALL {
+        let deep = logits(Family::DeepNegative, dtype);
+        assert!(deep.iter().flatten().all(|logit| (-2000.0..-20.0).contains(logit)), "{dtype}");
+        assert!(deep.iter().flatten().any(|&logit| logit < -800.0), "{dtype}");
+        assert!(deep.iter().filter(|row| most(row) < -104.0).count() > 5, "2^-149 is exp of -104: {dtype}");
+
+        let huge = logits(Family::Huge, dtype);
+        assert!(huge.iter().all(|row| most(row) > 2000.0), "{dtype}");
+        let ties = |row: &Vec<f64>| row.iter().filter(|&&logit| most(row) - logit < 3.0).count() > 1;
+        let tied = huge.iter().filter(|row| ties(row)).count();
+        assert!((5..35).contains(&tied), "{dtype}: {tied} of 40 rows have ties");
+
+        let mixed: Vec<f64> = logits(Family::MixedScale, dtype).iter().map(most).collect();
+        for step in [1, 8] {
+            let apart = (step..40).filter(|&row| (mixed[row] - mixed[row - step]).abs() > 1000.0).count();
+            assert!(apart > 8, "{dtype}: {apart} rows far from the row {step} before");
+        }
+    }
 }
 
 #[test]
