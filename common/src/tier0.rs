@@ -24,6 +24,13 @@ pub fn problems() -> Vec<Problem> {
     shapes.iter().flat_map(|&shape| Dtype::ALL.map(|dtype| problem(shape, dtype))).collect()
 }
 
+/// Extreme logits in rows of 5 keys, in every row of a block: run once, untraced.
+pub fn extremes() -> Vec<(Problem, Family)> {
+    let shape = Shape { seq_kv: 5, ..Shape::bhsd(1, 1, 131, 64) };
+    let problem = |dtype| Problem::new(shape, dtype, Mask::Full).expect("tier 0 states valid problems");
+    Dtype::ALL.into_iter().flat_map(|dtype| Family::EXTREME.map(|family| (problem(dtype), family))).collect()
+}
+
 /// Runs every case on `variant`. Returns one line per gate that failed or case that did not run; empty means green.
 pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String> {
     let stage = match LoadedStage::load(attention) {
@@ -31,9 +38,11 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
         Err(error) => return vec![error.to_string()],
     };
     let mut failures = Vec::new();
-    for problem in problems() {
-        let case = format!("{variant} {} {} {}", problem.shape, problem.dtype, problem.mask);
-        let (family, seed) = (Family::Normal, 0);
+    let traced = problems().into_iter().map(|problem| (problem, Family::Normal, &SCHEDULES[..], true));
+    let plain = extremes().into_iter().map(|(problem, family)| (problem, family, &SCHEDULES[..1], false));
+    for (problem, family, schedules, traced) in traced.chain(plain) {
+        let case = format!("{variant} {} {} {} {family}", problem.shape, problem.dtype, problem.mask);
+        let seed = 0;
         let inputs = Inputs::generate(&problem, family, seed);
         let probability = match stage.prepare(variant, &problem) {
             Ok(prepared) => prepared.kernel.probability,
@@ -44,7 +53,7 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
         };
         let reference = reference(&inputs, probability).expect("generated inputs are finite");
         let source = Source::Seeded { family, seed };
-        let target = Target::Emulated { schedules: &SCHEDULES, traced: true };
+        let target = Target::Emulated { schedules, traced };
         match check(&stage, variant, &inputs, &source, &reference, target).outcome {
             Outcome::Checked { gates, .. } => failures.extend(
                 gates

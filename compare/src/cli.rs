@@ -170,7 +170,7 @@ pub struct RunArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
-    /// Tier T0: each stage's default variant on four small problems
+    /// Tier T0: each stage's default variant on four small problems, and on extreme logits
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Tier T2: every shape, mask, family and seed (the default on a GPU)

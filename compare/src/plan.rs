@@ -109,26 +109,34 @@ pub fn named(name: &str) -> Shape {
 }
 
 /// T0: the cases that every stage's own tests run.
-fn tier0(mode: Mode) -> Vec<Item> {
+fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
     let name = |shape: Shape| {
         let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
         named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
     };
-    let case = |p: Problem| item(&name(p.shape), p.shape, p.dtype, p.mask, Family::Normal, 0, mode);
-    common::tier0::problems().into_iter().map(case).collect()
+    let case = |p: Problem, family, mode| item(&name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+    let normal = common::tier0::problems().into_iter().map(|problem| case(problem, Family::Normal, traced));
+    normal.chain(common::tier0::extremes().into_iter().map(|(problem, family)| case(problem, family, plain))).collect()
 }
 
-/// T1: T0, all families on `small`, and three seeds on `mission`: with `small`, the checks that the first ladders had.
+/// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, three seeds on `mission`: with
+/// `small`, the checks that the first ladders had; and one in E4M3, for gate C4.
 fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
-    let mut items = tier0(traced);
+    let mut items = tier0(traced, plain);
+    let short = Shape::bhsd(1, 1, 7, 64);
     for dtype in Dtype::ALL {
         for &family in Family::for_dtype(dtype) {
-            items.extend((0..3).map(|seed| item("small", named("small"), dtype, Mask::Full, family, seed, plain)));
+            let extreme = Family::EXTREME.contains(&family);
+            let seeds = if extreme { 0..1 } else { 0..3 };
+            items.extend(seeds.map(|seed| item("small", named("small"), dtype, Mask::Full, family, seed, plain)));
+            if extreme {
+                items.push(item(&short.to_string(), short, dtype, Mask::Causal, family, 0, plain));
+            }
         }
     }
-    items.extend(
-        (0..3).map(|seed| item("mission", named("mission"), Dtype::F16, Mask::Full, Family::Normal, seed, plain)),
-    );
+    let mission = |dtype, seed| item("mission", named("mission"), dtype, Mask::Full, Family::Normal, seed, plain);
+    items.extend((0..3).map(|seed| mission(Dtype::F16, seed)));
+    items.push(mission(Dtype::E4m3, 0));
     items
 }
 
@@ -255,7 +263,7 @@ pub fn plan(
     let mut items = match (file, tier) {
         (Some(file), _) => from_file(file, &masks, backend),
         _ if combined => combinations(args, &dtypes, &masks, backend)?,
-        (_, Tier::T0) => tier0(traced).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
+        (_, Tier::T0) => tier0(traced, plain).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
         (_, Tier::T1) => tier1(traced, plain),
         (_, Tier::T2) => tier2(traced, plain),
     };

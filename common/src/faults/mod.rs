@@ -53,11 +53,25 @@ pub enum Fault {
     WrongKeyHead,
     /// A row that sees no key gives the mean of V: a finite "minus infinity" (P29).
     EmptyRowAveraged,
+    /// The running maximum starts at 0: P of rows far below it vanishes.
+    MaximumFromZero,
+    /// The running maximum is that of the row before: right wherever neither over- nor underflows.
+    NeighbourState,
+    /// One row, the middle one, is 2 % too large.
+    OneRowOff,
+    /// P is rounded towards 0.
+    ProbabilityTruncated,
+    /// The row sum is held in f16.
+    SumInHalf,
+    /// The accumulator is rounded to f16 after every tile.
+    AccumulatorInHalf,
+    /// The output is rounded towards 0.
+    OutputTruncated,
 }
 
 impl Fault {
     /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 17] = [
+    pub const ALL: [Fault; 24] = [
         Fault::Zeros,
         Fault::CopyOfValues,
         Fault::DroppedTile,
@@ -75,6 +89,13 @@ impl Fault {
         Fault::SwappedKeysAndValues,
         Fault::WrongKeyHead,
         Fault::EmptyRowAveraged,
+        Fault::MaximumFromZero,
+        Fault::NeighbourState,
+        Fault::OneRowOff,
+        Fault::ProbabilityTruncated,
+        Fault::SumInHalf,
+        Fault::AccumulatorInHalf,
+        Fault::OutputTruncated,
     ];
 
     /// The name used in reports.
@@ -97,6 +118,13 @@ impl Fault {
             Fault::SwappedKeysAndValues => "K and V swapped",
             Fault::WrongKeyHead => "wrong key head",
             Fault::EmptyRowAveraged => "empty row averaged",
+            Fault::MaximumFromZero => "running maximum starts at 0",
+            Fault::NeighbourState => "state of a neighbouring row",
+            Fault::OneRowOff => "one row off by 2 %",
+            Fault::ProbabilityTruncated => "P truncated",
+            Fault::SumInHalf => "row sum in half",
+            Fault::AccumulatorInHalf => "O rounded to half once a tile",
+            Fault::OutputTruncated => "output truncated",
         }
     }
 
@@ -109,6 +137,7 @@ impl Fault {
             Fault::UnmaskedPadding => !shape.seq_kv.is_multiple_of(block_n),
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
+            Fault::NeighbourState => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
             Fault::EmptyRowAveraged => problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv,
@@ -137,17 +166,17 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
         Fault::Zeros => vec![f16::ZERO; inputs.q.len()],
         Fault::CopyOfValues => copy_of_values(inputs),
         Fault::OnePercentScale => run(None).into_iter().map(|value| f16::from_f32(value.to_f32() * 1.01)).collect(),
-        Fault::OneWrongElement => {
+        Fault::OneWrongElement | Fault::OneRowOff => {
             let mut output = run(None);
-            let row = (output.len() / dim / 2) * dim..output.len();
-            // The largest of the middle row, or of the first later row that is not zero.
-            let live = output[row.clone()].chunks(dim).position(|row| row.iter().any(|&x| x != f16::ZERO)).unwrap_or(0);
-            let start = row.start + live * dim;
-            let largest =
-                (start..start + dim).max_by(|&a, &b| output[a].to_f32().abs().total_cmp(&output[b].to_f32().abs()));
-            if let Some(element) = largest {
+            let half = output.len() / dim / 2 * dim;
+            // The middle row, or the first later one that is not zero.
+            let live = output[half..].chunks(dim).position(|row| row.iter().any(|&x| x != f16::ZERO)).unwrap_or(0);
+            let row = &mut output[half + live * dim..][..dim];
+            if fault == Fault::OneRowOff {
+                row.iter_mut().for_each(|value| *value = f16::from_f32(value.to_f32() * 1.02));
+            } else if let Some(largest) = row.iter_mut().max_by(|a, b| a.to_f32().abs().total_cmp(&b.to_f32().abs())) {
                 // In an all-zero output, 0 would be right.
-                output[element] = if output[element] == f16::ZERO { f16::MIN_POSITIVE } else { f16::ZERO };
+                *largest = if *largest == f16::ZERO { f16::MIN_POSITIVE } else { f16::ZERO };
             }
             output
         }

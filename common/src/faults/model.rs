@@ -89,7 +89,10 @@ impl Model {
                 let output_scale = scale(values, kv_head);
                 states.into_iter().flat_map(move |state| {
                     let inverse = if state.sum == 0.0 { 0.0 } else { output_scale / state.sum };
-                    state.accumulator.into_iter().map(move |value| f16::from_f32(value * inverse))
+                    state.accumulator.into_iter().map(move |value| match fault {
+                        Some(Fault::OutputTruncated) => toward_zero(value * inverse),
+                        _ => f16::from_f32(value * inverse),
+                    })
                 })
             })
             .collect()
@@ -117,7 +120,8 @@ impl Model {
             .collect();
         let empty = |row: usize| inputs.problem.visible_keys(rows[row] % shape.seq_q) == 0;
 
-        let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0, accumulator: vec![0.0; dim] }; rows.len()];
+        let max = if fault == Some(Fault::MaximumFromZero) { 0.0 } else { f32::NEG_INFINITY };
+        let mut states = vec![RowState { max, sum: 0.0, accumulator: vec![0.0; dim] }; rows.len()];
         let mut scratch = Vec::new();
         let tile_count = shape.seq_kv.div_ceil(self.block_n);
         for tile in 0..tile_count {
@@ -133,12 +137,16 @@ impl Model {
                     scores[row][key - start] = if flat { 0.0 } else { sum * score_scale };
                 }
             });
+            let mut before = None;
             for (row, scores) in scores.iter_mut().enumerate() {
                 if fault == Some(Fault::UnmaskedPadding) && visible[row] == shape.seq_kv {
                     scores[end - start..].fill(0.0);
                 }
                 let state = &mut states[row];
-                let max = scores.iter().copied().fold(state.max, f32::max);
+                let mut max = scores.iter().copied().fold(state.max, f32::max);
+                if let (Some(Fault::NeighbourState), Some(neighbour)) = (fault, before.replace(max)) {
+                    max = neighbour;
+                }
                 if max == f32::NEG_INFINITY {
                     scores.fill(0.0);
                     continue;
@@ -147,23 +155,42 @@ impl Model {
                 scores.iter_mut().for_each(|score| *score = (*score - max).exp2());
                 state.max = max;
                 state.sum = state.sum * rescale + scores.iter().sum::<f32>();
+                if fault == Some(Fault::SumInHalf) {
+                    state.sum = f16::from_f32(state.sum).to_f32();
+                }
                 if fault != Some(Fault::MissingRescale) {
                     state.accumulator.iter_mut().for_each(|value| *value *= rescale);
                 }
-                let p = if fault == Some(Fault::ProbabilityInE4m3) { Probability::E4m3 } else { self.probability };
-                p.round(scores, &mut scratch);
+                match fault {
+                    Some(Fault::ProbabilityInE4m3) => Probability::E4m3.round(scores, &mut scratch),
+                    Some(Fault::ProbabilityTruncated) => {
+                        scores.iter_mut().for_each(|score| *score = toward_zero(*score).to_f32());
+                    }
+                    _ => self.probability.round(scores, &mut scratch),
+                }
             }
             // Columns of P past the end meet no V: the padding of V is zero.
             let v_start = if fault == Some(Fault::StaleTile) && tile > 0 { start - self.block_n } else { start };
             let p_tile = pack_rows(scores.iter().map(|scores| &scores[..end - start]), end - start);
             values.multiply(&p_tile, v_start..v_start + end - start, 0..dim, |row, column, sum| {
                 if row < rows.len() {
-                    states[row].accumulator[column] += sum;
+                    let value = &mut states[row].accumulator[column];
+                    *value += sum;
+                    if fault == Some(Fault::AccumulatorInHalf) {
+                        *value = f16::from_f32(*value).to_f32();
+                    }
                 }
             });
         }
         states
     }
+}
+
+/// The f16 value nearest to `value` that is no further from 0.
+fn toward_zero(value: f32) -> f16 {
+    let nearest = f16::from_f32(value);
+    let further = nearest.to_f32().abs() > value.abs();
+    f16::from_bits(nearest.to_bits() - u16::from(further))
 }
 
 /// Every row of the output.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::inputs::Operand;
 
 #[test]
 fn every_fault_is_caught_and_the_correct_model_is_not() {
@@ -11,6 +12,56 @@ fn every_fault_is_caught_and_the_correct_model_is_not() {
     for entry in &caught {
         assert!(entry.as_it_should(), "{entry:?}");
         assert!(entry.cases > 0, "{entry:?}");
+    }
+}
+
+/// On the cases of tier 0 as well, so that `cargo test` of a stage sees them in its kernels.
+#[test]
+fn tier_0_catches_states_that_start_or_end_elsewhere() {
+    for fault in [Fault::MaximumFromZero, Fault::NeighbourState] {
+        for dtype in Dtype::ALL {
+            let fails = |(problem, family): &(Problem, Family)| {
+                let inputs = Inputs::generate(problem, *family, 0);
+                let reference = reference(&inputs, Probability::F16).unwrap();
+                let output = faulty_output(fault, &inputs);
+                let evidence = Evidence { problem, family: Some(*family), reference: &reference, output: &output };
+                crate::gate::any_failed(&numeric_gates(&evidence).1)
+            };
+            let cases = crate::tier0::extremes().into_iter().filter(|(problem, _)| problem.dtype == dtype);
+            assert!(cases.filter(fails).count() > 0, "{fault} on {dtype}");
+        }
+    }
+}
+
+/// C4's tolerance follows V: one element off fails it, and a row that is off a little everywhere is left to C3.
+#[test]
+fn gates_mean_the_same_at_every_scale() {
+    let problem = Problem::new(Shape { heads_kv: 1, ..Shape::bhsd(1, 2, 40, 64) }, Dtype::F16, Mask::Full).unwrap();
+    let drawn = Inputs::generate(&problem, Family::Normal, 5);
+    for scale in [1e-3f32, 1.0, 100.0] {
+        let scaled = |operand: &Operand| {
+            let values = operand.unquantised.iter().flatten().map(|value| value * scale).collect();
+            Operand::rounded(operand.extents, Dtype::F16, values, None)
+        };
+        let [q, k, v] = [&drawn.q, &drawn.k, &drawn.v].map(scaled);
+        let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
+        let reference = reference(&inputs, Probability::F16).unwrap();
+        let failed = |output: &[f16]| {
+            let evidence = Evidence { problem: &problem, family: None, reference: &reference, output };
+            let (_, gates) = numeric_gates(&evidence);
+            gates.into_iter().filter(|gate| gate.verdict == Verdict::Fail).map(|gate| gate.gate).collect::<Vec<_>>()
+        };
+        let correct = model_output(&inputs);
+        assert_eq!(failed(&correct), [], "{scale}");
+        let row = failed(&faulty_output(Fault::OneRowOff, &inputs));
+        assert!(row.contains(&GateId::C3), "{scale}: {row:?}");
+        for element in [70, 64 * 50 + 9] {
+            let mut output = correct.clone();
+            let exact = reference.output[element];
+            output[element] = f16::from_f64(exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs());
+            let one = failed(&output);
+            assert!(one.contains(&GateId::C4), "{scale}: {one:?}");
+        }
     }
 }
 

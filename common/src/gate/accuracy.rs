@@ -4,19 +4,23 @@ use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at, f16_ulp};
 use crate::verdict::{GateId, GateResult};
 
 /// C2: the largest error against FP64 on the stored inputs is at most [`C2_PLAIN_FACTOR`] times the plain
-/// implementation's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value.
+/// implementation's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value, and the root mean square of its row
+/// errors at most about [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the plain implementation's.
 pub fn c2(errors: &Errors) -> GateResult {
-    let bound = errors.c2_bound();
+    let (bound, rows_bound) = (errors.c2_bound(), errors.c2_rows_bound());
     let reason = format!(
         "max error {:.3e} at {}, bound {bound:.3e} = {C2_PLAIN_FACTOR} x {:.3e} (plain, P in {}) + {C2_OUTPUT_ULPS} f16 \
-         ulp of {:.3e}",
+         ulp of {:.3e}; rows off by {:.3e} (root mean square), bound {rows_bound:.3e}, plain {:.3e}",
         errors.max_abs,
         at(errors.max_abs_at),
         errors.plain_max_abs,
         errors.probability.name(),
         f16_ulp(errors.reference_max_abs),
+        errors.rms_row_rel,
+        errors.plain_rms_row_rel,
     );
-    GateResult::judge(GateId::C2, errors.max_abs <= bound, reason + &sample_note(errors))
+    let ok = errors.max_abs <= bound && errors.rms_row_rel <= rows_bound;
+    GateResult::judge(GateId::C2, ok, reason + &sample_note(errors))
 }
 
 /// C3: every row's relative error in the 2-norm is within the bound of P's type, and a row whose reference is zero
@@ -28,7 +32,7 @@ pub fn c3(errors: &Errors) -> GateResult {
     }
     let ([b, h, s], bound) = (errors.max_row_rel_at, errors.c3_bound());
     let reason = format!(
-        "worst row [{b}, {h}, {s}] is off by {:.3e} of its norm, bound {bound:.0e} (P in {})",
+        "worst row [{b}, {h}, {s}] is off by {:.3e} of its norm, bound {bound:.1e} (P in {})",
         errors.max_row_rel,
         errors.probability.name(),
     );

@@ -72,7 +72,7 @@ pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
     match evidence.problem.dtype {
         Dtype::F16 => {
             let reason = format!(
-                "worst |o - r| / ({C4_ATOL} + {C4_RTOL} |r|) is {:.3e} at {}, bound 1",
+                "worst |o - r| / ({C4_ATOL} rms(V) + {C4_RTOL} |r|) is {:.3e} at {}, bound 1",
                 errors.allclose,
                 at(errors.allclose_at),
             );

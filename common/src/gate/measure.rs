@@ -1,7 +1,10 @@
 //! The errors that C2, C3 and C4 judge.
 
 use super::end_to_end::EndToEnd;
-use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, C4_ATOL, C4_RTOL, Evidence};
+use super::{
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, Evidence,
+    SCORE_ROUNDING, c4_tolerance,
+};
 use crate::reference::{Probability, row_index};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -28,6 +31,9 @@ pub struct Errors {
     pub max_row_rel: f64,
     /// Which row, `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
+    /// Root mean square of the same over all rows; older records have 0 here and where `default` stands.
+    #[serde(default, deserialize_with = "null_is_nan")]
+    pub rms_row_rel: f64,
     /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
     #[serde(deserialize_with = "null_is_nan")]
     pub allclose: f64,
@@ -37,6 +43,16 @@ pub struct Errors {
     pub nonzero_in_zero_row: Option<[usize; 4]>,
     /// The plain implementation's largest difference from FP64.
     pub plain_max_abs: f64,
+    /// The plain implementation's `rms_row_rel`.
+    #[serde(default)]
+    pub plain_rms_row_rel: f64,
+    /// How many rows that is the mean of: the square of the sum of their squared errors over the sum of the squares of
+    /// those. Rows that are exact (one key, or one that wins) do not count.
+    #[serde(default)]
+    pub plain_rows: f64,
+    /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
+    #[serde(default)]
+    pub largest_score: f64,
     /// The largest magnitude of the reference.
     pub reference_max_abs: f64,
     /// E4M3: against the values before they were rounded to storage; `None` for f16 and for real tensors.
@@ -55,20 +71,30 @@ impl Errors {
         let mut allclose = Worst::new([0; 4]);
         let mut max_row = Worst::new([0; 3]);
         let mut sum = 0.0;
+        let (mut row_squares, mut plain_row_squares, mut plain_row_fourths) = (0.0, 0.0, 0.0);
         let mut nonzero_in_zero_row = None;
-        for (&row, exact) in reference.rows.iter().zip(reference.output.chunks_exact(dim)) {
+        let plain = reference.plain.chunks_exact(dim).zip(&reference.value_rms);
+        for ((&row, exact), (plain, &value_rms)) in
+            reference.rows.iter().zip(reference.output.chunks_exact(dim)).zip(plain)
+        {
             let [b, h, s] = row_index(problem, row);
             let (mut error_square, mut norm_square) = (0.0, 0.0);
+            let mut plain_square = 0.0;
             for (d, &exact) in exact.iter().enumerate() {
                 let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
                 let error = (found - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
-                allclose.offer(error / (C4_ATOL + C4_RTOL * exact.abs()), [b, h, s, d]);
+                allclose.offer(error / c4_tolerance(value_rms, exact), [b, h, s, d]);
+                plain_square += (f64::from(plain[d]) - exact).powi(2);
                 sum += error;
                 error_square += error * error;
                 norm_square += exact * exact;
             }
-            max_row.offer(error_square.sqrt() / norm_square.sqrt().max(floor), [b, h, s]);
+            let norm = norm_square.sqrt().max(floor);
+            max_row.offer(error_square.sqrt() / norm, [b, h, s]);
+            row_squares += error_square / (norm * norm);
+            plain_row_squares += plain_square / (norm * norm);
+            plain_row_fourths += (plain_square / (norm * norm)).powi(2);
             if norm_square == 0.0 && nonzero_in_zero_row.is_none() {
                 // Written so that NaN is not zero; -0 is.
                 let zero = |d: &usize| whole && f64::from(output[row * dim + d]) == 0.0;
@@ -85,26 +111,37 @@ impl Errors {
             mean_abs: sum / (reference.rows.len() * dim) as f64,
             max_row_rel: max_row.value,
             max_row_rel_at: max_row.at,
+            rms_row_rel: (row_squares / reference.rows.len() as f64).sqrt(),
             allclose: allclose.value,
             allclose_at: allclose.at,
             nonzero_in_zero_row,
             plain_max_abs: plain_errors.fold(0.0, f64::max),
+            plain_rms_row_rel: (plain_row_squares / reference.rows.len() as f64).sqrt(),
+            plain_rows: plain_row_squares.powi(2) / plain_row_fourths.max(f64::MIN_POSITIVE),
+            largest_score: reference.largest_score,
             reference_max_abs: reference.output.iter().fold(0.0, |most, value| most.max(value.abs())),
             end_to_end: EndToEnd::measure(evidence, whole),
         }
     }
 
-    /// The bound of C2.
+    /// The bound of C2 on `max_abs`.
     pub fn c2_bound(&self) -> f64 {
         C2_PLAIN_FACTOR * self.plain_max_abs + C2_OUTPUT_ULPS * f16_ulp(self.reference_max_abs)
     }
 
+    /// The bound of C2 on `rms_row_rel`.
+    pub fn c2_rows_bound(&self) -> f64 {
+        let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.plain_rows.max(1.0);
+        factor * self.plain_rms_row_rel + SCORE_ROUNDING * self.largest_score
+    }
+
     /// The bound of C3.
     pub fn c3_bound(&self) -> f64 {
-        match self.probability {
+        let bound = match self.probability {
             Probability::F32 | Probability::F16 => C3_ROW,
             Probability::E4m3 => C3_ROW_E4M3_P,
-        }
+        };
+        bound + SCORE_ROUNDING * self.largest_score
     }
 }
 

@@ -31,6 +31,17 @@ pub const C2_PLAIN_FACTOR: f64 = 2.0;
 /// C2: f16 units in the last place, at the largest reference value, on top: both sides round their output once, and a
 /// plain implementation may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
+/// C2: how many times the plain implementation's root mean square of row errors (those of C3) a kernel may have. Both round
+/// the same things once; the mean over rows shows a rounding too many, or a truncation, that stays far inside every bound
+/// on single elements. Correct kernels measure at most 1.00 over thousands of rows, P or the output truncated, or the sum
+/// or the accumulator in half, at least 1.35.
+pub const C2_ROWS_FACTOR: f64 = 1.15;
+/// C2: on top of that factor, over [`Errors::plain_rows`]: in a few rows either side may be lucky. Correct kernels measure up
+/// to 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 100 seeds).
+pub const C2_ROWS_NOISE: f64 = 4.0;
+/// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], and weights by as much of themselves. It is
+/// 1e-6 for logits of 10, and more than [`C3_ROW`] for near ties between logits of 30,000.
+pub const SCORE_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 /// C3: relative error of a row in the 2-norm, with P in f16 or f32.
 pub const C3_ROW: f64 = 2e-3;
 /// C3: the same for kernels that declare P in E4M3.
@@ -38,8 +49,11 @@ pub const C3_ROW_E4M3_P: f64 = 6e-2;
 /// C3: a row's norm counts as at least `sqrt(head_dim)` times this, the smallest normal f16: below it the output
 /// itself has fewer bits.
 pub const C3_FLOOR: f64 = 1.0 / 16384.0;
-/// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents.
+/// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents, which had V of N(0, 1). `atol` is this
+/// times the root mean square of the row's V, so that the gate means the same at every scale.
 pub const C4_ATOL: f64 = 1e-2;
+/// C4, f16: `atol` is at least two steps of a subnormal f16.
+pub const C4_ATOL_LEAST: f64 = 1.0 / (1u64 << 23) as f64;
 /// C4, f16: see [`C4_ATOL`].
 pub const C4_RTOL: f64 = 1e-2;
 /// C4, E4M3: mean absolute error against unquantised FP64. A codec with mismatched sides measured 0.013 to 0.018, a
@@ -77,6 +91,11 @@ pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
 /// Whether any gate says FAIL.
 pub fn any_failed(gates: &[GateResult]) -> bool {
     gates.iter().any(|gate| gate.verdict == Verdict::Fail)
+}
+
+/// C4, f16: how far an element whose reference is `exact` may be off where V has the root mean square `value_rms`.
+pub fn c4_tolerance(value_rms: f64, exact: f64) -> f64 {
+    (C4_ATOL * value_rms).max(C4_ATOL_LEAST) + C4_RTOL * exact.abs()
 }
 
 fn at(index: [usize; 4]) -> String {

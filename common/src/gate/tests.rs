@@ -72,6 +72,25 @@ fn c2_bound_is_its_formula() {
     assert!(errors.reference_max_abs > 0.5 && errors.plain_max_abs > 0.0);
 }
 
+/// Rows that are all off by a little: every element is well inside C2's first bound and every row inside C3's.
+#[test]
+fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
+    let mut case = Case::new(Shape::bhsd(1, 2, 512, 64), Dtype::F16, Mask::Full);
+    let errors = Errors::measure(&case.evidence());
+    let bound = (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.plain_rows) * errors.plain_rms_row_rel;
+    assert_eq!(errors.c2_rows_bound(), bound + SCORE_ROUNDING * errors.largest_score);
+    assert!((512.0..1024.0).contains(&errors.plain_rows) && errors.largest_score < 20.0, "{errors:?}");
+    assert!(errors.rms_row_rel < errors.plain_rms_row_rel, "{errors:?}");
+    for (factor, verdict) in [(1.0 - 1e-4, Verdict::Pass), (1.0 - 4e-4, Verdict::Fail)] {
+        for (value, exact) in case.output.iter_mut().zip(&case.reference.output) {
+            *value = f16::from_f64(exact * factor);
+        }
+        let errors = Errors::measure(&case.evidence());
+        assert!(errors.max_abs < 0.5 * errors.c2_bound() && errors.max_row_rel < 0.5 * errors.c3_bound(), "{errors:?}");
+        assert_eq!(case.gate(1).0, verdict, "{}", case.gate(1).1);
+    }
+}
+
 #[test]
 fn f16_units_are_those_of_the_format() {
     let cases = [(0.0, -24), (1e-6, -24), (6.2e-5, -24), (1.0, -10), (1.999, -10), (2.0, -9), (500.0, -2)];
@@ -127,14 +146,23 @@ fn c3_wants_exact_zeros_where_no_key_is_visible() {
 
 #[test]
 fn nan_fails_every_numeric_gate_and_survives_a_record() {
-    let mut case = Case::small();
-    case.output[ELEMENT] = f16::NAN;
-    let (errors, gates) = numeric_gates(&case.evidence());
-    assert!(gates.iter().all(|gate| gate.verdict == Verdict::Fail), "{gates:?}");
-    assert_eq!((errors.max_abs_at, errors.max_row_rel_at), ([1, 2, 7, 9], [1, 2, 7]));
-    let read: Errors = serde_json::from_str(&serde_json::to_string(&errors).unwrap()).unwrap();
-    assert!(read.max_abs.is_nan() && read.mean_abs.is_nan() && read.max_row_rel.is_nan());
-    assert_eq!((c2(&read).verdict, c3(&read).verdict), (Verdict::Fail, Verdict::Fail));
+    let mission = Case::new(Shape::bhsd(1, 8, 512, 64), Dtype::E4m3, Mask::Full);
+    for (mut case, element, at) in [(Case::small(), ELEMENT, [1, 2, 7, 9]), (mission, (512 + 7) * 64 + 9, [0, 1, 7, 9])]
+    {
+        case.output[element] = f16::NAN;
+        let (errors, gates) = numeric_gates(&case.evidence());
+        assert!(gates.iter().all(|gate| gate.verdict == Verdict::Fail), "{gates:?}");
+        assert_eq!((errors.max_abs_at, &errors.max_row_rel_at[..]), (at, &at[..3]));
+        let read: Errors = serde_json::from_str(&serde_json::to_string(&errors).unwrap()).unwrap();
+        assert!(read.max_abs.is_nan() && read.mean_abs.is_nan() && read.max_row_rel.is_nan());
+        assert!(read.rms_row_rel.is_nan() && read.allclose.is_nan());
+        assert_eq!((c2(&read).verdict, c3(&read).verdict), (Verdict::Fail, Verdict::Fail));
+        assert_eq!(c4(&case.evidence(), &read).verdict, Verdict::Fail);
+        if let Some(end) = read.end_to_end {
+            assert!(end.max_abs.is_nan() && end.mean_abs.is_nan() && !end.meets_seeds);
+            assert_eq!(end.bad_share, 1.0 / case.output.len() as f64);
+        }
+    }
 }
 
 #[test]
@@ -151,8 +179,10 @@ fn c4_is_allclose_for_f16() {
     let mut case = Case::small();
     assert_eq!(case.gate(3).0, Verdict::Pass);
     let exact = case.reference.output[ELEMENT];
+    let value_rms = case.reference.value_rms[ELEMENT / 64];
+    assert!((0.9..1.1).contains(&value_rms), "{value_rms} of N(0, 1)");
     for (share, verdict) in [(0.9, Verdict::Pass), (1.1, Verdict::Fail)] {
-        case.output[ELEMENT] = f16::from_f64(exact + share * (1e-2 + 1e-2 * exact.abs()));
+        case.output[ELEMENT] = f16::from_f64(exact + share * (1e-2 * value_rms + 1e-2 * exact.abs()));
         assert_eq!(case.gate(3).0, verdict, "{}", case.gate(3).1);
     }
 }
@@ -162,9 +192,14 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
     let mut case = Case::new(Shape::bhsd(1, 8, 512, 64), Dtype::E4m3, Mask::Full);
     let (verdict, reason) = case.gate(3);
     assert_eq!(verdict, Verdict::Pass, "{reason}");
+    // One element in fifty far off, which the mean lets pass.
+    let correct = case.output.clone();
+    case.output.iter_mut().step_by(50).for_each(|value| *value = f16::from_f32(value.to_f32() + 0.1));
+    let (verdict, reason) = case.gate(3);
+    assert!(verdict == Verdict::Fail && reason.starts_with("mean error 4"), "{reason}");
     // The codec fault's bias, which the old mean of 0.02 let pass.
-    for value in &mut case.output {
-        *value = f16::from_f32(value.to_f32() - 0.0169);
+    for (value, correct) in case.output.iter_mut().zip(correct) {
+        *value = f16::from_f32(correct.to_f32() - 0.0169);
     }
     let (verdict, reason) = case.gate(3);
     assert_eq!(verdict, Verdict::Fail, "{reason}");

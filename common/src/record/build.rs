@@ -13,9 +13,9 @@ use std::fmt;
 /// How much a run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
-    /// A few traced problems on each stage's default variant.
+    /// A few traced problems and extreme logits on each stage's default variant.
     T0,
-    /// T0 on every variant, all input families on `small`, three seeds on `mission`.
+    /// T0 on every variant, all input families on `small`, extreme logits on short rows, three seeds on `mission`.
     T1,
     /// Every named and edge shape, both masks, all families, five seeds.
     T2,

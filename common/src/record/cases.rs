@@ -71,6 +71,13 @@ struct Compared {
     sampled: bool,
     probability: Probability,
     plain_max_abs: f64,
+    /// 0 in older records, as the two below and the last of [`Numbers`].
+    #[serde(default)]
+    plain_rms_row_rel: f64,
+    #[serde(default)]
+    plain_rows: f64,
+    #[serde(default)]
+    largest_score: f64,
     reference_max_abs: f64,
 }
 
@@ -86,7 +93,7 @@ enum Row {
     },
 }
 
-/// The rest of [`Errors`] and of [`EndToEnd`], in the order of their fields.
+/// The rest of [`Errors`] and of [`EndToEnd`], in the order of their fields; last `rms_row_rel`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Numbers(
     #[serde(deserialize_with = "null_is_nan")] f64,
@@ -98,6 +105,7 @@ struct Numbers(
     [usize; 4],
     Option<[usize; 4]>,
     Option<EndNumbers>,
+    #[serde(default, deserialize_with = "null_is_nan")] f64,
 );
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -111,9 +119,17 @@ struct EndNumbers(
 
 impl Compared {
     fn of(errors: &Errors) -> Self {
-        let Errors { rows, sampled, probability, plain_max_abs, reference_max_abs, .. } = *errors;
-        let (plain_max_abs, reference_max_abs) = (rounded(plain_max_abs), rounded(reference_max_abs));
-        Self { rows, sampled, probability, plain_max_abs, reference_max_abs }
+        let Errors { rows, sampled, probability, .. } = *errors;
+        Self {
+            rows,
+            sampled,
+            probability,
+            plain_max_abs: rounded(errors.plain_max_abs),
+            plain_rms_row_rel: rounded(errors.plain_rms_row_rel),
+            plain_rows: rounded(errors.plain_rows),
+            largest_score: rounded(errors.largest_score),
+            reference_max_abs: rounded(errors.reference_max_abs),
+        }
     }
 }
 
@@ -138,11 +154,12 @@ impl Numbers {
             errors.allclose_at,
             errors.nonzero_in_zero_row,
             end,
+            rounded(errors.rms_row_rel),
         )
     }
 
     fn errors(self, compared: Compared) -> Errors {
-        let Compared { rows, sampled, probability, plain_max_abs, reference_max_abs } = compared;
+        let Compared { rows, sampled, probability, .. } = compared;
         let Self(
             max_abs,
             max_abs_at,
@@ -153,6 +170,7 @@ impl Numbers {
             allclose_at,
             nonzero_in_zero_row,
             end,
+            rms_row_rel,
         ) = self;
         let end_to_end = end.map(|EndNumbers(max_abs, max_abs_at, mean_abs, bad_share, meets_seeds)| EndToEnd {
             max_abs,
@@ -170,11 +188,15 @@ impl Numbers {
             mean_abs,
             max_row_rel,
             max_row_rel_at,
+            rms_row_rel,
             allclose,
             allclose_at,
             nonzero_in_zero_row,
-            plain_max_abs,
-            reference_max_abs,
+            plain_max_abs: compared.plain_max_abs,
+            plain_rms_row_rel: compared.plain_rms_row_rel,
+            plain_rows: compared.plain_rows,
+            largest_score: compared.largest_score,
+            reference_max_abs: compared.reference_max_abs,
             end_to_end,
         }
     }

@@ -109,6 +109,12 @@ pub struct Reference {
     pub unquantised: Option<Vec<f64>>,
     /// P's type in `plain`.
     pub probability: Probability,
+    /// For each row, the root mean square of the V that it averages (of its batch and key head, all keys): the unit of
+    /// C4's absolute tolerance.
+    pub value_rms: Vec<f64>,
+    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any sum on the
+    /// way to one. What f32 cannot hold of it is lost in any kernel.
+    pub largest_score: f64,
 }
 
 /// Computes the reference of `inputs` for a kernel that holds P in `p`, of every row or, above [`MAX_FULL_SCORES`], of
@@ -124,7 +130,18 @@ pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, Reference
 pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> Result<Reference, ReferenceError> {
     inputs.check()?;
     let problem = &inputs.problem;
-    let exact = attend_f64(problem, &rows, [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised));
+    let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
+    let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
+    let longest = |values: &[f64]| values.chunks(problem.shape.head_dim).map(square).fold(0.0, f64::max).sqrt();
+    let largest_score = longest(&values[0]) * longest(&values[1]) * f64::from(problem.softmax_scale.abs());
+    let kv_len = problem.shape.seq_kv * problem.shape.head_dim;
+    let rms: Vec<f64> = values[2].chunks(kv_len).map(|head| (square(head) / kv_len as f64).sqrt()).collect();
+    let head_kv = |row| {
+        let [b, h, _] = row_index(problem, row);
+        b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
+    };
+    let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
+    let exact = attend_f64(problem, &rows, values);
     let plain = attend_plain(inputs, &rows, p);
     let unquantised = if problem.dtype == Dtype::E4m3 { unquantised_rows(inputs, &rows) } else { None };
 
@@ -137,7 +154,7 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
     finite("plain", plain.iter().position(|value| !value.is_finite()))?;
     finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
     let sampled = rows.len() < row_count(problem);
-    Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p })
+    Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p, value_rms, largest_score })
 }
 
 impl Reference {
