@@ -201,6 +201,15 @@ KERNEL(blocks_overlap) {
     if (threadIdx.x == 0) out<float>(params)[params->n[0] ? blockIdx.x : 0] = 1.0f; // the word
 }
 
+// Each block reads the word that block 0 has written, or, with n[0], the one that it has written itself.
+KERNEL(blocks_hand_over) {
+    float *words = out<float>(params);
+    if (threadIdx.x != 0) return;
+    const int word = params->n[0] ? blockIdx.x : 0;
+    if (word == int(blockIdx.x)) words[word] = 1.0f; // hands over
+    words[16 + blockIdx.x] = words[word]; // takes over
+}
+
 // One thread sets a flag in global memory, the others of its block read it. n[0]: after a barrier.
 KERNEL(global_within_block) {
     float *flag = out<float>(params);

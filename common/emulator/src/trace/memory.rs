@@ -177,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn an_access_is_inside_if_each_of_its_bytes_is() {
+        let rows = [3..20, 60..61, 62..130, 190..192];
+        let image = Allocation::with_elements("k", 0x10000 as *const u8, 200, Access::Input, rows.clone());
+        for offset in 0..200 {
+            for bytes in 1..80 {
+                let inside = (offset..offset + bytes).all(|at| rows.iter().any(|row| row.contains(&at)));
+                assert_eq!(image.holds(offset, bytes), inside, "{bytes} bytes at {offset}");
+            }
+        }
+    }
+
+    #[test]
     fn the_table_finds_addresses_and_places() {
         let at = |address: usize| address as *const u8;
         let memory = Memory::new([

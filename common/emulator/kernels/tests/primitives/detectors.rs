@@ -110,6 +110,13 @@ fn races() -> Vec<Detector> {
             program!(blocks_overlap[32, 0](1), "each its own word").blocks(3),
         ),
         detector(
+            "a block that reads what another one writes",
+            Race,
+            None,
+            program!(blocks_hand_over[32, 0](0), "the word of block 0").blocks(3),
+            program!(blocks_hand_over[32, 0](1), "each its own word").blocks(3),
+        ),
+        detector(
             "a named barrier that is not waited for",
             Race,
             None,
@@ -190,6 +197,13 @@ fn contents() -> Vec<Detector> {
             None,
             program!(row_of_input[32, 0](4), "the row behind the last one").elements(512..2048),
             program!(row_of_input[32, 0](3), "the last row").elements(512..2048),
+        ),
+        detector(
+            "accesses that lie half beside a tensor's elements",
+            OutOfBounds,
+            None,
+            program!(row_of_input[32, 0](3), "16 bytes, of which 8 are behind the last element").elements(512..2040),
+            program!(row_of_input[32, 0](3), "up to the last element").elements(1536..2048),
         ),
         detector(
             "a vector at an odd address",

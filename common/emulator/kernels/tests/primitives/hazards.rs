@@ -225,6 +225,14 @@ fn blocks_are_concurrent() {
     assert!(text.contains("in block [0, 0, 0]") && text.contains("in block [1, 0, 0]"), "{text}");
     assert!(text.contains("Blocks of one launch are concurrent"), "{text}");
     assert_clean(&run(1), "each its own word");
+
+    let run = |own| Run::new(traced::blocks_hand_over, 32).blocks(3).number(0, own);
+    let text = only(&run(0), HazardKind::Race);
+    assert!(
+        text.contains(&at("hazards.cu", "// hands over")) && text.contains(&at("hazards.cu", "// takes over")),
+        "{text}"
+    );
+    assert_clean(&run(1), "each reads its own word");
 }
 
 #[test]
