@@ -156,6 +156,11 @@ impl Plan {
     }
 }
 
+/// Which arm is sampled when within a round of one or two: A, or A B B A, in which a drift cancels.
+pub fn order(arms: usize) -> &'static [usize] {
+    if arms == 1 { &[0] } else { &[0, 1, 1, 0] }
+}
+
 /// What was run before the first sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WarmUp {
@@ -299,6 +304,18 @@ mod tests {
         for (launch_us, sets, launches) in table {
             assert_eq!(plan.launches_per_sample(launch_us, sets), launches, "{launch_us} us, {sets} sets");
         }
+    }
+
+    #[test]
+    fn a_drift_within_a_round_moves_both_arms_alike() {
+        let mut taken = [vec![], vec![]];
+        for (slot, &arm) in [order(2); 20].concat().iter().enumerate() {
+            taken[arm].push(10.0 + 0.1 * slot as f64);
+        }
+        assert_eq!(order(1), [0]);
+        let Comparison { base, new, .. } = Comparison::of(&taken[0], &taken[1]).unwrap();
+        assert_eq!((base.samples, new.samples), (40, 40));
+        assert!((base.mean / new.mean - 1.0).abs() < 1e-12, "{base:?} {new:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Conditions;
 use crate::timing::stats::{SampleError, Summary, percentile};
-use crate::timing::{Comparison, HostCheck, Measurement, PairMeasurement, Plan, WarmUp, falsifying_variable};
+use crate::timing::{Comparison, HostCheck, Measurement, PairMeasurement, Plan, WarmUp, falsifying_variable, order};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUlimit, CUresult};
 use std::rc::Rc;
@@ -40,16 +40,13 @@ pub struct Calls {
     pub host_us: Vec<f64>,
 }
 
-/// The order in which one round samples two arms: a drift within the round cancels.
-const ABBA: [usize; 4] = [0, 1, 1, 0];
-
 /// Device time that a telemetry reading and a host check are taken over.
 const LONG_RUN_US: f64 = 20_000.0;
 
 impl CudaDevice {
     /// Times one arm.
     pub fn measure<'d>(&'d self, arm: &mut Arm<'d>, plan: &Plan) -> Result<Timed, CudaError> {
-        let session = Session::start(self, vec![arm], &[0], plan)?;
+        let session = Session::start(self, vec![arm], plan)?;
         let samples = session.device_samples()?;
         let mut timed = session.end(samples)?;
         // A session ends with one entry per arm.
@@ -76,7 +73,7 @@ impl CudaDevice {
         let compare = |samples: &[Vec<f64>]| {
             Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples { launch: name.clone(), error })
         };
-        let session = Session::start(self, vec![base, new], &ABBA, plan)?;
+        let session = Session::start(self, vec![base, new], plan)?;
         let mut samples = session.device_samples()?;
         let mut comparison = compare(&samples)?;
         let mut discarded = None;
@@ -153,7 +150,7 @@ struct Session<'a, 'd> {
     device: &'d CudaDevice,
     arms: Vec<&'a mut Arm<'d>>,
     /// Which arm is sampled when within a round.
-    order: &'a [usize],
+    order: &'static [usize],
     plan: &'a Plan,
     /// One more than `order` is long.
     events: Vec<CudaEvent>,
@@ -167,12 +164,8 @@ struct Session<'a, 'd> {
 }
 
 impl<'a, 'd> Session<'a, 'd> {
-    fn start(
-        device: &'d CudaDevice,
-        mut arms: Vec<&'a mut Arm<'d>>,
-        order: &'a [usize],
-        plan: &'a Plan,
-    ) -> Result<Self, CudaError> {
+    fn start(device: &'d CudaDevice, mut arms: Vec<&'a mut Arm<'d>>, plan: &'a Plan) -> Result<Self, CudaError> {
+        let order = order(arms.len());
         device.check_usable()?;
         if let Some(arm) = arms.iter().find(|arm| !std::ptr::eq(arm.device, device)) {
             return Err(CudaError::Foreign { arm: arm.label() });
