@@ -42,18 +42,20 @@ pub struct Errors {
     /// The first element that is not zero in a row whose reference is exactly zero.
     pub nonzero_in_zero_row: Option<[usize; 4]>,
     /// The plain implementation's largest difference from FP64.
+    #[serde(deserialize_with = "null_is_nan")]
     pub plain_max_abs: f64,
     /// The plain implementation's `rms_row_rel`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     pub plain_rms_row_rel: f64,
     /// How many rows that is the mean of: the square of the sum of their squared errors over the sum of the squares of
     /// those. Rows that are exact (one key, or one that wins) do not count.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     pub plain_rows: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     pub largest_score: f64,
     /// The largest magnitude of the reference.
+    #[serde(deserialize_with = "null_is_nan")]
     pub reference_max_abs: f64,
     /// E4M3: against the values before they were rounded to storage; `None` for f16 and for real tensors.
     pub end_to_end: Option<EndToEnd>,
@@ -101,7 +103,11 @@ impl Errors {
                 nonzero_in_zero_row = (0..dim).find(|d| !zero(d)).map(|d| [b, h, s, d]);
             }
         }
-        let plain_errors = reference.plain.iter().zip(&reference.output).map(|(a, b)| (f64::from(*a) - b).abs());
+        let (mut plain_max_abs, mut reference_max_abs) = (Worst::new(()), Worst::new(()));
+        for (&plain, exact) in reference.plain.iter().zip(&reference.output) {
+            plain_max_abs.offer((f64::from(plain) - exact).abs(), ());
+            reference_max_abs.offer(exact.abs(), ());
+        }
         Self {
             rows: reference.rows.len(),
             sampled: reference.sampled,
@@ -115,11 +121,11 @@ impl Errors {
             allclose: allclose.value,
             allclose_at: allclose.at,
             nonzero_in_zero_row,
-            plain_max_abs: plain_errors.fold(0.0, f64::max),
+            plain_max_abs: plain_max_abs.value,
             plain_rms_row_rel: (plain_row_squares / reference.rows.len() as f64).sqrt(),
             plain_rows: plain_row_squares.powi(2) / plain_row_fourths.max(f64::MIN_POSITIVE),
             largest_score: reference.largest_score,
-            reference_max_abs: reference.output.iter().fold(0.0, |most, value| most.max(value.abs())),
+            reference_max_abs: reference_max_abs.value,
             end_to_end: EndToEnd::measure(evidence, whole),
         }
     }

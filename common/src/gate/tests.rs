@@ -1,7 +1,7 @@
 use super::*;
 use crate::faults::model_output;
 use crate::image::{Image, Layout, UNWRITTEN};
-use crate::inputs::{Inputs, Operand};
+use crate::inputs::{Inputs, Operand, Tensor};
 use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, reference};
 
@@ -89,6 +89,18 @@ fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
         assert!(errors.max_abs < 0.5 * errors.c2_bound() && errors.max_row_rel < 0.5 * errors.c3_bound(), "{errors:?}");
         assert_eq!(case.gate(1).0, verdict, "{}", case.gate(1).1);
     }
+}
+
+#[test]
+fn a_nan_in_a_reference_is_no_wildcard() {
+    let mut case = Case::small();
+    case.reference.plain[ELEMENT] = f16::NAN;
+    assert_eq!(case.gate(1).0, Verdict::Fail, "{}", case.gate(1).1);
+    let mut case = Case::small();
+    case.reference.output[ELEMENT] = f64::NAN;
+    assert!([1, 2, 3].iter().all(|&gate| case.gate(gate).0 == Verdict::Fail));
+    let errors = Errors::measure(&case.evidence());
+    assert!(errors.plain_max_abs.is_nan() && errors.reference_max_abs.is_nan());
 }
 
 #[test]
@@ -251,7 +263,7 @@ fn c5_compares_bits() {
 fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
     let operand = Operand::rounded([1, 2, 5, 64], Dtype::E4m3, vec![1.0; 640], None);
     for layout in Layout::ALL {
-        let (q, o) = (Image::of_operand(&operand, layout), Image::poisoned_output([1, 2, 5, 64], layout));
+        let (q, o) = (Image::of_operand(&operand, Tensor::Q, layout), Image::poisoned_output([1, 2, 5, 64], layout));
         let judge = |q_after: &[u8], o_after: &[u8]| {
             c6(&[
                 Buffer { name: "q", image: &q, after: q_after, role: Role::Input },

@@ -70,14 +70,16 @@ struct Compared {
     rows: usize,
     sampled: bool,
     probability: Probability,
+    #[serde(deserialize_with = "null_is_nan")]
     plain_max_abs: f64,
     /// 0 in older records, as the two below and the last of [`Numbers`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     plain_rms_row_rel: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     plain_rows: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_nan")]
     largest_score: f64,
+    #[serde(deserialize_with = "null_is_nan")]
     reference_max_abs: f64,
 }
 
