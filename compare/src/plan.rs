@@ -1,10 +1,10 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
 use crate::cli::RunArgs;
+use crate::comparison::evidence_pairs;
 use crate::select::{self, SelectError};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
-use common::evidence::Relation;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
 use common::record::{Scope, StageBuild, Tier, TimingScope};
@@ -114,9 +114,9 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
         let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
         named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
     };
-    let case = |p: Problem, family, mode| item(&name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
-    let normal = common::tier0::problems().into_iter().map(|problem| case(problem, Family::Normal, traced));
-    normal.chain(common::tier0::extremes().into_iter().map(|(problem, family)| case(problem, family, plain))).collect()
+    let case = |(p, family): (Problem, Family), mode| item(&name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+    let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
+    cases.chain(common::tier0::extremes().into_iter().map(|it| case(it, plain))).collect()
 }
 
 /// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, three seeds on `mission`: with
@@ -323,13 +323,9 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
     for case in cases.iter().filter(|case| case.problem == problem) {
         wanted.push((&case.key.stage, &case.key.variant));
         let Some(stage) = all.iter().find(|stage| stage.id == case.key.stage) else { continue };
-        let Some(variant) = stage.variant(&case.key.variant) else { continue };
-        for terms in stage.evidence.iter().filter(|terms| terms.family == variant.family) {
-            let Relation::Ratio { base, .. } = &terms.relation else { continue };
-            let Some(base_stage) = all.iter().find(|other| other.id == base.stage) else { continue };
-            let twin = base_stage.twin(&base.family, variant.preset()).or(base_stage.default_of(&base.family));
-            wanted.extend(twin.map(|twin| (base_stage.id.as_str(), twin.name.as_str())));
-        }
+        let pairs = stage.evidence.iter().filter_map(|terms| evidence_pairs(stage, all, terms).ok()).flatten();
+        let bases = pairs.filter(|(variant, _)| variant.name == case.key.variant).filter_map(|(_, base)| base);
+        wanted.extend(bases.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
     }
     let of_stage = |stage: &StageBuild| {
         let names = stage.variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str()));

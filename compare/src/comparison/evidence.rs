@@ -39,8 +39,7 @@ pub fn both(counted: &EvidenceResult, ncu: Option<&EvidenceResult>) -> EvidenceR
 pub fn named<'a>(stage: &'a StageBuild, ladder: &'a [StageBuild]) -> Vec<(&'a str, &'a str)> {
     let mut names = Vec::new();
     for terms in stage.evidence.iter().filter(|terms| judging(terms.quantity).is_some()) {
-        let all = stage.family(&terms.family).collect();
-        for (variant, base) in pairs(stage, ladder, terms, all).unwrap_or_default() {
+        for (variant, base) in pairs(stage, ladder, terms).unwrap_or_default() {
             names.push((stage.id.as_str(), variant.name.as_str()));
             names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
         }
@@ -67,22 +66,22 @@ pub fn judge(stage: &StageBuild, ladder: &[StageBuild], measured: Measured<'_>) 
 }
 
 /// A variant, and what it is compared with.
-type Pair<'a> = (&'a VariantBuild, Option<(&'a StageBuild, &'a VariantBuild)>);
+pub type Pair<'a> = (&'a VariantBuild, Option<(&'a StageBuild, &'a VariantBuild)>);
 
-/// What `terms` compare: every variant of the family in this run, or an error that says what is missing.
-fn pairs<'a>(
+/// What `terms` compare over all variants of the family, whatever a run has of them, or an error that says what is
+/// missing: one preset is never compared with another because its own or its twin's was left out.
+pub fn pairs<'a>(
     stage: &'a StageBuild,
     ladder: &'a [StageBuild],
     terms: &'a EvidenceTerms,
-    in_run: Vec<&'a VariantBuild>,
 ) -> Result<Vec<Pair<'a>>, String> {
     let Relation::Ratio { base, .. } = &terms.relation else {
-        return Ok(in_run.into_iter().map(|variant| (variant, None)).collect());
+        return Ok(stage.family(&terms.family).map(|variant| (variant, None)).collect());
     };
     let base_stage = ladder.iter().find(|other| other.id == base.stage);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
-    let twins: Vec<Pair<'_>> = in_run
-        .into_iter()
+    let twins: Vec<Pair<'_>> = stage
+        .family(&terms.family)
         .filter_map(|variant| Some((variant, Some((base_stage, base_stage.twin(&base.family, variant.preset())?)))))
         .collect();
     if !twins.is_empty() {
@@ -98,11 +97,13 @@ fn pairs<'a>(
 
 fn judge_terms(stage: &StageBuild, ladder: &[StageBuild], terms: &EvidenceTerms, measured: Measured<'_>) -> GateResult {
     let no_data = |reason: String| GateResult::no_data(GateId::E1, reason);
-    let in_run = stage.family(&terms.family).filter(|variant| measured.has(stage, variant)).collect();
-    let pairs = match pairs(stage, ladder, terms, in_run) {
-        Ok(pairs) => pairs,
+    let pairs = match pairs(stage, ladder, terms) {
+        Ok(pairs) => pairs.into_iter().filter(|(variant, _)| measured.has(stage, variant)).collect::<Vec<_>>(),
         Err(reason) => return no_data(reason),
     };
+    if pairs.is_empty() {
+        return no_data(format!("no variant of {} in this run is one that the claim compares", terms.family));
+    }
     let (mut holds, mut breaks, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (variant, base) in &pairs {
         match compare(stage, variant, *base, terms, measured) {
@@ -348,6 +349,24 @@ mod tests {
         let result = judge_now(&counters, &ladder);
         assert_eq!(result.verdict, Verdict::Pass, "{}", result.reason);
         assert!(result.reason.starts_with("cpasync-96x64 1,000 / wmma-qk-32x64 1,000"), "{}", result.reason);
+    }
+
+    /// A family whose default has no twin, and of which a run has the default alone, or another variant alone.
+    #[test]
+    fn a_run_of_one_variant_compares_no_preset_with_another() {
+        let mut ladder = ladder();
+        let only = ladder[1].variants[0].clone();
+        ladder[1].variants.push(VariantBuild { name: "cpasync-96x64".into(), ..only });
+        ladder[1].default_variant = "cpasync-96x64".into();
+        ladder[1].evidence.truncate(1);
+        let base = counted("stage0-scalar", BASE, 1000, 0);
+        for (variant, bytes, verdict) in
+            [("cpasync-96x64", 700, Verdict::NoData), (NEW, 1000, Verdict::Pass), (NEW, 999, Verdict::Fail)]
+        {
+            let counters = [base.clone(), counted(STAGE, variant, bytes, 0)];
+            let result = &judge(&ladder[1], &ladder, Measured::Emulator(&counters))[0].result;
+            assert_eq!(result.verdict, verdict, "{variant} {bytes}: {}", result.reason);
+        }
     }
 
     const SHARE: Quantity = Quantity::BarrierStallShare;

@@ -21,7 +21,9 @@ mod verdict;
 pub use changes::{Change, Direction};
 pub use claims::{ClaimRow, ClaimState, Judgement, Standing, failed_claims};
 pub use counters::{CounterRow, Delta, differing};
-pub use evidence::{Measured, NCU_TOLERANCE, judge as judge_evidence, named as named_by_evidence};
+pub use evidence::{
+    Measured, NCU_TOLERANCE, judge as judge_evidence, named as named_by_evidence, pairs as evidence_pairs,
+};
 pub use figures::{FIGURES, Figure, metrics as ncu_metrics};
 pub use latency::{ByShape, Figures, Latency, Origin, Speedup, headline, is_mission, withheld};
 pub use missing::Missing;
