@@ -107,3 +107,21 @@ fn summary(max_abs: Vec<f64>, mut gates: Vec<GateResult>) -> Judged {
     let worse = |worst: f64, error: f64| if error <= worst || worst.is_nan() { worst } else { error };
     Judged { max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN), gates }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use common::verdict::{GateId, Verdict};
+
+    #[test]
+    fn no_number_is_the_largest_error_and_a_failure_wins_over_a_pass() {
+        for errors in [[f64::NAN, 1.0, 2.0], [1.0, f64::NAN, 2.0], [1.0, 2.0, f64::NAN]] {
+            assert!(summary(errors.to_vec(), vec![]).max_abs.is_nan(), "{errors:?}");
+        }
+        assert_eq!(summary(vec![1.0, 3.0, 2.0], vec![]).max_abs, 3.0);
+        assert!(summary(vec![], vec![]).max_abs.is_nan());
+        let gates = [true, false, true].map(|ok| GateResult::judge(GateId::C2, ok, ""));
+        let judged = summary(vec![1.0], gates.to_vec());
+        assert_eq!(judged.gates.iter().map(|gate| gate.verdict).collect::<Vec<_>>(), [Verdict::Fail]);
+    }
+}

@@ -1,8 +1,9 @@
 use super::*;
 use crate::testing::{case, counted, emulated, ladder, rejudge, resummarise, sanitized, timed};
-use common::check::Outcome;
+use common::check::{Outcome, Source};
 use common::device::BackendKind;
 use common::evidence::Counting;
+use common::inputs::Family;
 use common::record::{GateScope, Gpu, Negative, Progress, SCHEMA};
 
 /// Both claims of the literal ladder hold.
@@ -409,4 +410,87 @@ fn claims_against_peers_stand_like_other_claims() {
     assert!(line.ends_with(" in the committed record, which leaves 1 claim AMBIGUOUS"), "{line}");
     let states: Vec<_> = report_of(&timed(GOOD), &[]).peer_claims.into_iter().map(|claim| claim.state).collect();
     assert!(states.iter().all(|state| matches!(state, ClaimState::NoData { .. })) && states.len() == 2);
+}
+
+/// The literal run with one case of `wmma-qk-32x64` per largest error, and its summary.
+fn with_errors(errors_of_cases: &[f64]) -> VariantSummary {
+    let mut record = emulated();
+    let template = record.correctness.cases.remove(1);
+    for (seed, &max_abs) in (0..).zip(errors_of_cases) {
+        let mut case = template.clone();
+        case.key.source = Source::Seeded { family: Family::Normal, seed };
+        let Outcome::Checked { errors, .. } = &mut case.outcome else { panic!("literal") };
+        errors.max_abs = max_abs;
+        record.correctness.cases.push(case);
+    }
+    resummarise(&mut record);
+    summary_of(&record, "stage0-scalar", "wmma-qk-32x64").unwrap().clone()
+}
+
+#[test]
+fn the_worst_error_is_the_largest_and_no_number_is_larger_than_any() {
+    const NAN: f64 = f64::NAN;
+    for (errors, seed) in [
+        (vec![1.0, 3.0, 2.0], 1),
+        (vec![3.0, 1.0, 2.0], 0),
+        (vec![1.0, NAN, 2.0], 1),
+        (vec![NAN, 1.0, 2.0], 0),
+        (vec![1.0, 2.0, NAN], 2),
+        (vec![1.0, NAN, f64::INFINITY], 1),
+    ] {
+        let worst = with_errors(&errors).worst.unwrap();
+        let expected = errors[seed];
+        assert!(worst.max_abs == expected || worst.max_abs.is_nan() && expected.is_nan(), "{errors:?}: {worst:?}");
+        assert_eq!(worst.at, format!("mission f16 full normal:{seed}"), "{errors:?}");
+    }
+}
+
+#[test]
+fn only_a_variant_that_passes_every_gate_of_c1_to_c6_is_green() {
+    let green = with_errors(&[1e-4]);
+    assert!(is_green(&green));
+    for gate in [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6] {
+        let place = green.gates.iter().position(|summary| summary.result.gate == gate).unwrap();
+        for verdict in [Verdict::Fail, Verdict::Ambiguous, Verdict::NoData] {
+            let mut other = green.clone();
+            other.gates[place].result.verdict = verdict;
+            assert_eq!(is_green(&other), (gate, verdict) == (GateId::C4, Verdict::NoData), "{gate} {verdict}");
+        }
+        let mut without = green.clone();
+        without.gates.remove(place);
+        assert_eq!(is_green(&without), gate == GateId::C4, "without {gate}");
+    }
+    assert!(!is_green(&VariantSummary { failed: 1, ..green }));
+}
+
+#[test]
+fn a_row_that_is_stale_ambiguous_or_without_a_case_is_not_green() {
+    type Change = fn(&mut Record);
+    let stale: Change = |record| record.correctness.variants[1].identity = "another".into();
+    let ambiguous: Change = |record| {
+        let Outcome::Checked { gates, .. } = &mut record.correctness.cases[1].outcome else { panic!("literal") };
+        gates[4].verdict = Verdict::Ambiguous;
+        resummarise(record);
+    };
+    let unsupported: Change = |record| {
+        record.correctness.cases[1].outcome = Outcome::Unsupported { reason: "too long".into() };
+        resummarise(record);
+    };
+    let absent: Change = |record| {
+        record.correctness.cases.remove(1);
+        resummarise(record);
+    };
+    for (change, word) in [(stale, "STALE"), (ambiguous, "AMBIGUOUS"), (unsupported, "NO DATA"), (absent, "not run")] {
+        for scope in [Scope::Whole, Scope::Selected { flags: vec!["--seeds 0".into()] }] {
+            let mut record = emulated();
+            record.meta.scope = scope;
+            change(&mut record);
+            let report = of_run(&record, &[]);
+            let words: Vec<String> = report.rows.iter().map(|row| crate::render::markdown::state(&row.state)).collect();
+            assert!(words[1].starts_with(word), "{word}: {words:?}");
+            assert_eq!([&words[0], &words[2]], ["GREEN"; 2], "{word}");
+            // What flags or the tier left out is not missing.
+            assert!(word == "not run" || exit(&report) != (Exit::Pass, "PASS"), "{word}");
+        }
+    }
 }

@@ -76,11 +76,14 @@ impl<'a> Case<'a> {
         Some(Self { at: case, errors })
     }
 
-    /// How far error `which` moved, as a share of its bound; no number is the worst.
+    /// How far error `which` moved, as a share of its bound; no number is the worst, and any number better than none.
     fn moved(&self, which: usize) -> f64 {
         let (_, was, is, bound) = self.errors[which];
-        let moved = (is - was) / bound;
-        if moved.is_nan() { f64::INFINITY } else { moved }
+        match (is - was) / bound {
+            moved if !moved.is_nan() => moved,
+            _ if was.is_nan() && !is.is_nan() => f64::NEG_INFINITY,
+            _ => f64::INFINITY,
+        }
     }
 }
 
@@ -104,7 +107,7 @@ fn judge(was: f64, is: f64, bound: f64) -> (Class, Reason) {
     let crosses = was <= bound && is > bound;
     if is.is_nan() || crosses || (is - was) / bound > ERROR_MARGIN {
         (Class::Worse, Reason::BeyondMargin)
-    } else if (was - is) / bound > ERROR_MARGIN {
+    } else if was.is_nan() || (was - is) / bound > ERROR_MARGIN {
         (Class::Better, Reason::BeyondMargin)
     } else {
         (Class::Same, Reason::WithinMargin)

@@ -348,11 +348,24 @@ fn errors_are_judged_by_their_bounds() {
         (2.0e-4, 1.2e-4, Class::Better),
         (6.8e-4, 7.0e-4, Class::Worse),
         (1.2e-4, f64::NAN, Class::Worse),
+        (f64::NAN, f64::NAN, Class::Worse),
+        (f64::NAN, 1.2e-4, Class::Better),
     ];
     for (was, is, expected) in table {
         let rows = errors(&with_error(was), &with_error(is));
         assert_eq!((&rows[0].metric, rows[0].class), (&Metric::Error(GateId::C2), expected), "{was} {is}");
     }
+    // A case that was no number and is one hides no other that got worse.
+    let [mut base, mut new] = [with_error(f64::NAN), with_error(1.2e-4)];
+    for (record, max_abs) in [(&mut base, 1.2e-4), (&mut new, 2.0e-4)] {
+        let mut other = record.correctness.cases[0].clone();
+        other.key.shape_name = "long".into();
+        let Outcome::Checked { errors, .. } = &mut other.outcome else { panic!("literal") };
+        errors.max_abs = max_abs;
+        record.correctness.cases.push(other);
+        resummarise(record);
+    }
+    assert_eq!(errors(&base, &new)[0].class, Class::Worse);
     // Without the cases, the row error at the largest error is judged by C3's bound, 2e-3.
     let omitted = |max_row: f64| {
         let mut record = emulated();
