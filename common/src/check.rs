@@ -104,7 +104,8 @@ pub enum Target<'a> {
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Whether the traced build runs too, under every schedule, and gate H1 judges it.
+        /// Whether the traced build runs too, under every schedule, and gate H1 judges it; and the plain one on rows that
+        /// are so far apart that offsets take more than 32 bits.
         traced: bool,
     },
     /// On a GPU.
@@ -211,6 +212,8 @@ pub struct Launched {
 #[derive(Debug)]
 struct Run {
     label: String,
+    /// Which of the staged inputs it ran on.
+    index: usize,
     execution: Execution,
 }
 
@@ -244,7 +247,8 @@ pub(crate) fn check_suppressed(
 /// The first half of [`check`]: all launches that `target` asks for, the traced ones included.
 ///
 /// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
-/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter.
+/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter. What is
+/// traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -262,14 +266,20 @@ fn launch_suppressed(
     suppress: Option<&Suppress>,
 ) -> Result<Launched, NoOutput> {
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
-    let runs = launch_all(stage, &prepared, staged, target, suppress)?;
-    let hazards = match target {
-        Target::Emulated { schedules, traced: true } => {
-            let judged = hazards(&prepared, staged.of_launch(0), schedules);
-            Some(judged.map_err(|fault| NoOutput::Failed { reason: format!("traced: {fault}"), fatal: false })?)
+    let mut runs = launch_all(stage, &prepared, staged, target, suppress)?;
+    let mut hazards = None;
+    if let Target::Emulated { schedules, traced: true } = target {
+        let failed = |what: &str, fault: Fault| NoOutput::Failed { reason: format!("{what}: {fault}"), fatal: false };
+        let judged =
+            judge_hazards(&prepared, staged.of_launch(0), schedules).map_err(|fault| failed("traced", fault))?;
+        // An access outside of the tensors is a hazard, and would find no memory there.
+        if judged.verdict != Verdict::Fail {
+            let execution = emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
+                .map_err(|fault| failed("rows far apart", fault))?;
+            runs.push(Run { label: format!("{:?}, rows far apart", schedules[0]), index: 1, execution });
         }
-        _ => None,
-    };
+        hazards = Some(judged);
+    }
     Ok(Launched { staged: Arc::clone(staged), probability: prepared.kernel.probability, runs, hazards })
 }
 
@@ -282,7 +292,7 @@ impl Launched {
     /// The second half of [`check`]: the gates, on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
         let problem = &self.staged.of_launch(0).problem;
-        let images = self.runs.iter().enumerate().map(|(index, run)| (self.staged.of_launch(index), run));
+        let images = self.runs.iter().map(|run| (self.staged.of_launch(run.index), run));
         let outputs: Vec<Vec<f16>> =
             images.clone().map(|(staged, run)| staged.output.elements(&run.execution.output)).collect();
         let evidence = Evidence { problem, family: self.staged.family, reference, output: &outputs[0] };
@@ -318,6 +328,7 @@ fn launch_all(
 ) -> Result<Vec<Run>, NoOutput> {
     let run = |index: usize, name: String, execution: Execution| Run {
         label: format!("{name}, {}", staged.of_launch(index).output.layout.name()),
+        index,
         execution,
     };
     let mut runs = Vec::new();
@@ -344,7 +355,7 @@ fn launch_all(
 }
 
 /// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds.
-fn hazards(prepared: &Prepared<'_>, staged: &Staged, schedules: &[Schedule]) -> Result<GateResult, Fault> {
+fn judge_hazards(prepared: &Prepared<'_>, staged: &Staged, schedules: &[Schedule]) -> Result<GateResult, Fault> {
     let mut reports = Vec::new();
     for &schedule in schedules {
         let report = emulated::trace(prepared, staged, schedule, &Selection::default())?;

@@ -6,9 +6,10 @@
 //! Packed:   margin | row 0 | row 1 | …       | next head …                                        | margin
 //! ```
 //! The gap is as tall as the tallest tile, so that a tile that runs past the last row reads NaN and never a neighbour's
-//! valid row, which masking would hide.
+//! valid row, which masking would hide. Each tensor has pitches of its own, so that the stride of one, used for another, leads
+//! into a gap.
 
-use crate::inputs::{Operand, index_of};
+use crate::inputs::{Operand, Tensor, index_of};
 use crate::problem::Dtype;
 use half::f16;
 use std::ops::Range;
@@ -27,13 +28,18 @@ pub const UNWRITTEN: u16 = 0xffff;
 pub const OUTPUT_GUARD: u16 = 0xffa5;
 /// What surrounds an input: NaN in f16 and in E4M3.
 const INPUT_GUARD: u8 = 0xff;
+/// Elements that the rows of a head span where they are far apart.
+const FAR_ELEMENTS: usize = 1 << 37;
+/// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
+const FAR_MARGIN: usize = 1 << 34;
 
 /// How the elements lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Dense, with margins before and after only: what timing uses.
     Packed,
-    /// A wider row pitch, NaN rows between heads, and batches that are not a multiple of heads apart.
+    /// A wider row pitch, another one for each tensor, NaN rows between heads, and batches that are not a multiple of heads
+    /// apart.
     Strided,
 }
 
@@ -78,8 +84,8 @@ pub struct Image {
 
 impl Image {
     /// An input tensor.
-    pub fn of_operand(operand: &Operand, layout: Layout) -> Self {
-        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), layout);
+    pub fn of_operand(operand: &Operand, tensor: Tensor, layout: Layout) -> Self {
+        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), Some(tensor), layout);
         image.bytes.fill(INPUT_GUARD);
         let row_bytes = operand.extents[3] * image.element_bytes;
         for (row, dense) in operand.bytes.chunks_exact(row_bytes).enumerate() {
@@ -91,7 +97,7 @@ impl Image {
 
     /// An f16 output whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        let mut image = Self::empty(extents, Dtype::F16.bytes(), layout);
+        let mut image = Self::empty(extents, Dtype::F16.bytes(), None, layout);
         image.bytes.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&OUTPUT_GUARD.to_le_bytes()));
         for row in 0..image.rows() {
             let range = image.row_range(row);
@@ -167,14 +173,35 @@ impl Image {
         self.outside(offset.max(gap_start), low, gap_start)
     }
 
-    /// An image of zero bytes.
-    fn empty(extents: [usize; 4], element_bytes: usize, layout: Layout) -> Self {
+    /// The same tensor with rows so far apart that nearly every offset, and each stride of more than one index, takes more
+    /// than 32 bits; without its bytes, and with how many there would be. Rows of one place in their heads share a page.
+    pub fn far_apart(&self) -> (Self, usize) {
+        let [batch, heads, rows, dim] = self.extents;
+        let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
+        // As far as fits into FAR_ELEMENTS; what int arithmetic makes of a multiple of 2^32 lies in the margin, too.
+        let row = 1 << (FAR_ELEMENTS / rows).ilog2().min(32);
+        let [head, batch_stride] = [(1 << 32) + unit, (1 << 32) + heads * unit];
+        let last = (batch - 1) * batch_stride + (heads - 1) * head + (rows - 1) * row;
+        let strides = [batch_stride, head, row].map(|stride| stride as i64);
+        let far = Self { bytes: vec![], offset: FAR_MARGIN, strides, ..*self };
+        (far, FAR_MARGIN + last * self.element_bytes + FAR_MARGIN)
+    }
+
+    /// An image of zero bytes; of the output where there is no input tensor.
+    fn empty(extents: [usize; 4], element_bytes: usize, tensor: Option<Tensor>, layout: Layout) -> Self {
         let [batch, heads, rows, dim] = extents;
         let row_bytes = dim * element_bytes;
         let (pitch, head_gap, batch_gap) = match layout {
             Layout::Packed => (row_bytes, 0, 0),
             Layout::Strided => {
-                let pitch = row_bytes + STRIDE_ALIGN;
+                // O is f16 beside E4M3 too: these differ in bytes and in elements.
+                let units = match tensor {
+                    Some(Tensor::Q) => 1,
+                    Some(Tensor::K) => 2,
+                    Some(Tensor::V) => 3,
+                    None => 5,
+                };
+                let pitch = row_bytes + units * STRIDE_ALIGN;
                 // One unit more than whole rows: a kernel that mixes up strides can't land on a row's start by luck.
                 (pitch, GAP_ROWS * pitch + STRIDE_ALIGN, 3 * STRIDE_ALIGN)
             }
@@ -234,7 +261,10 @@ fn first_difference(before: &[u8], after: &[u8], range: Range<usize>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Staged;
+    use crate::inputs::Inputs;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn operand(extents: [usize; 4], dtype: Dtype) -> Operand {
         let len = extents.iter().product::<usize>();
@@ -251,7 +281,7 @@ mod tests {
             let dtype = if e4m3 { Dtype::E4m3 } else { Dtype::F16 };
             let layout = if strided { Layout::Strided } else { Layout::Packed };
             let operand = operand(extents, dtype);
-            let image = Image::of_operand(&operand, layout);
+            let image = Image::of_operand(&operand, Tensor::K, layout);
             prop_assert_eq!(image.offset % BASE_ALIGN, 0);
             for stride in image.strides {
                 prop_assert_eq!(stride as usize * image.element_bytes % STRIDE_ALIGN, 0);
@@ -287,12 +317,39 @@ mod tests {
     #[test]
     fn a_tile_past_the_last_row_meets_only_nan() {
         for dtype in Dtype::ALL {
-            let image = Image::of_operand(&operand([2, 2, 17, 64], dtype), Layout::Strided);
+            let image = Image::of_operand(&operand([2, 2, 17, 64], dtype), Tensor::V, Layout::Strided);
             let pitch = image.strides[2] as usize * image.element_bytes;
             for head in 0..4 {
                 let end = image.row_range(head * 17 + 16).end;
                 assert!(image.bytes[end..end + GAP_ROWS * pitch].iter().all(|&byte| byte == 0xff), "head {head}");
             }
+        }
+    }
+
+    #[test]
+    fn no_two_tensors_share_a_stride() {
+        for (problem, family) in crate::tier0::cases() {
+            let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
+            let [q, k, v] = staged.inputs.each_ref().map(|operand| operand.image.strides);
+            for index in 0..3 {
+                let strides = BTreeSet::from([q, k, v, staged.output.strides].map(|strides| strides[index]));
+                assert_eq!(strides.len(), 4, "{problem:?}: stride {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_far_apart_are_disjoint_aligned_and_beyond_32_bits() {
+        for (extents, dtype) in [([2, 6, 17, 64], Dtype::F16), ([1, 1, 203, 128], Dtype::E4m3)] {
+            let (far, bytes) = Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
+            let mut rows: Vec<Range<usize>> = far.element_ranges().collect();
+            assert!(rows.iter().all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_MARGIN / 2 <= bytes));
+            rows.sort_by_key(|row| row.start);
+            assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "{extents:?}");
+            let element = |row: &Range<usize>| (row.start - far.offset) / far.element_bytes;
+            assert!(element(&rows[rows.len() - 1]) > 1 << 36, "{extents:?}");
+            // Batch and head alone are too far for 32 bits; a row, within the 32 of the smallest tile.
+            assert!(far.strides[..2].iter().all(|stride| *stride > 1 << 32) && 32 * far.strides[2] >= 1 << 32);
         }
     }
 

@@ -11,17 +11,25 @@ use emulator::Schedule;
 /// The schedules under which every output must have the same bits.
 pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1)];
 
-/// `small` full, (113, 203) causal with grouped heads, and 17 rows causal at head_dim 128; both dtypes.
-pub fn problems() -> Vec<Problem> {
-    let ragged = Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 113, seq_kv: 203, head_dim: 64 };
+/// `small` full; (113, 203) causal; two batches of two key heads, each for three query heads, whose E4M3 scales differ;
+/// 17 rows causal at head_dim 128; rows without a key, whole blocks of them. Both dtypes.
+pub fn cases() -> Vec<(Problem, Family)> {
+    let one_head = |seq_q, seq_kv| Shape { seq_kv, ..Shape::bhsd(1, 1, seq_q, 64) };
     let shapes = [
         (Shape::bhsd(1, 1, 32, 64), Mask::Full),
-        (ragged, Mask::Causal),
-        (Shape::bhsd(1, 1, 17, 64), Mask::Full),
-        (Shape::bhsd(2, 1, 17, 128), Mask::Causal),
+        (one_head(113, 203), Mask::Causal),
+        // Neither the batches nor the key heads are as many as the query heads of a group.
+        (Shape { heads_kv: 2, ..Shape::bhsd(2, 6, 17, 64) }, Mask::Full),
+        (Shape::bhsd(1, 1, 17, 128), Mask::Causal),
+        // The first 137 rows see no key: more than the tallest block has.
+        (one_head(154, 17), Mask::Causal),
     ];
-    let problem = |(shape, mask), dtype| Problem::new(shape, dtype, mask).expect("tier 0 states valid problems");
-    shapes.iter().flat_map(|&shape| Dtype::ALL.map(|dtype| problem(shape, dtype))).collect()
+    let case = |(shape, mask): (Shape, Mask), dtype| {
+        let is_scaled = dtype == Dtype::E4m3 && shape.heads_q > 1;
+        let family = if is_scaled { Family::RandomScales } else { Family::Normal };
+        (Problem::new(shape, dtype, mask).expect("tier 0 states valid problems"), family)
+    };
+    shapes.iter().flat_map(|&shape| Dtype::ALL.map(|dtype| case(shape, dtype))).collect()
 }
 
 /// Extreme logits in rows of 5 keys, in every row of a block: run once, untraced.
@@ -38,7 +46,7 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
         Err(error) => return vec![error.to_string()],
     };
     let mut failures = Vec::new();
-    let traced = problems().into_iter().map(|problem| (problem, Family::Normal, &SCHEDULES[..], true));
+    let traced = cases().into_iter().map(|(problem, family)| (problem, family, &SCHEDULES[..], true));
     let plain = extremes().into_iter().map(|(problem, family)| (problem, family, &SCHEDULES[..1], false));
     for (problem, family, schedules, traced) in traced.chain(plain) {
         let case = format!("{variant} {} {} {} {family}", problem.shape, problem.dtype, problem.mask);
@@ -65,4 +73,34 @@ pub fn failures(attention: &'static dyn Attention, variant: &str) -> Vec<String>
         }
     }
     failures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn both_dtypes_show_a_wrong_head_a_wrong_scale_and_a_row_without_a_key() {
+        for dtype in Dtype::ALL {
+            let cases: Vec<(Problem, Family)> =
+                cases().into_iter().filter(|(problem, _)| problem.dtype == dtype).collect();
+            let grouped = cases.iter().find(|(Problem { shape, .. }, _)| {
+                let group = shape.heads_q / shape.heads_kv;
+                shape.batch > 1 && shape.heads_kv > 1 && group > 1 && group != shape.heads_kv && group != shape.batch
+            });
+            let (problem, family) = grouped.expect("a grouped case with several batches and key heads");
+            let Inputs { q, k, v, .. } = Inputs::generate(problem, *family, 0);
+            for scales in [q.scales, k.scales, v.scales] {
+                let distinct: BTreeSet<u32> = scales.iter().map(|scale| scale.to_bits()).collect();
+                assert_eq!(distinct.len(), scales.len());
+                let [least, most] = [f32::min, f32::max].map(|pick| scales.iter().copied().reduce(pick));
+                assert!(dtype == Dtype::F16 || most > least.map(|least| 2.0 * least), "{scales:?}");
+            }
+            let empty =
+                |problem: &Problem| (0..problem.shape.seq_q).filter(|&row| problem.visible_keys(row) == 0).count();
+            // Blocks of up to 128 rows: the first has no key, one has rows with and without.
+            assert!(cases.iter().any(|(problem, _)| empty(problem) > 128 && empty(problem) % 16 != 0));
+        }
+    }
 }

@@ -101,7 +101,7 @@ fn rows_are_elements_and_what_lies_between_is_not() {
     let past = read(7);
     assert_eq!(past.hazards[0].kind, HazardKind::OutOfBounds);
     let text = past.hazards[0].to_string();
-    assert!(text.contains("16 bytes past the end of row [0, 1, 6] of k"), "{text}");
+    assert!(text.contains("32 bytes past the end of row [0, 1, 6] of k"), "{text}");
     assert!(read(-1).hazards[0].to_string().contains("past the end of row [0, 0, 6] of k"));
     let gate = h1(&[Traced { label: "strided", report: &past }]);
     assert_eq!(gate.verdict, Verdict::Fail);

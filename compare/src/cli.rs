@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   compare                                       check everything that this machine can, write COMPARE.md
-  compare --quick                               each stage's default variant on four small problems
+  compare --quick                               each stage's default variant on five small problems
   compare --stages stage0-scalar --shapes mission --dtypes f16
                                                 one stage on one shape, both masks
   compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
@@ -170,7 +170,7 @@ pub struct RunArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
-    /// Tier T0: each stage's default variant on four small problems, and on extreme logits
+    /// Tier T0: each stage's default variant on five small problems, and on extreme logits
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Tier T2: every shape, mask, family and seed (the default on a GPU)

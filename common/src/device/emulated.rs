@@ -117,6 +117,82 @@ pub fn execute_suppressed(
     Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
 }
 
+/// Address space that takes memory only where it is touched.
+struct Sparse {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Sparse {
+    /// `bytes` bytes with the elements of `from`, laid out as in `to`.
+    fn holding(from: &Image, to: &Image, bytes: usize) -> Result<Self, Fault> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping, which aliases nothing.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            let error = std::io::Error::last_os_error();
+            let reason = format!(
+                "{} GiB of address space for rows that are far apart: {error}; `ulimit -v` and vm.overcommit_memory limit it",
+                bytes >> 30
+            );
+            return Err(Fault::BadLaunch { reason });
+        }
+        let this = Self { start: start.cast(), bytes };
+        // A row in a huge page would take 2 MiB; where the advice is not taken, it does.
+        #[cfg(target_os = "linux")]
+        // SAFETY: the mapping made above.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE)
+        };
+        for (near, far) in from.element_ranges().zip(to.element_ranges()) {
+            // SAFETY: the mapping has all rows of `to`, and nothing else refers to it yet.
+            unsafe {
+                this.start.add(far.start).copy_from_nonoverlapping(from.bytes[near.clone()].as_ptr(), near.len())
+            };
+        }
+        Ok(this)
+    }
+
+    /// The bytes of `near`, with the elements that lie here as in `far`.
+    fn gathered(&self, near: &Image, far: &Image) -> Vec<u8> {
+        let mut bytes = near.bytes.clone();
+        for (to, from) in near.element_ranges().zip(far.element_ranges()) {
+            // SAFETY: as in `holding`; the launch is over.
+            unsafe { bytes[to.clone()].as_mut_ptr().copy_from_nonoverlapping(self.start.add(from.start), to.len()) };
+        }
+        bytes
+    }
+}
+
+impl Drop for Sparse {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one's own, and no launch uses it any more.
+        unsafe { libc::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+/// As [`execute`], but the rows of each tensor lie so far apart that their offsets take more than 32 bits
+/// ([`Image::far_apart`]). Of what it leaves, only the elements are looked at: they lie as `staged` has them.
+pub fn execute_far_apart(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> Result<Execution, Fault> {
+    let mut far = staged.clone();
+    let hold = |image: &mut Image| {
+        let (apart, bytes) = image.far_apart();
+        Sparse::holding(&std::mem::replace(image, apart), image, bytes)
+    };
+    let [q, k, v] = &mut far.inputs;
+    let inputs = [hold(&mut q.image)?, hold(&mut k.image)?, hold(&mut v.image)?];
+    let output = hold(&mut far.output)?;
+    let mut buffers = Buffers::new(staged);
+    let scales = [buffers.params.q.scales, buffers.params.k.scales, buffers.params.v.scales];
+    buffers.params = far.params(inputs.each_ref().map(|memory| memory.start.cast()), scales, output.start.cast());
+    // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
+    unsafe { emulator::launch(&buffers.launch(prepared.kernel.emulated, prepared, schedule)) }?;
+    let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
+    let output = output.gathered(&staged.output, &far.output);
+    Ok(Execution { inputs: [gathered(0), gathered(1), gathered(2)], output })
+}
+
 /// What a traced run may leave out.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {

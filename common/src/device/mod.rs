@@ -4,7 +4,7 @@ pub mod cuda;
 pub mod emulated;
 
 use crate::image::{Image, Layout};
-use crate::inputs::{Inputs, Operand};
+use crate::inputs::{Inputs, Operand, Tensor};
 use crate::params::{AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL, AttentionParams, AttentionTensor};
 use crate::problem::{Mask, Problem};
 use serde::{Deserialize, Serialize};
@@ -45,14 +45,18 @@ pub struct StagedOperand {
 impl Staged {
     /// Lays `inputs` and a poisoned output out.
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
-        let operand = |name, operand: &Operand| StagedOperand {
+        let operand = |name, tensor, operand: &Operand| StagedOperand {
             name,
-            image: Image::of_operand(operand, layout),
+            image: Image::of_operand(operand, tensor, layout),
             scales: operand.scales.clone(),
         };
         Self {
             problem: inputs.problem,
-            inputs: [operand("q", &inputs.q), operand("k", &inputs.k), operand("v", &inputs.v)],
+            inputs: [
+                operand("q", Tensor::Q, &inputs.q),
+                operand("k", Tensor::K, &inputs.k),
+                operand("v", Tensor::V, &inputs.v),
+            ],
             output: Image::poisoned_output(inputs.problem.shape.q_extents(), layout),
         }
     }
