@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn no_two_tensors_share_a_stride() {
-        for (problem, family) in crate::tier0::cases() {
+        for crate::tier0::Case { problem, family, .. } in crate::tier0::cases() {
             let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
             let [q, k, v] = staged.inputs.each_ref().map(|operand| operand.image.strides);
             for index in 0..3 {

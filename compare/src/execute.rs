@@ -185,8 +185,8 @@ impl Executor<'_> {
     /// busy by itself in the emulator, and fills memory with what its launches leave.
     fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
         match case.mode {
-            Mode::Plain | Mode::Traced if case.problem.scores() > SMALL_SCORES => 1,
-            Mode::Plain | Mode::Traced => self.in_flight,
+            Mode::Plain | Mode::Traced | Mode::TracedOnce if case.problem.scores() > SMALL_SCORES => 1,
+            Mode::Plain | Mode::Traced | Mode::TracedOnce => self.in_flight,
             Mode::Device => (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight),
         }
     }
@@ -337,6 +337,7 @@ fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
 fn emulated(mode: Mode) -> Target<'static> {
     match mode {
         Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
+        Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: true },
         Mode::Plain | Mode::Device => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false },
     }
 }

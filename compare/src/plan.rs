@@ -8,6 +8,7 @@ use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
 use common::record::{Scope, StageBuild, Tier, TimingScope};
+use common::tier0::Case;
 use std::collections::BTreeSet;
 
 /// How a case runs.
@@ -17,6 +18,8 @@ pub enum Mode {
     Plain,
     /// On the emulator's traced build, under each of [`common::tier0::SCHEDULES`]: results, hazards and counters.
     Traced,
+    /// The same under the first of them alone.
+    TracedOnce,
     /// On the GPU.
     Device,
 }
@@ -114,7 +117,11 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
         let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
         named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
     };
-    let case = |(p, family): (Problem, Family), mode| item(&name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+    let case = |case: Case, mode| {
+        let (p, is_once) = (case.problem, case.schedules.len() == 1);
+        let mode = if mode == Mode::Traced && is_once { Mode::TracedOnce } else { mode };
+        item(&name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
+    };
     let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
     cases.chain(common::tier0::extremes().into_iter().map(|it| case(it, plain))).collect()
 }

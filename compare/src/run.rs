@@ -252,7 +252,7 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             no("hazards are judged by the emulator: run with --backend emulated")
         }
         GateId::H1 if !traced => no("the C++ compiler has no traced build; g++ 12 or later has"),
-        GateId::H1 if !plan.cases.iter().any(|case| case.mode == Mode::Traced) => {
+        GateId::H1 if !plan.cases.iter().any(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)) => {
             no("no problem is small enough to be traced")
         }
         GateId::H1 => Measurable::Yes,

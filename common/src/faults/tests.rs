@@ -20,14 +20,14 @@ fn every_fault_is_caught_and_the_correct_model_is_not() {
 fn tier_0_catches_states_that_start_or_end_elsewhere() {
     for fault in [Fault::MaximumFromZero, Fault::NeighbourState] {
         for dtype in Dtype::ALL {
-            let fails = |(problem, family): &(Problem, Family)| {
-                let inputs = Inputs::generate(problem, *family, 0);
+            let fails = |&crate::tier0::Case { ref problem, family, .. }: &crate::tier0::Case| {
+                let inputs = Inputs::generate(problem, family, 0);
                 let reference = reference(&inputs, Probability::F16).unwrap();
                 let output = faulty_output(fault, &inputs);
-                let evidence = Evidence { problem, family: Some(*family), reference: &reference, output: &output };
+                let evidence = Evidence { problem, family: Some(family), reference: &reference, output: &output };
                 crate::gate::any_failed(&numeric_gates(&evidence).1)
             };
-            let cases = crate::tier0::extremes().into_iter().filter(|(problem, _)| problem.dtype == dtype);
+            let cases = crate::tier0::extremes().into_iter().filter(|case| case.problem.dtype == dtype);
             assert!(cases.filter(fails).count() > 0, "{fault} on {dtype}");
         }
     }

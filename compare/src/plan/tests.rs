@@ -26,11 +26,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-<<<<<<< HEAD
-fn tier0_is_four_problems_and_extreme_logits_on_the_default_variant() {
-=======
-fn tier0_is_five_problems_on_the_default_variant() {
->>>>>>> 0ecf9b1 (tier 0: grouped heads in batches, rows without a key, own strides, offsets beyond 32 bits)
+fn tier0_is_five_problems_and_extreme_logits_on_the_default_variant() {
     let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!(
@@ -38,29 +34,20 @@ fn tier0_is_five_problems_on_the_default_variant() {
         [
             "wmma-qk-32x64 small f16 full normal:0 Traced",
             "wmma-qk-32x64 small e4m3 full normal:0 Traced",
-<<<<<<< HEAD
-            "wmma-qk-32x64 1x2:1x113:203x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x2:1x113:203x64 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x17x64 f16 full normal:0 Traced",
-            "wmma-qk-32x64 1x1x17x64 e4m3 full normal:0 Traced",
-            "wmma-qk-32x64 2x1x17x128 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 2x1x17x128 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x113:203x64 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x113:203x64 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 2x6:2x17x64 f16 full normal:0 TracedOnce",
+            "wmma-qk-32x64 2x6:2x17x64 e4m3 full random-scales:0 TracedOnce",
+            "wmma-qk-32x64 1x1x17x128 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x17x128 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x154:17x64 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x154:17x64 e4m3 causal normal:0 Traced",
             "wmma-qk-32x64 1x1x131:5x64 f16 full deep-negative:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 f16 full huge:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 f16 full mixed-scale:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full deep-negative:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full huge:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain",
-=======
-            "wmma-qk-32x64 1x1x113:203x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x113:203x64 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 2x6:2x17x64 f16 full normal:0 Traced",
-            "wmma-qk-32x64 2x6:2x17x64 e4m3 full random-scales:0 Traced",
-            "wmma-qk-32x64 1x1x17x128 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x17x128 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x154:17x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x154:17x64 e4m3 causal normal:0 Traced",
->>>>>>> 0ecf9b1 (tier 0: grouped heads in batches, rows without a key, own strides, offsets beyond 32 bits)
         ]
     );
     assert!(plan.timings.is_empty());
@@ -70,14 +57,9 @@ fn tier0_is_five_problems_on_the_default_variant() {
 fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
-<<<<<<< HEAD
-    // 8 + 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
+    // 10 + 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
     // on 7 keys; 4 of mission.
-    assert_eq!(plan.cases.len(), 8 + 6 + 3 * 17 - 2 + 2 * 6 + 4);
-=======
-    // 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 of mission.
-    assert_eq!(plan.cases.len(), 10 + 3 * 17 - 2 + 3);
->>>>>>> 0ecf9b1 (tier 0: grouped heads in batches, rows without a key, own strides, offsets beyond 32 bits)
+    assert_eq!(plan.cases.len(), 10 + 6 + 3 * 17 - 2 + 2 * 6 + 4);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
@@ -90,11 +72,7 @@ fn tier1_is_the_default_without_a_gpu() {
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-<<<<<<< HEAD
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [79, 79, 79]);
-=======
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [62, 62, 62]);
->>>>>>> 0ecf9b1 (tier 0: grouped heads in batches, rows without a key, own strides, offsets beyond 32 bits)
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [81, 81, 81]);
     assert_eq!(whole.scope, Scope::Whole);
 }
 
@@ -104,24 +82,17 @@ fn tier2_is_the_default_on_a_gpu() {
     assert_eq!(plan.tier, Tier::T2);
     assert!(plan.cases.iter().all(|case| case.mode == Mode::Device));
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
-<<<<<<< HEAD
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
-    // Edge shapes: both dtypes and masks; T0's three that have no name; and the extreme families on 5 and 7 keys.
-    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4 + 3 * 2 + 12);
-=======
-    // Named: 2 masks x (7 + 10 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
-    assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 17 * 14);
-    // Edge shapes: both dtypes and masks; and T0's four that have no name.
-    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4 + 4 * 2);
->>>>>>> 0ecf9b1 (tier 0: grouped heads in batches, rows without a key, own strides, offsets beyond 32 bits)
+    // Edge shapes: both dtypes and masks; T0's four that have no name; and the extreme families on 5 and 7 keys.
+    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4 + 4 * 2 + 12);
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
     // On the emulator --full adds the same problems, and keeps T0's traced.
     let emulated = planned(&["--full", "--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(emulated.cases.len(), plan.cases.len());
-    assert_eq!(emulated.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 10);
+    assert_eq!(emulated.cases.iter().filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)).count(), 10);
 }
 
 #[test]
