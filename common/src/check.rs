@@ -10,7 +10,8 @@ use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, Reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
-use crate::verdict::{GateResult, Verdict};
+use crate::tier0::SCHEDULES;
+use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
 use half::f16;
 use serde::{Deserialize, Serialize};
@@ -304,6 +305,21 @@ impl Launched {
         gates.push(gate::c6(&images.flat_map(|(staged, run)| buffers(staged, &run.execution)).collect::<Vec<_>>()));
         gates.extend(self.hazards);
         Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
+    }
+}
+
+/// Gate B1: `output`, which a GPU computed from `staged`, beside that of the same variant in the emulator's plain build.
+pub fn both_backends(stage: &LoadedStage, variant: &str, staged: &Arc<StagedInputs>, output: &[f16]) -> GateResult {
+    let Some(family) = staged.family else {
+        return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
+    };
+    let first = staged.of_launch(0);
+    match launch(stage, variant, staged, Target::Emulated { schedules: &SCHEDULES[..1], traced: false }) {
+        Ok(launched) => {
+            let emulated = first.output.elements(&launched.runs[0].execution.output);
+            gate::b1(&first.problem, family, output, &emulated)
+        }
+        Err(end) => GateResult::judge(GateId::B1, false, format!("the emulator gives no output: {end}")),
     }
 }
 

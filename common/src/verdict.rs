@@ -52,6 +52,8 @@ pub enum GateId {
     C6,
     /// Clean under compute-sanitizer.
     C7,
+    /// The GPU agrees with the emulator.
+    B1,
     /// No hazard on the emulator.
     H1,
     /// Within its resources.
@@ -72,6 +74,7 @@ impl fmt::Display for GateId {
             GateId::C5 => "C5",
             GateId::C6 => "C6",
             GateId::C7 => "C7",
+            GateId::B1 => "B1",
             GateId::H1 => "H1",
             GateId::R1 => "R1",
             GateId::L1 => "L1",

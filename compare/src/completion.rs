@@ -30,7 +30,7 @@ pub enum CompletionError {
         stages: Vec<String>,
     },
     /// No number without a green gate.
-    #[error("{name} has no variant that is green on C1-C6; fix the kernels and run `compare` again")]
+    #[error("{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again")]
     NothingGreen {
         /// The record.
         name: String,

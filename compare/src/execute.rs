@@ -145,7 +145,7 @@ impl Executor<'_> {
             let staged = Arc::new(StagedInputs::new(&inputs, &group[0].key.source));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
                 let (launched, judged) = std::thread::scope(|scope| {
-                    let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(&mut references)));
+                    let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
                     let launched = self.launch(cases, &staged, |index| {
                         sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
                     });
@@ -158,14 +158,15 @@ impl Executor<'_> {
                 }
                 let lost =
                     launched.iter().any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
-                waiting = Some(Batch { cases: cases.to_vec(), inputs: Arc::clone(&inputs), launched });
+                let (inputs, staged) = (Arc::clone(&inputs), Arc::clone(&staged));
+                waiting = Some(Batch { cases: cases.to_vec(), inputs, staged, launched });
                 if lost {
                     break 'problems;
                 }
             }
         }
         match waiting {
-            Some(batch) => keep(batch.judge(&mut references)?, record, sink),
+            Some(batch) => keep(batch.judge(self.stages, &mut references)?, record, sink),
             None => Ok(()),
         }
     }
@@ -187,7 +188,9 @@ impl Executor<'_> {
         match case.mode {
             Mode::Plain | Mode::Traced | Mode::TracedOnce if case.problem.scores() > SMALL_SCORES => 1,
             Mode::Plain | Mode::Traced | Mode::TracedOnce => self.in_flight,
-            Mode::Device => (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight),
+            Mode::Device | Mode::Both => {
+                (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight)
+            }
         }
     }
 
@@ -204,7 +207,7 @@ impl Executor<'_> {
             check::launch(stage_of(stages, &case.key.stage), &case.key.variant, staged, target)
         };
         match self.device {
-            Some(device) if cases[0].mode == Mode::Device => until_lost(cases, |index, case| {
+            Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => until_lost(cases, |index, case| {
                 starts(index);
                 launch(case, Target::Cuda { device, launches: GPU_LAUNCHES })
             }),
@@ -338,7 +341,9 @@ fn emulated(mode: Mode) -> Target<'static> {
     match mode {
         Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
         Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: true },
-        Mode::Plain | Mode::Device => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false },
+        Mode::Plain | Mode::Device | Mode::Both => {
+            Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub enum ListError {
 }
 
 /// The gates and their rules, in short; ARCHITECTURE.md has them in full.
-const GATES: [(GateId, &str); 11] = [
+const GATES: [(GateId, &str); 12] = [
     (GateId::C1, "finite and complete: no poison left, no infinity"),
     (GateId::C2, "as accurate as the precision allows: against FP64 and a plain implementation"),
     (GateId::C3, "every row right, relative to the row's size"),
@@ -28,6 +28,7 @@ const GATES: [(GateId, &str); 11] = [
     (GateId::C5, "deterministic: repeats and schedules agree bit for bit"),
     (GateId::C6, "stays in its buffers, leaves its inputs alone"),
     (GateId::C7, "clean under compute-sanitizer"),
+    (GateId::B1, "both backends agree: every row on a GPU against the emulator's"),
     (GateId::H1, "no hazard on the emulator"),
     (GateId::R1, "within its registers and shared memory, no spill, no stack"),
     (GateId::L1, "faster, as claimed: paired device time"),
@@ -76,7 +77,7 @@ fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Resu
             what: "registers, spills, occupancy (R1)",
             here: compiled.unwrap_or_else(|| Err("there is no stage".to_string())),
         },
-        Measurable { what: "latency (L1)", here: gpu },
+        Measurable { what: "latency (L1), the emulator beside the GPU (B1)", here: gpu },
         Measurable { what: "counters (E1)", here: counters },
     ]
 }

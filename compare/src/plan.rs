@@ -22,6 +22,8 @@ pub enum Mode {
     TracedOnce,
     /// On the GPU.
     Device,
+    /// On the GPU, and in the emulator's plain build beside it (gate B1).
+    Both,
 }
 
 /// One case to run.
@@ -113,17 +115,40 @@ pub fn named(name: &str) -> Shape {
 
 /// T0: the cases that every stage's own tests run.
 fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
-    let name = |shape: Shape| {
-        let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
-        named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
-    };
     let case = |case: Case, mode| {
         let (p, is_once) = (case.problem, case.schedules.len() == 1);
         let mode = if mode == Mode::Traced && is_once { Mode::TracedOnce } else { mode };
-        item(&name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
+        item(&shape_name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
     };
     let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
     cases.chain(common::tier0::extremes().into_iter().map(|it| case(it, plain))).collect()
+}
+
+fn shape_name(shape: Shape) -> String {
+    let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
+    named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
+}
+
+/// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most see none. Three heads, so that
+/// the zero-head family has one of each kind.
+const SHORT_ROWS: [(Shape, Mask); 3] = [
+    (Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 65, seq_kv: 7, head_dim: 64 }, Mask::Causal),
+    (Shape { batch: 1, heads_q: 3, heads_kv: 3, seq_q: 65, seq_kv: 5, head_dim: 64 }, Mask::Full),
+    (Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q: 65, seq_kv: 3, head_dim: 128 }, Mask::Full),
+];
+
+/// What T2 computes on both backends where it has two: the problems of T0 and short rows, under every family. Of T0's
+/// only what the emulator computes in some milliseconds.
+fn beside(mode: Mode) -> Vec<Item> {
+    let mut items = Vec::new();
+    let short = SHORT_ROWS.iter().flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| Problem::new(shape, dtype, mask)));
+    let short = short.map(|problem| problem.expect("short rows are valid problems"));
+    let tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
+    for p in tier0.filter(|problem| problem.scores() <= TRACED_SCORES).chain(short) {
+        let case = |&family| item(&shape_name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+        items.extend(Family::for_dtype(p.dtype).iter().map(case));
+    }
+    items
 }
 
 /// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, three seeds on `mission`: with
@@ -147,9 +172,12 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
     items
 }
 
-/// T2: T1, every named shape under every family, five seeds on `small` and `mission`, every edge shape.
-fn tier2(traced: Mode, plain: Mode) -> Vec<Item> {
-    let mut items = tier1(traced, plain);
+/// T2: T1, small problems and every named shape under every family, five seeds on `small` and `mission`, every edge shape.
+fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
+    // The first of equal cases is kept.
+    let mut items = tier0(traced, beside_mode);
+    items.extend(beside(beside_mode));
+    items.extend(tier1(traced, plain));
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             for shape in NAMED_SHAPES {
@@ -262,9 +290,9 @@ pub fn plan(
     let all_masks: &[Mask] = if file.is_some() { &[Mask::Full] } else { &Mask::ALL };
     let masks = or_all(select::masks(&args.masks)?, all_masks);
     let tier = tier(args, backend);
-    let (traced, plain) = match backend {
-        BackendKind::Emulated => (Mode::Traced, Mode::Plain),
-        BackendKind::Cuda => (Mode::Device, Mode::Device),
+    let (traced, beside, plain) = match backend {
+        BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
+        BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
     };
     let combined = !(args.shapes.is_empty() && args.seeds.is_empty() && args.families.is_empty());
     let mut items = match (file, tier) {
@@ -272,7 +300,7 @@ pub fn plan(
         _ if combined => combinations(args, &dtypes, &masks, backend)?,
         (_, Tier::T0) => tier0(traced, plain).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
         (_, Tier::T1) => tier1(traced, plain),
-        (_, Tier::T2) => tier2(traced, plain),
+        (_, Tier::T2) => tier2(traced, beside, plain),
     };
     if args.sweep && backend == BackendKind::Cuda {
         items.extend(sweep(plain));

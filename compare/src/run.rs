@@ -248,6 +248,13 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::C7 => {
             no("compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU")
         }
+        GateId::B1 if plan.backend == BackendKind::Emulated => {
+            no("one backend alone: a run on a GPU compares its outputs with the emulator's")
+        }
+        GateId::B1 if !plan.cases.iter().any(|case| case.mode == Mode::Both) => {
+            no("no case of this run is computed on both backends; those of a tier are")
+        }
+        GateId::B1 => Measurable::Yes,
         GateId::H1 if plan.backend == BackendKind::Cuda => {
             no("hazards are judged by the emulator: run with --backend emulated")
         }
@@ -268,8 +275,8 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
         GateId::E1 => Measurable::Yes,
     };
-    use GateId::{C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
-    [C1, C2, C3, C4, C5, C6, C7, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
+    use GateId::{B1, C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
+    [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
 }
 
 fn absent_evidence() -> Vec<GateResult> {

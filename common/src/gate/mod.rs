@@ -1,4 +1,4 @@
-//! The gates on numbers, buffers and hazards, C1 to C6 and H1: pure functions from evidence to a verdict with a reason.
+//! The gates on numbers, buffers and hazards, C1 to C6, B1 and H1: pure functions from evidence to a verdict with a reason.
 //!
 //! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
 //! with its source; `common/docs/honest-errors.md` holds what correct kernels measure against them.
@@ -10,6 +10,7 @@ use crate::verdict::{GateId, GateResult, Verdict};
 use half::f16;
 
 mod accuracy;
+mod backends;
 mod buffers;
 mod complete;
 mod end_to_end;
@@ -18,6 +19,7 @@ mod measure;
 mod repeat;
 
 pub use accuracy::{c2, c3};
+pub use backends::{b1, b1_measured};
 pub use buffers::{Buffer, Role, c6};
 pub use complete::c1;
 pub use end_to_end::{EndToEnd, c4};
@@ -63,6 +65,8 @@ pub const C4_E4M3_MEAN: f64 = 0.005;
 pub const C4_E4M3_BAD: f64 = 0.06;
 /// C4, E4M3: at most this share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
+/// B1: how many times the worst of correct variants ([`b1_measured`]) a row may differ between the backends.
+pub const B1_FACTOR: f64 = 3.0;
 /// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.
 pub const SEEDS_MEAN: f64 = 0.02;
 /// The largest error that they allowed; printed beside C4, never judged.

@@ -241,6 +241,55 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
 }
 
 #[test]
+fn b1_judges_at_its_bound_and_names_the_row() {
+    let case = Case::small();
+    let judge = |dtype, gpu: &[f16]| {
+        let problem = Problem { dtype, ..case.problem };
+        let result = b1(&problem, Family::Normal, gpu, &case.output);
+        (result.verdict, result.reason)
+    };
+    let row = ELEMENT / 64 * 64..ELEMENT / 64 * 64 + 64;
+    for dtype in Dtype::ALL {
+        let (verdict, reason) = judge(dtype, &case.output);
+        assert_eq!(verdict, Verdict::Pass);
+        assert!(reason.starts_with("row [0, 0, 0] differs from the emulator's by 0.000e0 of its norm"), "{reason}");
+
+        let norm = case.output[row.clone()].iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt();
+        let bound = B1_FACTOR * b1_measured(dtype, Family::Normal);
+        for (share, verdict) in [(0.6, Verdict::Pass), (1.6, Verdict::Fail)] {
+            let mut gpu = case.output.clone();
+            gpu[ELEMENT] = f16::from_f64(gpu[ELEMENT].to_f64() + share * bound * norm);
+            let (found, reason) = judge(dtype, &gpu);
+            assert_eq!(found, verdict, "{reason}");
+            assert!(reason.starts_with("row [1, 2, 7] differs"), "{reason}");
+        }
+    }
+    for broken in [f16::NAN, f16::INFINITY, f16::from_bits(UNWRITTEN)] {
+        let mut gpu = case.output.clone();
+        gpu[ELEMENT] = broken;
+        assert_eq!(judge(Dtype::F16, &gpu).0, Verdict::Fail);
+        let both = b1(&case.problem, Family::Normal, &gpu, &gpu);
+        assert_eq!(both.verdict, Verdict::Fail, "equal, and of no value: {}", both.reason);
+    }
+    assert_eq!(judge(Dtype::F16, &case.output[1..]).0, Verdict::Fail);
+    let zeros = vec![f16::ZERO; case.output.len()];
+    assert_eq!(judge(Dtype::F16, &zeros).0, Verdict::Fail);
+    assert_eq!(b1(&case.problem, Family::Normal, &zeros, &zeros).verdict, Verdict::Pass, "rows without a key");
+}
+
+#[test]
+fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_one_percent_breaks() {
+    assert!(B1_FACTOR <= 3.0);
+    for dtype in Dtype::ALL {
+        for family in Family::ALL {
+            let measured = b1_measured(dtype, family);
+            assert_eq!(measured > 0.0, Family::for_dtype(dtype).contains(&family), "{dtype} {family}");
+            assert!(B1_FACTOR * measured < 0.009, "{dtype} {family}: {measured:e}");
+        }
+    }
+}
+
+#[test]
 fn c5_compares_bits() {
     let case = Case::small();
     let mut other = case.output.clone();

@@ -123,7 +123,7 @@ pub fn withheld(record: &Record, timing: &Timing) -> Option<String> {
     match summary_of(record, &timing.stage, &timing.variant) {
         None => return Some(format!("{place} was not checked in the run that timed it")),
         Some(summary) if !is_green(summary) => {
-            return Some(format!("{place} is not green on C1-C6 in the run that timed it"));
+            return Some(format!("{place} is not green on C1-C6 and B1 in the run that timed it"));
         }
         Some(_) => {}
     }

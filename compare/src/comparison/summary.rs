@@ -92,11 +92,13 @@ fn fold(gate: GateId, results: &[(Cow<'_, GateResult>, &CaseKey)]) -> GateSummar
 }
 
 /// Whether a variant's numbers may be believed, so that its time may be shown: no correctness gate fails or wavers,
-/// and all but C4, which has nothing to say about some problems, have evidence.
+/// and all have evidence but C4, which has nothing to say about some problems, and B1, which judges those of a tier.
 pub fn is_green(summary: &VariantSummary) -> bool {
     let verdict = |gate: GateId| summary.gates.iter().find(|g| g.result.gate == gate).map(|g| g.result.verdict);
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
     summary.failed == 0
         && needed.into_iter().all(|gate| verdict(gate) == Some(Verdict::Pass))
-        && matches!(verdict(GateId::C4), None | Some(Verdict::Pass | Verdict::NoData))
+        && [GateId::C4, GateId::B1]
+            .into_iter()
+            .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
 }

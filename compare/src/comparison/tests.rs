@@ -40,6 +40,14 @@ fn a_failed_gate_fails_the_run_and_hides_the_latency() {
     assert_eq!(report.rows[1].state, RowState::Failed(vec![GateId::C3]));
     assert!(matches!(report.rows[1].latency, Latency::Withheld { .. }), "no number without a green gate");
     assert_eq!(report.failures[0].place, "stage0-scalar/wmma-qk-32x64");
+
+    let mut record = timed(GOOD);
+    let Outcome::Checked { gates, .. } = &mut record.correctness.cases[1].outcome else { panic!("literal") };
+    gates.push(GateResult::judge(GateId::B1, false, "row [0, 0, 16] differs from the emulator's by 1.000e0"));
+    resummarise(&mut record);
+    let report = of_run(&record, &[]);
+    assert_eq!(report.rows[1].state, RowState::Failed(vec![GateId::B1]));
+    assert!(matches!(report.rows[1].latency, Latency::Withheld { .. }));
 }
 
 #[test]
@@ -230,6 +238,12 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let report = of_run(&record, &[]);
     assert_eq!(exit(&report), (Exit::Undecided, "INCOMPLETE"));
     assert_eq!(report.rows[0].state, RowState::NoData(vec![GateId::C5]));
+
+    let mut record = emulated();
+    record.meta.gates.push(GateScope { gate: GateId::B1, measurable: Measurable::Yes });
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(report.rows[0].state, RowState::NoData(vec![GateId::B1]));
 
     let mut record = emulated();
     record.meta.progress = Progress::Partial { finished: 3, planned: 9 };

@@ -1,12 +1,13 @@
 //! Cases that were launched together: judged, beside the launches of the next, and kept in the record.
 
-use super::{ExecuteError, Sink};
+use super::{ExecuteError, Sink, stage_of};
 use crate::comparison::describe;
-use crate::plan::PlannedCase;
-use common::check::{CaseResult, Checked, Launched, NoOutput, Outcome};
+use crate::plan::{Mode, PlannedCase};
+use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, StagedInputs};
 use common::inputs::Inputs;
 use common::record::Record;
 use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::stage::LoadedStage;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,6 +19,8 @@ pub struct Batch<'p> {
     pub cases: Vec<&'p PlannedCase>,
     /// Their tensors.
     pub inputs: Arc<Inputs>,
+    /// The same, laid out.
+    pub staged: Arc<StagedInputs>,
     /// What came of each; fewer than `cases` where the GPU was lost.
     pub launched: Vec<Result<Launched, NoOutput>>,
 }
@@ -31,7 +34,11 @@ pub struct References {
 
 impl<'p> Batch<'p> {
     /// What the gates say of each.
-    pub fn judge(self, references: &mut References) -> Result<Vec<(&'p PlannedCase, Checked)>, ExecuteError> {
+    pub fn judge(
+        self,
+        stages: &[LoadedStage],
+        references: &mut References,
+    ) -> Result<Vec<(&'p PlannedCase, Checked)>, ExecuteError> {
         if references.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, &self.inputs)) {
             *references = References { of: Some(Arc::clone(&self.inputs)), by_probability: HashMap::new() };
         }
@@ -42,15 +49,21 @@ impl<'p> Batch<'p> {
                 );
             }
         }
-        let judge = |launched: Result<Launched, NoOutput>| match launched {
-            Ok(launched) => {
-                let reference = &references.by_probability[&launched.probability()];
-                launched.judge(reference)
+        let judge = |case: &PlannedCase, launched: Launched| {
+            let reference = &references.by_probability[&launched.probability()];
+            let mut checked = launched.judge(reference);
+            if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
+                (case.mode, &mut checked.outcome, &checked.output)
+            {
+                let (stage, variant) = (stage_of(stages, &case.key.stage), &case.key.variant);
+                gates.push(check::both_backends(stage, variant, &self.staged, output));
             }
-            Err(end) => end.into(),
+            checked
         };
-        let checked: Vec<Checked> = self.launched.into_par_iter().map(judge).collect();
-        Ok(self.cases.into_iter().zip(checked).collect())
+        let launched = self.cases.into_par_iter().zip(self.launched);
+        Ok(launched
+            .map(|(case, launched)| (case, launched.map_or_else(Checked::from, |launched| judge(case, launched))))
+            .collect())
     }
 }
 

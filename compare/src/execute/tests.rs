@@ -4,7 +4,12 @@ use crate::plan::plan;
 use crate::registry;
 use crate::testing;
 use clap::Parser;
+use common::check::{Outcome, both_backends, check};
 use common::device::BackendKind;
+use common::inputs::Family;
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::{Probability, reference};
+use common::verdict::Verdict;
 
 /// What an executor tells, in its order.
 #[derive(Default)]
@@ -37,7 +42,9 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let arguments =
         ["compare", "--stages", "stage0-scalar", "--shapes", "1x1x17x64,1x2:1x9x64", "--families", "normal,large"];
     let arguments = crate::cli::Cli::parse_from(arguments).run;
-    let plan = plan(&builds, &arguments, BackendKind::Emulated, None).unwrap();
+    let mut plan = plan(&builds, &arguments, BackendKind::Emulated, None).unwrap();
+    // As on a GPU, whose place the emulator takes.
+    plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);
     let run = |in_flight| {
         let (mut record, mut told) = (testing::emulated(), Told::default());
         record.correctness.cases.clear();
@@ -57,6 +64,10 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let ((alone, told_alone), (together, told_together)) = (run(1), run(5));
     assert_eq!(alone.correctness.cases.len(), plan.cases.len());
     assert!(alone.correctness.cases.iter().all(CaseResult::is_green));
+    for case in &alone.correctness.cases {
+        let Outcome::Checked { gates, .. } = &case.outcome else { panic!("{case:?}") };
+        assert!(gates.iter().any(|gate| (gate.gate, gate.verdict) == (GateId::B1, Verdict::Pass)), "{gates:?}");
+    }
     assert_eq!(alone.correctness, together.correctness);
     assert_eq!(told_alone.started, told_together.started);
     assert_eq!(told_alone.outputs, told_together.outputs);
@@ -75,4 +86,46 @@ fn nothing_is_launched_on_a_gpu_that_is_lost() {
     let shown = |cases: &[i32]| until_lost(cases, launch).iter().map(Result::is_ok).collect::<Vec<_>>();
     assert_eq!(shown(&[0, 1, 0, 2, 0, 2]), [true, false, true, false], "the failure that loses it is the last result");
     assert_eq!(shown(&[0, 1]), [true, false]);
+}
+
+/// One schedule of the emulator stands for the GPU.
+#[test]
+fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
+    let stages = registry::load().unwrap();
+    let (stage, variant) = (&stages[0], stages[0].info().default_variant);
+    for dtype in Dtype::ALL {
+        let shape = Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q: 18, seq_kv: 5, head_dim: 64 };
+        let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
+        for &family in Family::for_dtype(dtype) {
+            let (inputs, source) = (Inputs::generate(&problem, family, 0), Source::Seeded { family, seed: 0 });
+            let reference = reference(&inputs, Probability::F16).unwrap();
+            let target = Target::Emulated { schedules: &tier0::SCHEDULES[1..2], traced: false };
+            let output = check(stage, variant, &inputs, &source, &reference, target).output.unwrap();
+            let staged = Arc::new(StagedInputs::new(&inputs, &source));
+            let judge = |wrong: fn(f16) -> f16| {
+                let mut output = output.clone();
+                // Row 16 of head 1; the zero-head family has its zeros in V's head 0.
+                output[34 * 64..35 * 64].iter_mut().for_each(|element| *element = wrong(*element));
+                both_backends(stage, variant, &staged, &output)
+            };
+            let is_zero = output[34 * 64..35 * 64].iter().all(|element| element.to_f32() == 0.0);
+            assert!(!is_zero, "{dtype} {family}: a fault would change nothing");
+            assert_eq!(judge(|element| element).verdict, Verdict::Pass, "{dtype} {family}");
+            let wrong: [fn(f16) -> f16; 4] = [
+                |x| f16::from_f32(1.01 * x.to_f32()),
+                |x| f16::from_f32(0.99 * x.to_f32()),
+                |_| f16::ZERO,
+                |_| f16::NAN,
+            ];
+            for fault in wrong {
+                let result = judge(fault);
+                assert_eq!(result.verdict, Verdict::Fail, "{dtype} {family}: {}", result.reason);
+                assert!(result.reason.starts_with("row [0, 1, 16] differs"), "{}", result.reason);
+            }
+        }
+    }
+    let shape = Shape::bhsd(1, 1, 5, 64);
+    let inputs = Inputs::generate(&Problem::new(shape, Dtype::F16, Mask::Full).unwrap(), Family::Normal, 0);
+    let staged = Arc::new(StagedInputs::new(&inputs, &Source::File { name: "real".into() }));
+    assert_eq!(both_backends(stage, variant, &staged, &[]).verdict, Verdict::NoData);
 }

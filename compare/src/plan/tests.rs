@@ -80,12 +80,22 @@ fn tier1_is_the_default_without_a_gpu() {
 fn tier2_is_the_default_on_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
     assert_eq!(plan.tier, Tier::T2);
-    assert!(plan.cases.iter().all(|case| case.mode == Mode::Device));
+    // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
+    // extreme families on 131:5 keys.
+    let families: usize = Dtype::ALL.map(|dtype| Family::for_dtype(dtype).len()).iter().sum();
+    let both = |plan: &Plan| plan.cases.iter().filter(|case| case.mode == Mode::Both).count();
+    assert_eq!(both(&plan), 8 * families + 6);
+    assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
+    assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
-    // Edge shapes: both dtypes and masks; T0's four that have no name; and the extreme families on 5 and 7 keys.
-    assert_eq!(count(&|key| !key.shape_name.starts_with(char::is_alphabetic)), edge_shapes().len() * 4 + 4 * 2 + 12);
+    // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
+    // families on 131:5 and 7 keys.
+    assert_eq!(
+        count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
+        edge_shapes().len() * 4 + 7 * families + 12
+    );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);

@@ -328,6 +328,7 @@ fn thresholds() -> String {
          lose, 2⁻²⁴ × the largest ‖q‖‖k‖ × softmax scale\n\
          - C4: f16 allclose, atol {:.0e} × rms(V), rtol {:.0e}; e4m3 against unquantised FP64: mean ≤ {}, at most {:.0} % of errors above {}\n\
          - C5: all launches bitwise equal; C6: margins, gaps and inputs intact; C7: no error and no warning of compute-sanitizer\n\
+         - B1: per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family\n\
          - R1: no spills, no stack, registers and shared memory within the preset's caps, no two variants with one machine code\n\
          - L1: the 95 % interval of base/new reaches the claim on p50, p90 and mean; noise (p90 − p50) / p50 ≤ {:.0} %\n\
          - E1: the stage's own bounds, on counters that are exact; bounds and counters are of mission, f16, full mask; by ncu, \
@@ -344,6 +345,7 @@ fn thresholds() -> String {
         gate::C4_E4M3_MEAN,
         100.0 * gate::C4_E4M3_BAD_SHARE,
         gate::C4_E4M3_BAD,
+        gate::B1_FACTOR,
         100.0 * NOISE_LIMIT,
         100.0 * NCU_TOLERANCE,
         super::diff::thresholds(LATENCY_CHANGE).iter().map(|line| format!("- Changed, {line}\n")).collect::<String>(),

@@ -1,0 +1,60 @@
+//! B1: both backends agree.
+
+use super::measure::Worst;
+use super::{B1_FACTOR, C3_FLOOR};
+use crate::inputs::Family;
+use crate::problem::{Dtype, Problem};
+use crate::reference::row_index;
+use crate::verdict::{GateId, GateResult};
+use half::f16;
+
+/// The worst row that correct variants measure on the cases of tier T2, GPU against emulator, in the unit of [`b1`]; 0
+/// where the dtype has no such family. `common/docs/honest-errors.md` says how to measure again.
+pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
+    let [f16, e4m3] = match family {
+        Family::Normal => [3.87e-4, 4.14e-4],
+        Family::Shifted => [3.94e-4, 1.99e-4],
+        Family::AllNegative => [4.86e-4, 2.66e-4],
+        Family::DeepNegative => [5.91e-4, 3.14e-4],
+        Family::Large => [6.36e-4, 1.42e-4],
+        Family::Huge => [1.48e-3, 6.92e-4],
+        Family::MixedScale => [7.23e-4, 2.50e-4],
+        Family::Peaked => [3.93e-4, 2.31e-4],
+        Family::Sink => [7.74e-4, 2.31e-4],
+        Family::Outliers => [4.10e-4, 3.36e-4],
+        Family::Saturated => [0.0, 2.50e-4],
+        Family::RandomScales => [0.0, 2.55e-4],
+        Family::ZeroHead => [0.0, 0.0],
+    };
+    match dtype {
+        Dtype::F16 => f16,
+        Dtype::E4m3 => e4m3,
+    }
+}
+
+/// B1: in no row does the GPU's output differ from the emulator's by more than [`B1_FACTOR`] times what correct variants
+/// measure, in the 2-norm, relative to the emulator's row (of at least the size that C3 takes). Both ran the same source
+/// on the same inputs: what one compiler gets wrong shows here, also where the reference's tolerance is wide.
+pub fn b1(problem: &Problem, family: Family, gpu: &[f16], emulated: &[f16]) -> GateResult {
+    let dim = problem.shape.head_dim;
+    let expected: usize = problem.shape.q_extents().iter().product();
+    if [gpu.len(), emulated.len()] != [expected; 2] {
+        let reason = format!("{} and {} output elements, the problem has {expected}", gpu.len(), emulated.len());
+        return GateResult::judge(GateId::B1, false, reason);
+    }
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let mut worst = Worst::new(0);
+    for (row, (gpu, emulated)) in gpu.chunks_exact(dim).zip(emulated.chunks_exact(dim)).enumerate() {
+        let apart = norm(&mut gpu.iter().zip(emulated).map(|(a, b)| a.to_f64() - b.to_f64()));
+        let size = norm(&mut emulated.iter().map(|b| b.to_f64()));
+        worst.offer(apart / size.max((dim as f64).sqrt() * C3_FLOOR), row);
+    }
+    let measured = b1_measured(problem.dtype, family);
+    let (bound, [b, h, s]) = (B1_FACTOR * measured, row_index(problem, worst.at));
+    let reason = format!(
+        "row [{b}, {h}, {s}] differs from the emulator's by {:.3e} of its norm, bound {bound:.1e} = {B1_FACTOR} x \
+         {measured:.1e} (correct variants)",
+        worst.value,
+    );
+    GateResult::judge(GateId::B1, worst.value <= bound, reason)
+}
