@@ -104,8 +104,9 @@ fn task(stage: &StageBuild) -> Vec<Block> {
                 None => "It is the control: every other stage is a diff of the one before.".to_string(),
             },
             format!(
-                "Gates: C1 complete; C2 max error ≤ {} × plain + {} ulps, mean over rows ≤ about {} × plain; C3 per row ≤ {:.0e}; C5 bitwise; C6 in its buffers; B1 as the emulator; H1 \
-                 no hazard; R1 no spill, no stack, within its caps.csv; E1 the predictions; L1 the speedups.",
+                "Gates: C1 complete; C2 max error ≤ {} × plain + {} ulps, mean over rows ≤ about {} × plain; C3 per row ≤ {:.0e}; C5 \
+                 bitwise; C6 in its buffers; B1 as the emulator; H1 no hazard; R1 no spill, no stack, within its caps.csv; E1 the \
+                 predictions; L1 the speedups.",
                 gate::C2_PLAIN_FACTOR,
                 gate::C2_OUTPUT_ULPS,
                 gate::C2_ROWS_FACTOR,
