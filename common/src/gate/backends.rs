@@ -8,8 +8,8 @@ use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 use half::f16;
 
-/// The worst row that correct variants measure on the cases of tier T2, GPU against emulator, in the unit of [`b1`]; 0
-/// where the dtype has no such family. `common/docs/honest-errors.md` says how to measure again.
+/// The worst row that correct variants measure on the cases of tier T2 with seeds 0 to 3, GPU (NVIDIA H200) against
+/// emulator, in the unit of [`b1`]; 0 where the dtype has no such family. `common/docs/honest-errors.md` says how to measure.
 pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     let [f16, e4m3] = match family {
         Family::Normal => [3.87e-4, 4.14e-4],
@@ -24,7 +24,8 @@ pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
         Family::Outliers => [4.10e-4, 3.36e-4],
         Family::Saturated => [0.0, 2.50e-4],
         Family::RandomScales => [0.0, 2.55e-4],
-        Family::ZeroHead => [0.0, 0.0],
+        // Normal's: so is a head without zeros. The others measured 0, since their weights and sums are exact.
+        Family::ZeroHead => [0.0, 4.14e-4],
     };
     match dtype {
         Dtype::F16 => f16,
@@ -52,8 +53,8 @@ pub fn b1(problem: &Problem, family: Family, gpu: &[f16], emulated: &[f16]) -> G
     let measured = b1_measured(problem.dtype, family);
     let (bound, [b, h, s]) = (B1_FACTOR * measured, row_index(problem, worst.at));
     let reason = format!(
-        "row [{b}, {h}, {s}] differs from the emulator's by {:.3e} of its norm, bound {bound:.1e} = {B1_FACTOR} x \
-         {measured:.1e} (correct variants)",
+        "row [{b}, {h}, {s}] differs from the emulator's by {:.3e} of its norm, bound {bound:.2e} = {B1_FACTOR} x \
+         {measured:.2e} (correct variants)",
         worst.value,
     );
     GateResult::judge(GateId::B1, worst.value <= bound, reason)
