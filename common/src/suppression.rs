@@ -5,6 +5,9 @@
 //! hazard in the traced build, or a launch fails, or an output fails one of C1 to C6 under some schedule of the plain one. A site that
 //! every instance does without *survives*, and [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
 //!
+//! A kernel that is wrong with all its sites is another matter: [`Broken`], a gate that its variant fails. Nothing can be
+//! said of its sites then.
+//!
 //! The cost is in proportion to what survives. A site is tried on one problem per instance, the family's first preset
 //! before the others, until something goes wrong; only a survivor goes through every preset, schedule and gate.
 
@@ -18,7 +21,7 @@ use crate::reference::reference;
 use crate::resources::KernelFacts;
 use crate::stage::{LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
-use crate::verdict::{GateId, Verdict};
+use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::trace::{Hazard, HazardKind, SyncSite};
 use emulator::{Place, Schedule, Suppress, TraceReport};
 use rayon::prelude::*;
@@ -79,6 +82,14 @@ impl Synchronisation {
             Self::NotTried { .. } => Vec::new(),
         }
     }
+
+    /// Kernels that are wrong with all their sites.
+    pub fn broken(&self) -> &[Broken] {
+        match self {
+            Self::Tried { suppressed, .. } => &suppressed.broken,
+            Self::NotTried { .. } => &[],
+        }
+    }
 }
 
 /// What became of the synchronisation sites of some stages.
@@ -87,8 +98,22 @@ pub struct Suppressed {
     /// By family and place.
     pub sites: Vec<SiteResult>,
     /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several; and
-    /// kernels that are not right to begin with, so that nothing can be said.
+    /// launches that are refused, so that nothing can be said.
     pub errors: Vec<String>,
+    /// Kernels that are not right to begin with, so that nothing is said of the sites of their family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<Broken>,
+}
+
+/// A kernel that fails a gate with all its synchronisation in place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Broken {
+    /// The stage.
+    pub stage: String,
+    /// The variant.
+    pub variant: String,
+    /// The gate, H1 where there is a hazard, and why.
+    pub result: GateResult,
 }
 
 /// One site of one family, left out.
@@ -152,7 +177,7 @@ impl SiteResult {
 
 impl Suppressed {
     /// What is not as it should be and what to do about it, a line each; none if every site is needed or listed, and
-    /// every entry of the list is of use.
+    /// every entry of the list is of use. What is broken is not among them: no list heals it.
     pub fn wrong(&self) -> Vec<String> {
         let sites = self.sites.iter().filter_map(|site| Some((site, site.remedy()?)));
         let sites = sites.map(|(site, remedy)| {
@@ -172,6 +197,9 @@ impl fmt::Display for Suppressed {
         write!(f, "synchronisation sites caught: {caught} of {of}, {redundant} redundant by reason")?;
         if !self.errors.is_empty() {
             write!(f, ", {} errors", self.errors.len())?;
+        }
+        if !self.broken.is_empty() {
+            write!(f, ", {} variants wrong as they are", self.broken.len())?;
         }
         Ok(())
     }
@@ -195,7 +223,8 @@ pub fn suppress_each<'a>(
             let family = FamilyOfKernels::new(stage, first);
             match family.suppress_each(presets, &mut suppressed.errors) {
                 Ok(sites) => suppressed.sites.extend(sites),
-                Err(error) => suppressed.errors.push(error),
+                Err(Unfit::Broken(broken)) => suppressed.broken.extend(broken),
+                Err(Unfit::Refused(error)) => suppressed.errors.push(error),
             }
         }
     }
@@ -210,8 +239,17 @@ struct FamilyOfKernels<'a> {
     variants: Vec<&'a str>,
 }
 
+/// Why nothing can be said of a family's sites.
+enum Unfit {
+    /// Kernels are wrong with all of them, one entry per variant.
+    Broken(Vec<Broken>),
+    /// A launch was refused.
+    Refused(String),
+}
+
 /// An instance of the family on one problem.
 struct Case<'a> {
+    stage: &'a LoadedStage,
     prepared: Prepared<'a>,
     inputs: Inputs,
     /// Strided, so that what lies between rows is out of bounds.
@@ -239,15 +277,18 @@ impl<'a> FamilyOfKernels<'a> {
     }
 
     /// One result per site, or what is wrong with a kernel as it is. What is wrong with the list goes into `errors`.
-    fn suppress_each(&self, presets: Presets, errors: &mut Vec<String>) -> Result<Vec<SiteResult>, String> {
+    fn suppress_each(&self, presets: Presets, errors: &mut Vec<String>) -> Result<Vec<SiteResult>, Unfit> {
         let searched = if presets == Presets::All { &self.variants[..] } else { &self.variants[..1] };
         let cases = self.cases(searched, TILES, false);
         let traced = cases.par_iter().map(|case| case.trace(None, SCHEDULES[0])).collect::<Result<Vec<_>, _>>()?;
+        let mut broken: Vec<Broken> =
+            cases.iter().zip(&traced).filter_map(|(case, report)| case.hazardous(report)).collect();
+        broken.dedup_by(|next, first| next.variant == first.variant);
+        if !broken.is_empty() {
+            return Err(Unfit::Broken(broken));
+        }
         let mut sites: BTreeMap<Place, Site> = BTreeMap::new();
         for (index, report) in traced.into_iter().enumerate() {
-            if let Some(hazard) = report.hazards.first() {
-                return Err(format!("{} has a hazard as it is: {hazard}", cases[index].name));
-            }
             for SyncSite { operation, place } in report.sync_sites {
                 let new = || {
                     let words = words_of(self.stage.attention.artifacts().sources, &place);
@@ -271,12 +312,12 @@ impl<'a> FamilyOfKernels<'a> {
         sites.par_iter().map(|site| self.suppress(site, &cases, presets)).collect()
     }
 
-    fn suppress(&self, site: &Site, cases: &[Case<'_>], presets: Presets) -> Result<SiteResult, String> {
+    fn suppress(&self, site: &Site, cases: &[Case<'_>], presets: Presets) -> Result<SiteResult, Unfit> {
         let mut listings = self.stage.info().redundant.iter();
         let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
         let finding = match self.hazard(site, &reached)? {
-            Some(caught) => caught,
+            Some((_, caught)) => caught,
             // A quick look takes the list's word for the rest.
             None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived { cases: reached.len() },
             None => self.thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
@@ -294,11 +335,11 @@ impl<'a> FamilyOfKernels<'a> {
 
     /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each
     /// case gets one, and all schedules get their turn.
-    fn hazard(&self, site: &Site, cases: &[&Case<'_>]) -> Result<Option<Finding>, String> {
+    fn hazard<'c>(&self, site: &Site, cases: &[&'c Case<'a>]) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
         for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
             if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
                 let (gate, what, at) = (GateId::H1, in_a_line(hazard, &site.place.file), case.name.clone());
-                return Ok(Some(Finding::Caught { gate, what, at }));
+                return Ok(Some((case, Finding::Caught { gate, what, at })));
             }
         }
         Ok(None)
@@ -306,21 +347,25 @@ impl<'a> FamilyOfKernels<'a> {
 
     /// What a site goes through that shows no hazard on the cases that reach it: more problems and, if asked, the other
     /// presets; then C1 to C6 under all schedules.
-    fn thoroughly(&self, site: &Site, reached: &[&Case<'_>], other_presets: bool) -> Result<Finding, String> {
+    fn thoroughly(&self, site: &Site, reached: &[&Case<'a>], other_presets: bool) -> Result<Finding, Unfit> {
         let variant = reached.first().map_or(self.variants[0], |case| case.prepared.kernel.variant.as_str());
         let mut more = self.cases(&[variant], 0, true);
         more.extend(self.cases(&[variant], MANY_TILES, true));
         if other_presets {
             more.extend(self.cases(&self.variants[1..], TILES, false));
         }
-        if let Some(caught) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
-            return Ok(caught);
+        if let Some((case, caught)) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
+            // Nobody has looked at this case with all sites yet.
+            return match case.hazardous(&case.trace(None, SCHEDULES[0])?) {
+                Some(broken) => Err(Unfit::Broken(vec![broken])),
+                None => Ok(caught),
+            };
         }
         let cases: Vec<&Case<'_>> = reached.iter().copied().chain(&more).collect();
         for case in &cases {
-            if let Some((gate, what)) = case.check(self.stage, Some(&site.place)) {
-                return match case.check(self.stage, None) {
-                    Some((_, before)) => Err(format!("{} is wrong as it is: {before}", case.name)),
+            if let Some((gate, what)) = case.check(Some(&site.place)) {
+                return match case.check(None) {
+                    Some((gate, before)) => Err(Unfit::Broken(vec![case.broken(gate, &before)])),
                     None => Ok(Finding::Caught { gate, what, at: case.name.clone() }),
                 };
             }
@@ -336,38 +381,46 @@ impl<'a> FamilyOfKernels<'a> {
             .iter()
             .flat_map(|variant| self.stage.kernels.iter().filter(move |kernel| kernel.variant == *variant));
         let case = |facts: &KernelFacts, variant: &str| {
-            let (seq_q, seq_kv) = (facts.block_m + 1, tiles * facts.block_n + 1);
-            let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q, seq_kv, head_dim: facts.head_dim };
-            let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
-            let mask = if is_full { Mask::Full } else { Mask::Causal };
+            let (shape, mask) = problem_of(facts, facts.block_m + 1, tiles, other_mask);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
             let prepared = self.stage.prepare(variant, &problem).ok()?;
             let inputs = Inputs::generate(&problem, Distribution::Normal, 0);
             let staged = Staged::new(&inputs, Layout::Strided);
             let name = format!("{variant} {shape} {} {mask}", facts.dtype);
-            Some(Case { prepared, inputs, staged, name })
+            Some(Case { stage: self.stage, prepared, inputs, staged, name })
         };
         instances.filter_map(|kernel| case(&kernel.facts, &kernel.variant)).collect()
     }
 }
 
 impl Case<'_> {
-    fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, String> {
+    fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
         let traced = trace(&self.prepared, &self.staged, schedule, &Selection { suppress, blocks: None });
-        let report = traced.map_err(|fault| format!("{}: {fault}", self.name))?;
-        report.ok_or_else(|| format!("{}: there is no traced build", self.name))
+        let report = traced.map_err(|fault| Unfit::Refused(format!("{}: {fault}", self.name)))?;
+        report.ok_or_else(|| Unfit::Refused(format!("{}: there is no traced build", self.name)))
+    }
+
+    /// What H1 says of a trace with all sites, if there is a hazard.
+    fn hazardous(&self, report: &TraceReport) -> Option<Broken> {
+        Some(self.broken(GateId::H1, &report.hazards.first()?.to_string()))
+    }
+
+    fn broken(&self, gate: GateId, what: &str) -> Broken {
+        let (stage, variant) = (self.stage.info().id.to_string(), self.prepared.kernel.variant.clone());
+        let result = GateResult::judge(gate, false, format!("{} with all its synchronisation: {what}", self.name));
+        Broken { stage, variant, result }
     }
 
     /// The first gate that fails, and why.
-    fn check(&self, stage: &LoadedStage, without: Option<&Place>) -> Option<(GateId, String)> {
+    fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
         let source = Source::Seeded { family: Distribution::Normal, seed: 0 };
         let staged = Arc::new(StagedInputs::new(&self.inputs, &source));
         let kernel = self.prepared.kernel;
         let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
         let target = Target::Emulated { schedules: &SCHEDULES, traced: false };
-        let checked = check_suppressed(stage, &kernel.variant, &staged, &reference, target, suppress.as_ref());
+        let checked = check_suppressed(self.stage, &kernel.variant, &staged, &reference, target, suppress.as_ref());
         match checked.outcome {
             Outcome::Checked { gates, .. } => {
                 let failed = gates.into_iter().find(|gate| gate.verdict == Verdict::Fail)?;
@@ -376,6 +429,19 @@ impl Case<'_> {
             Outcome::Failed { reason } | Outcome::Unsupported { reason } => Some((GateId::C1, reason)),
         }
     }
+}
+
+/// So many rows over the keys that every site is tried on, for an instance of a kernel: with all sites, that is to be right
+/// in every preset.
+pub fn ring(facts: &KernelFacts, rows: usize) -> (Shape, Mask) {
+    problem_of(facts, rows, TILES, false)
+}
+
+fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
+    let seq_kv = tiles * facts.block_n + 1;
+    let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q, seq_kv, head_dim: facts.head_dim };
+    let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
+    (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 
 /// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
@@ -497,7 +563,7 @@ mod tests {
     #[test]
     fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
         let survived = || Finding::Survived { cases: 4 };
-        let wrong = |sites| Suppressed { sites, errors: vec![] }.wrong();
+        let wrong = |sites| Suppressed { sites, ..Suppressed::default() }.wrong();
         assert_eq!(wrong(vec![site(caught(), None), site(survived(), Some("why"))]), [""; 0]);
         let [unlisted, stale] = &wrong(vec![site(survived(), None), site(caught(), Some("why"))])[..] else { panic!() };
         assert_eq!(
@@ -506,13 +572,14 @@ mod tests {
              `redundant` of the stage's StageInfo with the reason"
         );
         assert!(stale.ends_with("it is needed: remove its entry from `redundant` of the stage's StageInfo"), "{stale}");
-        assert_eq!(Suppressed { sites: vec![], errors: vec!["x".into()] }.wrong(), ["x"]);
+        assert_eq!(Suppressed { errors: vec!["x".into()], ..Suppressed::default() }.wrong(), ["x"]);
     }
 
     #[test]
     fn the_tally_leaves_out_what_is_redundant_by_reason() {
         let survived = || Finding::Survived { cases: 4 };
-        let mut all = Suppressed { sites: vec![site(caught(), None), site(survived(), Some("why"))], errors: vec![] };
+        let sites = vec![site(caught(), None), site(survived(), Some("why"))];
+        let mut all = Suppressed { sites, ..Suppressed::default() };
         assert_eq!(all.to_string(), "synchronisation sites caught: 1 of 1, 1 redundant by reason");
         all.sites.push(site(survived(), None));
         all.errors.push("x".into());

@@ -84,7 +84,7 @@ impl fmt::Display for GateId {
 }
 
 /// One gate's verdict on one piece of evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
     /// Which gate.
     pub gate: GateId,

@@ -125,7 +125,7 @@ impl Executor<'_> {
     /// Runs the cases of `plan` into `record` and sums them up, also where one of them ended the run.
     pub fn check(&self, plan: &Plan, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let outcome = self.cases(plan, record, sink);
-        record.correctness.variants = summarise(self.builds, &record.correctness.cases);
+        record.correctness.variants = summarise(self.builds, &record.correctness);
         outcome
     }
 

@@ -7,7 +7,8 @@ use common::check::{CaseKey, Source};
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
-use common::record::{Scope, StageBuild, Tier, TimingScope};
+use common::record::{Scope, StageBuild, Tier, TimingScope, VariantBuild};
+use common::resources::KernelFacts;
 use common::tier0::Case;
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ pub enum Mode {
     Plain,
     /// On the emulator's traced build, under each of [`common::tier0::SCHEDULES`]: results, hazards and counters.
     Traced,
-    /// The same under the first of them alone.
+    /// The same under one of them: whether accesses are ordered does not depend on it.
     TracedOnce,
     /// On the GPU.
     Device,
@@ -172,6 +173,16 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
     items
 }
 
+/// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
+/// drained and used again, and the last tile is ragged. The masks are those of [`common::suppression`].
+fn rings(variant: &VariantBuild, mode: Mode) -> Vec<Item> {
+    let ring = |facts: &KernelFacts| {
+        let (shape, mask) = common::suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS));
+        item(&shape.to_string(), shape, facts.dtype, mask, Family::Normal, 0, mode)
+    };
+    variant.kernels.iter().map(|kernel| ring(&kernel.facts)).collect()
+}
+
 /// T2: T1, small problems and every named shape under every family, five seeds on `small` and `mission`, every edge shape.
 fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     // The first of equal cases is kept.
@@ -194,6 +205,9 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     }
     items
 }
+
+/// Rows of the cases of [`rings`], which take no longer for more: a ragged block.
+const ROWS_OF_RINGS: usize = 17;
 
 /// Rows and keys of `--sweep`: time against length, from what fits one wave of blocks to what fills the GPU many times.
 pub const SWEEP: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16384];
@@ -305,8 +319,11 @@ pub fn plan(
     if args.sweep && backend == BackendKind::Cuda {
         items.extend(sweep(plain));
     }
-    items.retain(|item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask) || file.is_some());
+    let chosen = |item: &Item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask);
+    items.retain(|item| chosen(item) || file.is_some());
     let items = deduplicate(items);
+    let has_rings = file.is_none() && !combined && tier != Tier::T0;
+    let once = if traced == Mode::Traced { Mode::TracedOnce } else { traced };
     let mut cases = Vec::new();
     let mut timings = Vec::new();
     for stage in stages {
@@ -318,8 +335,11 @@ pub fn plan(
             }
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| !item.default_only || is_default || asked;
-            let of_variant: Vec<PlannedCase> =
-                items.iter().filter(takes).map(|item| case(stage, &variant.name, item, backend)).collect();
+            let rings = if has_rings { rings(variant, once) } else { vec![] };
+            let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
+                .chain(rings.iter().filter(|item| chosen(item) && !items.contains(item)))
+                .map(|item| case(stage, &variant.name, item, backend))
+                .collect();
             if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
                 timings.extend(timed(tier, combined, args.sweep, &of_variant));
             }

@@ -352,7 +352,7 @@ impl Sink for Recorder<'_> {
             return Ok(());
         }
         record.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
-        record.correctness.variants = comparison::summarise(self.builds, &record.correctness.cases);
+        record.correctness.variants = comparison::summarise(self.builds, &record.correctness);
         let written = record.write(self.folder).map_err(|error| SinkError {
             what: format!("the record {} cannot be written", self.folder.display()),
             source: error.into(),

@@ -15,7 +15,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, ProblemError};
 use common::reference::ReferenceError;
 use common::stage::{LoadError, LoadedStage, Unsupported};
-use common::suppression::{Presets, Synchronisation, suppress_each};
+use common::suppression::{Broken, Presets, Synchronisation, suppress_each};
 use common::timing::{Cache, Plan};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ pub struct Selftest {
     /// All of it, as text or JSON.
     pub text: String,
     /// Faults that no gate caught, the correct model if a gate failed it, synchronisation that no gate misses or that is
-    /// listed wrongly, and checks of the timer that do not agree.
+    /// listed wrongly, kernels that are wrong as they are, and checks of the timer that do not agree.
     pub escaped: usize,
 }
 
@@ -75,7 +75,7 @@ pub fn selftest(args: &SelftestArgs) -> Result<Selftest, SelftestError> {
         Err(reason) => Err(reason),
     };
     let wrong = subjects.iter().filter(|subject| !subject.as_it_should()).count();
-    let wrong = wrong + synchronisation.wrong().len();
+    let wrong = wrong + synchronisation.wrong().len() + synchronisation.broken().len();
     let escaped = wrong + timer.iter().flatten().filter(|check| !check.ok).count();
     let text = match args.json {
         true => document(&subjects, &synchronisation, &timer, escaped),
@@ -164,7 +164,11 @@ fn sites(synchronisation: &Synchronisation) -> String {
         [site.stage.clone(), site.family.clone(), place, consequence(site)]
     });
     let table = table(["stage", "family", "synchronisation site", "without it"], rows);
-    let errors: String = suppressed.errors.iter().map(|error| format!("WRONG: {error}\n")).collect();
+    let errors = suppressed.errors.iter().map(|error| format!("WRONG: {error}\n"));
+    let broken = suppressed.broken.iter().map(|Broken { stage, variant, result }| {
+        format!("WRONG: {} of {stage}/{variant} fails: {}\n", result.gate, result.reason)
+    });
+    let errors: String = errors.chain(broken).collect();
     format!("{table}\n\n{errors}{suppressed}")
 }
 

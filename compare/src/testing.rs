@@ -100,7 +100,7 @@ pub fn suppressed() -> Suppressed {
     let needed = Finding::Caught { gate: GateId::H1, what: what.into(), at };
     let redundant = Some("scalar reads Q behind the barriers around the first K and V");
     let sites = vec![site("scalar", Finding::Survived { cases: 4 }, redundant), site("wmma-qk", needed, None)];
-    Suppressed { sites, errors: vec![] }
+    Suppressed { sites, ..Suppressed::default() }
 }
 
 fn variant(family: &str, name: &str) -> VariantBuild {
@@ -306,7 +306,7 @@ pub fn sanitized(stage: &str, variant: &str, verdicts: [Verdict; 2]) -> Sanitize
 
 /// Brings the summaries up to date with the cases.
 pub fn resummarise(record: &mut Record) {
-    record.correctness.variants = summarise(&record.meta.stages, &record.correctness.cases);
+    record.correctness.variants = summarise(&record.meta.stages, &record.correctness);
 }
 
 /// One case on `mission`; `broken` fails.

@@ -16,6 +16,7 @@ mod complete;
 mod end_to_end;
 mod hazards;
 mod measure;
+mod pattern;
 mod repeat;
 
 pub use accuracy::{c2, c3};
@@ -89,6 +90,7 @@ pub struct Evidence<'a> {
 pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     let errors = Errors::measure(evidence);
     let gates = [c1(evidence), c2(&errors), c3(&errors), c4(evidence, &errors)];
+    let gates = gates.map(|gate| pattern::with_pattern(evidence, &errors, gate));
     (errors, gates)
 }
 

@@ -278,7 +278,7 @@ mod tests {
         };
         let caught = Finding::Caught { gate: GateId::H1, what: "race".into(), at: "scalar-32x64".into() };
         let sites = vec![site(caught, None), site(Finding::Survived { cases: 4 }, Some("the next one is enough"))];
-        Suppressed { sites, errors: vec!["a useless entry".into()] }
+        Suppressed { sites, errors: vec!["a useless entry".into()], ..Suppressed::default() }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use common::suppression::{Presets, Synchronisation, suppress_each};
 /// redundant. (`compare selftest` asks the other presets too.)
 pub fn synchronisation(attention: &'static dyn Attention) {
     let synchronisation = suppress_each(&[&load(attention)], Presets::OnePerFamily, |_| ());
+    let broken = synchronisation.broken();
+    assert!(broken.is_empty(), "{broken:#?}");
     let wrong = synchronisation.wrong();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     match synchronisation {

@@ -8,6 +8,7 @@ mod changes;
 mod claims;
 mod counters;
 pub mod diff;
+mod distinction;
 mod evidence;
 mod figures;
 pub mod history;

@@ -4,7 +4,9 @@ use common::check::{Outcome, Source};
 use common::device::BackendKind;
 use common::evidence::Counting;
 use common::inputs::Family;
+use common::problem::Mask;
 use common::record::{GateScope, Gpu, Negative, Progress, SCHEMA};
+use common::suppression::Broken;
 
 /// Both claims of the literal ladder hold.
 const GOOD: [f64; 3] = [32.0, 20.0, 15.0];
@@ -78,6 +80,51 @@ fn synchronisation_that_no_gate_misses_fails_the_run_unless_it_is_listed() {
     assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
     let line = "1 synchronisation site is not as listed, first __syncthreads of scalar at stage0-scalar/kernel.cu:159";
     assert!(report.overall.line.starts_with(line), "{}", report.overall.line);
+}
+
+#[test]
+fn a_kernel_that_is_wrong_with_all_its_synchronisation_fails_its_gate() {
+    let hazard = "scalar-32x64 1x1x33:321x64 f16 full with all its synchronisation: race in block [0, 0, 0]";
+    let mut record = emulated();
+    let Synchronisation::Tried { suppressed, .. } = &mut record.correctness.synchronisation else { panic!("literal") };
+    suppressed.sites.clear();
+    suppressed.broken.push(Broken {
+        stage: "stage0-scalar".into(),
+        variant: "scalar-32x64".into(),
+        result: GateResult::judge(GateId::H1, false, hazard),
+    });
+    resummarise(&mut record);
+    let fails = |record: &Record| {
+        let report = of_run(record, &[]);
+        assert_eq!(exit(&report), (Exit::Fail, "FAIL"));
+        assert_eq!(report.rows[0].state, RowState::Failed(vec![GateId::H1]));
+        assert_eq!((report.failures.len(), report.failures[0].result.reason.as_str()), (1, hazard));
+        let line = format!("1 gate fails, first H1 of stage0-scalar/scalar-32x64: {hazard}");
+        assert_eq!((report.overall.line, report.overall.actions.len()), (line, 1), "and no advice to remove a site");
+    };
+    fails(&record);
+    assert!(!is_green(&record.correctness.variants[0]));
+    // A hazard under a schedule that passed elsewhere, and in a variant that has no case of its own.
+    record.correctness.cases.retain(|case| case.key.variant != "scalar-32x64");
+    resummarise(&mut record);
+    fails(&record);
+}
+
+#[test]
+fn a_gate_that_fails_in_some_cases_says_what_they_share() {
+    let mut record = emulated();
+    let fails = |mask, failed| {
+        let mut case = case("stage0-scalar", "scalar-32x64", BackendKind::Emulated, failed);
+        case.key.mask = mask;
+        case
+    };
+    record.correctness.cases.extend([fails(Mask::Causal, Some(GateId::C2)), fails(Mask::Full, None)]);
+    resummarise(&mut record);
+    let reason = &of_run(&record, &[]).failures[0].result.reason;
+    assert!(
+        reason.starts_with("fails in 1 of 3 cases: exactly those with causal mask; first mission f16 causal"),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::{Change, Direction, Failure, Missing, Row, RowState};
 use common::faults::{Caught, Fault};
 use common::record::{Planted, Record, Scope};
 use common::suppression::Synchronisation;
+use common::verdict::GateId;
 use std::fmt;
 
 /// What the process exits with.
@@ -132,7 +133,11 @@ fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
     let mut broken = Vec::new();
     if let Some(first) = facts.failures.first() {
         let n = count(facts.failures.len(), "gate fails", "gates fail");
-        broken.push(format!("{n}, first {} of {}", first.result.gate, first.place));
+        let hazard = match first.result.gate {
+            GateId::H1 => format!(": {}", first.result.reason),
+            _ => String::new(),
+        };
+        broken.push(format!("{n}, first {} of {}{hazard}", first.result.gate, first.place));
         actions.push("Fix the failed gates below; do not merge.".to_string());
     }
     if let Planted::Tried { subjects } = facts.planted {
@@ -146,7 +151,10 @@ fn broken(facts: &Facts<'_>, actions: &mut Vec<String>) -> Vec<String> {
     if let Some(first) = wrong.first() {
         let n = count(wrong.len(), "synchronisation site is not", "synchronisation sites are not");
         broken.push(format!("{n} as listed, first {first}"));
-        actions.push("Remove the synchronisation that no gate misses, or list it with its reason.".to_string());
+        actions.push(
+            "Remove the synchronisation that no gate misses, or list it with its reason; list none that is needed."
+                .to_string(),
+        );
     }
     let unmet: Vec<&Standing<'_>> = facts.claims.iter().filter(|claim| claim.fails).collect();
     if let Some(first) = unmet.first() {

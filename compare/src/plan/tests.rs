@@ -58,21 +58,31 @@ fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
     // 10 + 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
-    // on 7 keys; 4 of mission.
-    assert_eq!(plan.cases.len(), 10 + 6 + 3 * 17 - 2 + 2 * 6 + 4);
+    // on 7 keys; 4 of mission; a ring for each dtype.
+    assert_eq!(plan.cases.len(), 10 + 6 + 3 * 17 - 2 + 2 * 6 + 4 + 2);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 1x1x7x64 e4m3 causal huge:0 Plain".to_string()));
     let quantised: Vec<_> = lines.iter().filter(|line| line.contains("mission e4m3")).collect();
     assert_eq!(quantised, ["scalar-32x64 mission e4m3 full normal:0 Plain"]);
+    // Of 32x64 tiles: five and one key.
+    let rings: Vec<&String> =
+        lines.iter().filter(|line| line.contains(":321x64") && line.ends_with("TracedOnce")).collect();
+    assert_eq!(
+        rings,
+        [
+            "scalar-32x64 1x1x17:321x64 f16 full normal:0 TracedOnce",
+            "scalar-32x64 1x1x17:321x64 e4m3 causal normal:0 TracedOnce"
+        ]
+    );
     // Every variant of every stage runs the same list.
     let whole = planned(&[], BackendKind::Emulated);
     let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [81, 81, 81]);
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [83, 83, 83]);
     assert_eq!(whole.scope, Scope::Whole);
 }
 
@@ -81,20 +91,20 @@ fn tier2_is_the_default_on_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
-    // extreme families on 131:5 keys.
+    // extreme families on 131:5 keys; and the rings.
     let families: usize = Dtype::ALL.map(|dtype| Family::for_dtype(dtype).len()).iter().sum();
     let both = |plan: &Plan| plan.cases.iter().filter(|case| case.mode == Mode::Both).count();
-    assert_eq!(both(&plan), 8 * families + 6);
+    assert_eq!(both(&plan), 8 * families + 6 + 2);
     assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
     assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
     // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
-    // families on 131:5 and 7 keys.
+    // families on 131:5 and 7 keys; the rings.
     assert_eq!(
         count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
-        edge_shapes().len() * 4 + 7 * families + 12
+        edge_shapes().len() * 4 + 7 * families + 12 + 2
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
