@@ -8,6 +8,7 @@ pub mod faults;
 pub mod gate;
 pub mod image;
 pub mod inputs;
+pub mod limits;
 pub mod params;
 pub mod problem;
 pub mod quantise;

@@ -12,7 +12,7 @@ pub mod store;
 
 pub use build::{
     BaseTerms, BuildMeta, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, GateScope, Git, Gpu, KernelBuild,
-    Machine, Measurable, Progress, Scope, StageBuild, Tier, VariantBuild,
+    Machine, Measurable, Progress, Refusal, Scope, StageBuild, Tier, VariantBuild,
 };
 pub use peers::{
     Ceilings, OurArm, Over, PeerArm, PeerClaimResult, PeerClaimTerms, PeerFigures, PeerOutcome, PeerProblem, Peers,

@@ -110,6 +110,10 @@ const REGISTER_UNIT: u32 = 256;
 /// Shared memory is handed out in units of this many bytes.
 const SHARED_UNIT: usize = 128;
 
+/// The architectures whose limits are known.
+pub const ARCHITECTURES: [&str; 9] =
+    ["sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"];
+
 /// The limits of `arch` (`sm_89`, `sm_90a`): CUDA C++ Programming Guide, "Technical Specifications per Compute
 /// Capability". `None` for an architecture that is not in the table.
 pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
@@ -216,10 +220,9 @@ pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy
     Some(occupancy(&sm, facts.threads, entry.resources.registers, shared_bytes(facts, entry)))
 }
 
-/// Gate R1 on one instance for one architecture. `opt_in_bytes` is the limit of the device that is open, if one is. Where
-/// none is, an instance that an architecture cannot hold does not fail: it is refused there before launch, as
-/// `Unsupported`, and the reason says so.
-pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize>) -> GateResult {
+/// Gate R1 on one instance for one architecture. An instance that the architecture cannot hold does not fail: it is
+/// refused there before launch, as `Unsupported`, and the reason says so.
+pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
     let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
     let Some(caps) = facts.caps else {
         let remedy = "add it: UPDATE_CAPS=1 cargo test -p STAGE resources";
@@ -240,12 +243,9 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry, opt_in_bytes: Option<usize
     at_most("registers", used.registers as usize, caps.register_cap as usize);
     at_most("declared static shared bytes", declared_static_bytes(entry), 0);
     at_most("shared bytes over the cap:", shared, caps.shared_cap_bytes);
-    // The opt-in limit already leaves the reserved bytes out.
-    if let Some(limit) = opt_in_bytes {
-        at_most("shared bytes over the opt-in limit:", shared, limit);
-    }
     let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
-    let refused = of_arch.filter(|&limit| opt_in_bytes.is_none() && shared > limit);
+    // The opt-in limit already leaves the reserved bytes out.
+    let refused = of_arch.filter(|&limit| shared > limit);
     let summary = format!(
         "{}: {} registers (cap {}), {shared} shared bytes (cap {}), no spill, no stack",
         entry.arch, used.registers, caps.register_cap, caps.shared_cap_bytes

@@ -2,6 +2,7 @@
 //! a device.
 
 use crate::evidence::EvidenceClaim;
+use crate::limits::DeviceLimits;
 use crate::params::{self, AttentionKernel};
 use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
@@ -38,7 +39,8 @@ pub struct StageInfo {
     pub idea: &'static str,
     /// The stage whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
-    /// The variant that tests and quick runs use: `wmma-qk-32x64`.
+    /// The variant that tests and quick runs use where the device can run it: `wmma-qk-32x64`; see
+    /// [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
     /// What the stage promises.
     pub claims: &'static [Claim],
@@ -181,7 +183,7 @@ pub enum Unsupported {
         reason: String,
     },
     /// The device lacks something.
-    #[error("{variant} needs {needed}; this device has {available}")]
+    #[error("{variant} needs {needed}; the device has {available}")]
     Device {
         /// The variant asked for.
         variant: String,
@@ -281,6 +283,8 @@ pub struct LoadedStage {
     pub kernels: Vec<Kernel>,
     /// How it was built, and what the compiler said.
     pub report: BuildReport,
+    /// What launches are limited to, if anything.
+    pub device: Option<DeviceLimits>,
 }
 
 impl fmt::Debug for LoadedStage {
@@ -316,7 +320,7 @@ impl LoadedStage {
         if !kernels.iter().any(|kernel| kernel.variant == variant) {
             return Err(LoadError::NoDefault { stage, variant });
         }
-        Ok(Self { attention, kernels, report })
+        Ok(Self { attention, kernels, report, device: None })
     }
 
     /// The stage's fixed facts.
@@ -340,18 +344,47 @@ impl LoadedStage {
         names
     }
 
-    /// One variant of each family, in the order of `kernel.cu`: the default variant where it is of that family, else the
-    /// first that is declared.
+    /// One variant of each family, in the order of `kernel.cu`: the stage's default where it is of that family, else the
+    /// first that is declared; of those that the device can run for every dtype and head size, if there are such.
     pub fn family_variants(&self) -> Vec<&str> {
-        let mut chosen: Vec<&Kernel> = Vec::new();
+        self.best_of_families().into_iter().map(|kernel| kernel.variant.as_str()).collect()
+    }
+
+    fn best_of_families(&self) -> Vec<&Kernel> {
+        let mut chosen: Vec<(&Kernel, _)> = Vec::new();
         for kernel in &self.kernels {
-            match chosen.iter_mut().find(|known| known.family == kernel.family) {
-                Some(known) if kernel.variant == self.info().default_variant => *known = kernel,
+            let rank = (self.runs(&kernel.variant), kernel.variant == self.info().default_variant);
+            match chosen.iter_mut().find(|(known, _)| known.family == kernel.family) {
+                Some(known) if rank > known.1 => *known = (kernel, rank),
                 Some(_) => {}
-                None => chosen.push(kernel),
+                None => chosen.push((kernel, rank)),
             }
         }
-        chosen.into_iter().map(|kernel| kernel.variant.as_str()).collect()
+        chosen.into_iter().map(|(kernel, _)| kernel).collect()
+    }
+
+    /// The variant that tests and quick runs use: the stage's own, or on a device that cannot run it for every dtype and
+    /// head size the first of its family that the device can.
+    pub fn default_variant(&self) -> &str {
+        let named = self.info().default_variant;
+        let family = self.kernels.iter().find(|kernel| kernel.variant == named).map(|kernel| &kernel.family);
+        let best = self.best_of_families().into_iter().find(|kernel| Some(&kernel.family) == family);
+        best.map_or(named, |kernel| &kernel.variant)
+    }
+
+    /// Whether the device can run every instance of `variant`.
+    fn runs(&self, variant: &str) -> bool {
+        self.kernels.iter().all(|kernel| kernel.variant != variant || self.refuse(kernel).is_ok())
+    }
+
+    /// Refuses `kernel` where the device cannot run it.
+    pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
+        match self.device.and_then(|device| device.lacks(kernel)) {
+            None => Ok(()),
+            Some((needed, available)) => {
+                Err(Unsupported::Device { variant: kernel.variant.clone(), needed, available })
+            }
+        }
     }
 
     /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
@@ -378,6 +411,7 @@ impl LoadedStage {
         let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
         let kernel = of_variant.into_iter().find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim));
         let kernel = kernel.ok_or_else(|| Unsupported::Instance { variant: variant.to_string(), dtype, head_dim })?;
+        self.refuse(kernel)?;
         self.attention.accepts(kernel, problem)?;
         Ok(Prepared { kernel, grid: self.attention.grid(kernel, problem) })
     }

@@ -3,6 +3,7 @@
 
 use common::check::{Outcome, Source, Target, check};
 use common::inputs::{Family, Inputs};
+use common::limits::DeviceLimits;
 use common::params::{AttentionKernel, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
@@ -164,7 +165,12 @@ unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
 }
 
 fn outcome(variant: &str) -> Outcome {
-    let stage = LoadedStage::load(&Fake).unwrap();
+    outcome_on(None, variant)
+}
+
+fn outcome_on(device: Option<DeviceLimits>, variant: &str) -> Outcome {
+    let mut stage = LoadedStage::load(&Fake).unwrap();
+    stage.device = device;
     let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F32).unwrap();
@@ -200,6 +206,22 @@ fn refused_launches_are_not_failures_and_say_why() {
     };
     assert!(reason("refuses").contains("on principle"));
     assert!(reason("no-such").contains("honest, writes-nothing"));
+}
+
+#[test]
+fn what_the_device_cannot_run_is_refused_before_launch_and_what_it_can_is_judged() {
+    let on = |capability, shared_opt_in_bytes| {
+        // Judged, it would fail.
+        match outcome_on(Some(DeviceLimits { capability, shared_opt_in_bytes }), "writes-zeros") {
+            Outcome::Unsupported { reason } => reason,
+            Outcome::Checked { .. } => "judged".to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(on(89, 128), "judged");
+    assert_eq!(on(89, 127), "writes-zeros needs 128 bytes of shared memory; the device has 127 (sm_89)");
+    assert_eq!(on(75, 128), "writes-zeros needs compute capability 8.0; the device has compute capability 7.5");
+    assert_eq!(on(80, 128), "judged");
 }
 
 #[test]

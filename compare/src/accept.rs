@@ -3,6 +3,7 @@
 use crate::cli::AcceptArgs;
 use crate::comparison::{self, Committed, Exit, failed_claims, subject_name};
 use crate::machine;
+use common::limits::Limited;
 use common::record::store::{StoreError, read_all};
 use common::record::{Git, Negative, Planted, Progress, Record, RefutedClaim, SCHEMA, Samples, Scope};
 use common::verdict::Verdict;
@@ -41,6 +42,9 @@ pub enum AcceptError {
         /// Cases planned.
         planned: usize,
     },
+    /// What it says of a device, that device did not run.
+    #[error(transparent)]
+    Limited(#[from] Limited),
     /// A correctness, hazard or resource gate failed, or one on the buffers that were timed.
     #[error("{name} has failed gates, which no reason excuses; fix the kernels and run again:{}", bullets(failures))]
     Gates {
@@ -199,6 +203,7 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
     if let Progress::Partial { finished, planned } = record.meta.progress {
         return Err(AcceptError::Partial { name, finished, planned });
     }
+    Limited::refuse(&name, record.meta.device)?;
     let report = comparison::report(&record.meta.stages, Some((&name, record)), committed);
     let mut failures: Vec<String> =
         report.failures.iter().map(|f| format!("{} {}: {}", f.place, f.result.gate, f.result.reason)).collect();

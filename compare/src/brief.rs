@@ -39,7 +39,7 @@ pub struct BriefArgs {
 
 /// Writes the brief of a stage.
 pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
-    let builds = builds::builds(&registry::load()?, None);
+    let builds = builds::builds(&registry::load()?);
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;

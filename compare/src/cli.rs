@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and the help that teaches it.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use common::limits::DeviceLimits;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -11,6 +12,7 @@ Examples:
                                                 one stage on one shape, both masks
   compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
   compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
+  compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
   compare accept target/compare/20261120T183000Z-nvidia-h200
@@ -170,6 +172,10 @@ pub struct RunArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
+    /// Judge what a smaller device could run, by its compute capability: sm_89 for an L4. On a GPU it limits shared memory
+    /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
     /// Tier T0: each stage's default variant on five small problems, and on extreme logits
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
@@ -203,6 +209,9 @@ pub struct RunArgs {
 /// The flags of `list`.
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
+    /// Leave out what a smaller device could not run: sm_89 [default: $ATTENTION_DEVICE, else the GPU, else no limit]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -350,6 +359,9 @@ pub struct LaunchArgs {
     /// Masks
     #[arg(long, value_delimiter = ',', value_name = "MASK,..", required = true)]
     pub masks: Vec<String>,
+    /// The smaller device that the record is limited to
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
     /// How long a launch may take; tools slow kernels down
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub watchdog: u64,

@@ -3,6 +3,7 @@
 use crate::comparison::{is_green, summary_of};
 use crate::machine;
 use crate::select::SelectError;
+use common::limits::DeviceError;
 use common::record::store::{BUILD_META, StoreError};
 use common::record::{Record, StageBuild};
 use common::stage::LoadError;
@@ -56,6 +57,9 @@ pub enum UnderToolError {
     /// A stage is broken.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The device that the record is limited to cannot stand for this one.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The record cannot be completed.
     #[error(transparent)]
     Completion(#[from] CompletionError),

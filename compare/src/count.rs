@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
-        let ladder = builds(&stages[..1], None);
+        let ladder = builds(&stages[..1]);
         let problem = claims_problem();
         let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
         let counters: Vec<VariantCounters> = ["scalar-32x64", "wmma-qk-32x64"]

@@ -43,7 +43,7 @@ pub struct HistoryArgs {
 
 /// Prints the history, and draws it where asked.
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    let builds = builds::builds(&registry::load()?, None);
+    let builds = builds::builds(&registry::load()?);
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
     let results = args.results.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("results"));
     let committed = read_all(&results)?;

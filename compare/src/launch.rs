@@ -12,6 +12,7 @@ use common::device::{BackendKind, Staged};
 use common::gate::{self, Evidence};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
+use common::limits::{DeviceError, DeviceLimits};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::record::StageBuild;
 use common::reference::{Probability, Reference, ReferenceError, reference};
@@ -34,6 +35,9 @@ pub enum LaunchError {
     /// A stage is broken.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The device that was asked for cannot stand for this one.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// There is nothing to launch on.
     #[error("{reason}")]
     NoGpu {
@@ -69,8 +73,14 @@ pub fn problems(shapes: &[(String, Shape)], dtypes: &[Dtype], masks: &[Mask]) ->
 }
 
 /// The arguments that make this program launch every variant of `places` on every one of `problems`, which are all the
-/// combinations of their shapes, dtypes and masks.
-pub fn arguments(places: &[String], problems: &[Named], watchdog: u64, results: &Path) -> Vec<OsString> {
+/// combinations of their shapes, dtypes and masks, limited to `device`.
+pub fn arguments(
+    places: &[String],
+    problems: &[Named],
+    device: Option<DeviceLimits>,
+    watchdog: u64,
+    results: &Path,
+) -> Vec<OsString> {
     let each_once = |word: &dyn Fn(&Named) -> String| {
         let mut words: Vec<String> = Vec::new();
         for problem in problems {
@@ -81,15 +91,16 @@ pub fn arguments(places: &[String], problems: &[Named], watchdog: u64, results: 
         }
         words.join(",")
     };
-    let words = [
+    let mut words = vec![
         "launch".to_string(),
         format!("--places={}", places.join(",")),
         format!("--shapes={}", each_once(&|(name, _)| name.clone())),
         format!("--dtypes={}", each_once(&|(_, problem)| problem.dtype.to_string())),
         format!("--masks={}", each_once(&|(_, problem)| problem.mask.to_string())),
         format!("--watchdog={watchdog}"),
-        "--results".to_string(),
     ];
+    words.extend(device.map(|device| format!("--device={device}")));
+    words.push("--results".to_string());
     words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
 }
 
@@ -105,11 +116,13 @@ pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<(&'a str,
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line
 /// of JSON. Returns whether every launch that the stages take ended and passed its gates.
 pub fn launch(args: &LaunchArgs) -> Result<bool, LaunchError> {
-    let stages = registry::load()?;
+    let mut stages = registry::load()?;
+    let gpu = list::gpu(&stages);
+    registry::limit(&mut stages, gpu.as_ref().ok(), args.device)?;
     let places = places(&args.places, &stages)?;
     let problems =
         problems(&select::shapes(&args.shapes)?, &select::dtypes(&args.dtypes)?, &select::masks(&args.masks)?);
-    let mut device = list::gpu(&stages).map_err(|reason| LaunchError::NoGpu { reason })?;
+    let mut device = gpu.map_err(|reason| LaunchError::NoGpu { reason })?;
     device.set_watchdog(Duration::from_secs(args.watchdog));
     let mut all_green = true;
     for (shape_name, problem) in &problems {

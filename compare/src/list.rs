@@ -1,10 +1,12 @@
 //! `compare list`: what there is to run, and what this machine can measure.
 
 use crate::builds::builds;
+use crate::cli::ListArgs;
 use crate::registry;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::cuda::CudaDevice;
 use common::inputs::Family;
+use common::limits::{DeviceError, DeviceLimits};
 use common::problem::{Dtype, Shape, named_shapes};
 use common::record::{DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
 use common::stage::{LoadError, LoadedStage};
@@ -17,6 +19,9 @@ pub enum ListError {
     /// A stage is broken.
     #[error("the ladder cannot be listed; build again with `cargo build`")]
     Load(#[from] LoadError),
+    /// The device that was asked for cannot stand for this one.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
 /// The gates and their rules, in short; ARCHITECTURE.md has them in full.
@@ -52,16 +57,17 @@ pub fn gpu(stages: &[LoadedStage]) -> Result<CudaDevice, String> {
 }
 
 /// Stages, variants, claims, shapes, families and gates, as text or JSON.
-pub fn list(json: bool) -> Result<String, ListError> {
-    let stages = registry::load()?;
+pub fn list(args: &ListArgs) -> Result<String, ListError> {
+    let mut stages = registry::load()?;
     let device = gpu(&stages);
-    let builds = builds(&stages, device.as_ref().ok().map(|device| device.info().shared_optin_bytes));
+    registry::limit(&mut stages, device.as_ref().ok(), DeviceLimits::asked(args.device)?)?;
+    let builds = builds(&stages);
     let counters = match stages.iter().find(|stage| !stage.is_traced()) {
         None => Ok("the emulator".to_string()),
         Some(stage) => Err(format!("{} has no traced build; g++ 12 or later makes one", stage.info().id)),
     };
     let here = measurable(&builds, device.map(|device| device.info().name.clone()), counters);
-    Ok(if json { pretty(&document(&builds, &here)) } else { text(&builds, &here) })
+    Ok(if args.json { pretty(&document(&builds, &here)) } else { text(&builds, &here) })
 }
 
 fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Result<String, String>) -> Vec<Measurable> {
@@ -146,6 +152,7 @@ fn text(stages: &[StageBuild], here: &[Measurable]) -> String {
         });
         let header = ["variant", "tile", "threads", "dynamic shared bytes", "registers", "dtypes", "head dims"];
         lines.push(table(header, rows));
+        lines.extend(stage.refused.iter().map(|refusal| format!("unsupported: {refusal}")));
         parts.push(lines.join("\n"));
     }
     let shape = |name: &str, s: &Shape| {
@@ -205,6 +212,7 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Value {
             "peer_claims": stage.peer_claims,
             "evidence": stage.evidence,
             "variants": stage.variants.iter().map(|v| variant(stage, v)).collect::<Vec<_>>(),
+            "refused": stage.refused,
         })
     };
     let families = Family::ALL.iter().map(|family| {
@@ -275,8 +283,8 @@ mod tests {
 
     #[test]
     fn the_real_ladder_can_be_listed() {
-        let text = list(false).unwrap();
+        let text = list(&ListArgs { json: false, device: None }).unwrap();
         assert!(registry::STAGES.iter().all(|stage| text.contains(stage.info().id)));
-        assert!(serde_json::from_str::<Value>(&list(true).unwrap()).is_ok());
+        assert!(serde_json::from_str::<Value>(&list(&ListArgs { json: true, device: None }).unwrap()).is_ok());
     }
 }

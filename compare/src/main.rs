@@ -37,6 +37,7 @@ mod tune;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SanitizeArgs, SelftestArgs, TuneArgs};
+use common::limits::Limited;
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) => run(&args),
-        Command::List(args) => print(list::list(args.json)),
+        Command::List(args) => print(list::list(&args)),
         Command::Selftest(args) => selftest(&args),
         Command::Tune(args) => tune(&args),
         Command::Diff(args) => diff::diff(&args),
@@ -197,8 +198,9 @@ fn run(args: &RunArgs) -> Result<Exit> {
     }
     let finished = run::run(args)?;
     let mut files = render::files(&finished.report, &report_path);
-    // The README shows whole ladders only.
-    let is_whole = finished.record.meta.scope == Scope::Whole && finished.record.meta.tier > Tier::T0;
+    // The README shows whole ladders only, of devices that ran them.
+    let meta = &finished.record.meta;
+    let is_whole = meta.scope == Scope::Whole && meta.tier > Tier::T0 && meta.device.is_none();
     if args.report.is_none() && is_whole {
         files.extend(ladder_in_readme(&finished.report)?);
     }
@@ -248,6 +250,7 @@ fn terminal(report: &comparison::Report) -> String {
     let mut lines = vec![table.to_string(), String::new(), report.overall.to_string()];
     lines.extend(report.failures.iter().map(|f| format!("  {} {}: {}", f.place, f.result.gate, f.result.reason)));
     lines.extend(report.overall.actions.iter().map(|action| format!("  {action}")));
+    lines.extend(report.refused().map(|refusal| format!("  unsupported: {refusal}")));
     lines.join("\n")
 }
 
@@ -286,7 +289,8 @@ fn render(args: &RenderArgs) -> Result<Exit> {
     let root = machine::workspace().unwrap_or_default();
     let results = args.results.clone().unwrap_or_else(|| root.join("results"));
     let committed = common::record::store::read_all(&results)?;
-    let builds = builds::builds(&registry::load()?, None);
+    committed.iter().try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
+    let builds = builds::builds(&registry::load()?);
     let report = comparison::report(&builds, None, &committed);
     let mut files = render::files(&report, &report_path(args.report.as_deref())?);
     if args.report.is_none() {

@@ -18,6 +18,7 @@ use crate::progress::Progress;
 use crate::select::SelectError;
 use crate::{list, registry};
 use common::device::cuda::{CudaDevice, CudaError};
+use common::limits::DeviceError;
 use common::record::store::{PEERS, StoreError, read_all, write_json};
 use common::record::{Ceilings, PeerOutcome, Peers, Record, SCHEMA, StageBuild};
 use common::stage::{LoadError, LoadedStage};
@@ -47,6 +48,9 @@ pub enum PeersError {
     /// A stage is broken.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The device that the record is limited to cannot stand for this one.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -104,10 +108,10 @@ pub enum Measured {
 /// Measures what `args` choose and writes `peers.json` into the record.
 pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
     let started = Timestamp::now();
-    let stages = registry::load()?;
+    let mut stages = registry::load()?;
     // Wrong words and wrong records are refused before a missing GPU is.
-    let items = choose::items(args, &builds(&stages, None))?;
-    let mut completing = Completing::open(args.record.as_deref(), &builds(&stages, None))?;
+    let items = choose::items(args, &builds(&stages))?;
+    let mut completing = Completing::open(args.record.as_deref(), &builds(&stages))?;
     let device = match list::gpu(&stages) {
         Ok(device) => device,
         Err(reason) => return Ok(Measured::NoData { reason: format!("there is no GPU to time on: {reason}") }),
@@ -119,7 +123,8 @@ pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
         Err(error) => return Ok(Measured::NoData { reason: error.to_string() }),
     };
     check_uuid(&hello, &device)?;
-    let builds = builds(&stages, Some(device.info().shared_optin_bytes));
+    registry::limit(&mut stages, Some(&device), completing.record.meta.device)?;
+    let builds = builds(&stages);
     let file = completing.folder.join(PEERS);
     let mut peers = Peers {
         schema: SCHEMA,

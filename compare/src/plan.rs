@@ -376,10 +376,12 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
     let problem = claims_problem();
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for case in cases.iter().filter(|case| case.problem == problem) {
-        wanted.push((&case.key.stage, &case.key.variant));
         let Some(stage) = all.iter().find(|stage| stage.id == case.key.stage) else { continue };
+        let variant = stage.variant(&case.key.variant).filter(|variant| variant.claims_kernel().is_some());
+        let Some(variant) = variant else { continue };
+        wanted.push((&case.key.stage, &case.key.variant));
         let pairs = stage.evidence.iter().filter_map(|terms| evidence_pairs(stage, all, terms).ok()).flatten();
-        let bases = pairs.filter(|(variant, _)| variant.name == case.key.variant).filter_map(|(_, base)| base);
+        let bases = pairs.filter(|(other, _)| other.name == variant.name).filter_map(|(_, base)| base);
         wanted.extend(bases.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
     }
     let of_stage = |stage: &StageBuild| {

@@ -12,6 +12,7 @@ use crate::select::{self, SelectError};
 use crate::tool::{self, Ended, Places, Tool};
 use crate::{list, machine, registry, render};
 use common::check::{CaseResult, Outcome};
+use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask, claims_problem};
 use common::record::store::{PROFILE, write_json};
 use common::record::{EvidenceResult, Profile, Profiled, SCHEMA, StageBuild};
@@ -65,18 +66,22 @@ pub enum Outcomes {
 
 /// Profiles what `args` select and completes the record.
 pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
-    let stages = registry::load()?;
-    let ladder = builds(&stages, None);
+    let mut stages = registry::load()?;
+    let whole = builds(&stages);
     let problems = problems(args)?;
+    select::variants(&args.variants, &select::stages(&args.stages, &whole)?)?;
+    let mut record = Completing::open(args.record.as_deref(), &whole)?;
+    let gpu = list::gpu(&stages);
+    let device = record.record.meta.device;
+    registry::limit(&mut stages, gpu.as_ref().ok(), device)?;
+    let ladder = builds(&stages);
     let selected = select::stages(&args.stages, &ladder)?;
-    select::variants(&args.variants, &selected)?;
-    let mut record = Completing::open(args.record.as_deref(), &ladder)?;
     let (places, red) = places(&selected, &ladder, &args.variants, &record);
     if places.is_empty() {
         let reason = format!("none of what was selected is green in {}: {}", record.name, red.join(", "));
         return Ok(Outcomes::NoData { reason });
     }
-    let gpu = match list::gpu(&stages) {
+    let gpu = match gpu {
         Ok(device) => device.info().name.clone(),
         Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to profile on: {reason}") }),
     };
@@ -86,7 +91,7 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
         Err(reason) => return Ok(Outcomes::NoData { reason }),
     };
     let work = machine::workspace().unwrap_or_default().join("target/profile").join(&record.name);
-    let launches = match measure(&ncu, &places, &problems, &ladder, &work, args.quiet)? {
+    let launches = match measure(&ncu, &places, (&problems, device), &ladder, &work, args.quiet)? {
         Ok(launches) => launches,
         Err(outcome) => return Ok(outcome),
     };
@@ -146,7 +151,7 @@ fn places(
 fn measure(
     ncu: &Tool,
     places: &[String],
-    problems: &[Named],
+    (problems, device): (&[Named], Option<DeviceLimits>),
     ladder: &[StageBuild],
     work: &Path,
     quiet: bool,
@@ -159,7 +164,7 @@ fn measure(
     let mut command = Command::new(&ncu.path);
     command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]).arg(&report);
     command.args(["--metrics", &ncu_metrics().join(",")]);
-    command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, WATCHDOG_SECONDS, &done));
+    command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, device, WATCHDOG_SECONDS, &done));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
     let ended = tool::run(command, &log, limit, || {

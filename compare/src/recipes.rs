@@ -69,7 +69,7 @@ fn check_script(words: &[String]) -> Result<(), String> {
 }
 
 fn ladder() -> Vec<StageBuild> {
-    builds::builds(&registry::load().unwrap(), None)
+    builds::builds(&registry::load().unwrap())
 }
 
 #[test]

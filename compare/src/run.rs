@@ -16,6 +16,7 @@ use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::faults;
 use common::gate;
+use common::limits::{DeviceError, DeviceLimits};
 use common::problem::Problem;
 use common::record::store::{StoreError, read_all, write_atomically};
 use common::record::{
@@ -59,6 +60,9 @@ pub enum RunError {
     /// A stage is broken.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The device that was asked for cannot stand for this one.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A GPU was asked for.
     #[error("--backend cuda: {reason}")]
     NoGpu {
@@ -98,19 +102,24 @@ pub struct Finished {
 pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let start = Instant::now();
     let started = Timestamp::now();
-    let stages = registry::load()?;
+    let mut stages = registry::load()?;
     let gpu = open_gpu(args.backend, &stages)?;
     let device = gpu.as_ref().ok();
+    let limited = DeviceLimits::asked(args.device)?;
+    registry::limit(&mut stages, device, limited)?;
     let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
-    let builds = builds(&stages, device.map(|device| device.info().shared_optin_bytes));
+    let builds = builds(&stages);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
     let results = machine::workspace().unwrap_or_default().join("results");
     let committed = read_all(&results)?;
-    let machine = machine::machine(match &gpu {
+    let mut machine = machine::machine(match &gpu {
         Ok(device) => Ok(device.info()),
         Err(reason) => Err(reason.clone()),
     });
+    if let Some(device) = limited {
+        machine.name += &format!("-as-{device}");
+    }
     if !plan.timings.is_empty() {
         let elites = Elites::read(&tune::path_of(&machine.name))?;
         if let Some(elites) = elites.filter(|elites| Some(elites.gpu.as_str()) == machine.gpu.name()) {
@@ -137,6 +146,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     });
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let mut record = new_record(&started, &plan, &builds, machine, gates);
+    record.meta.device = limited;
     (record.correctness.planted, record.correctness.synchronisation) = (planted, synchronisation);
     if let Some(file) = &file {
         record.evidence.rows.extend(judge_given_output(file, &plan));
@@ -198,6 +208,7 @@ pub fn new_record(
             tier: plan.tier,
             backend: plan.backend,
             scope: plan.scope.clone(),
+            device: None,
             toggles: machine::toggles(),
             gates,
             stages: builds.to_vec(),

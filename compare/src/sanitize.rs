@@ -14,6 +14,7 @@ use crate::tool::{self, Ended, Places, Tool};
 use crate::tune::{self, Elites};
 use crate::{list, machine, registry, render};
 use common::check::{CaseResult, Outcome};
+use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::record::store::{SANITIZER, write_json};
 use common::record::{SCHEMA, Sanitizer, SanitizerCheck, StageBuild};
@@ -103,12 +104,16 @@ pub enum Outcomes {
 
 /// Runs what `args` select under every tool and completes the record.
 pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
-    let stages = registry::load()?;
-    let ladder = builds(&stages, None);
+    let mut stages = registry::load()?;
+    let whole = builds(&stages);
+    select::variants(&args.variants, &select::stages(&args.stages, &whole)?)?;
+    let mut record = Completing::open(args.record.as_deref(), &whole)?;
+    let gpu = list::gpu(&stages);
+    let device = record.record.meta.device;
+    registry::limit(&mut stages, gpu.as_ref().ok(), device)?;
+    let ladder = builds(&stages);
     let selected = select::stages(&args.stages, &ladder)?;
-    select::variants(&args.variants, &selected)?;
-    let mut record = Completing::open(args.record.as_deref(), &ladder)?;
-    let gpu = match list::gpu(&stages) {
+    let gpu = match gpu {
         Ok(device) => device.info().name.clone(),
         Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to launch on: {reason}") }),
     };
@@ -123,7 +128,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work)?;
     let knows_shared = is_at_least(&tool.version, SHARED_INITCHECK);
-    let session = Session { tool: &tool, problems: &problems, work: &work, limit: args.limit };
+    let session = Session { tool: &tool, problems: &problems, device, work: &work, limit: args.limit };
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, stage) in selected.iter().enumerate() {
@@ -192,6 +197,7 @@ fn variants(stage: &StageBuild, args: &SanitizeArgs, record: &Completing, elites
 struct Session<'a> {
     tool: &'a Tool,
     problems: &'a [Named],
+    device: Option<DeviceLimits>,
     work: &'a Path,
     limit: u64,
 }
@@ -254,7 +260,7 @@ impl Session<'_> {
     }
 
     fn arguments(&self, places: &[String], label: &str, watchdog: u64) -> Vec<std::ffi::OsString> {
-        launch::arguments(places, self.problems, watchdog, &self.work.join(format!("{label}.launches")))
+        launch::arguments(places, self.problems, self.device, watchdog, &self.work.join(format!("{label}.launches")))
     }
 
     /// Runs this program under `command`.

@@ -3,7 +3,7 @@
 
 use common::inputs::Family;
 use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
-use common::record::StageBuild;
+use common::record::{Refusal, StageBuild};
 
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -29,6 +29,9 @@ pub enum SelectError {
         #[source]
         source: ProblemError,
     },
+    /// The device cannot run a variant that was asked for by name.
+    #[error("the device cannot run {0}")]
+    Refused(Refusal),
     /// Nothing is left to run.
     #[error("no case is left to run: {reason}")]
     Nothing {
@@ -76,8 +79,13 @@ pub fn stage<'a>(word: &str, all: &'a [StageBuild]) -> Result<&'a StageBuild, Se
     found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
 }
 
-/// Refuses a variant that none of `stages` has.
+/// Refuses a variant that none of `stages` has, or none that the device can run.
 pub fn variants(words: &[String], stages: &[&StageBuild]) -> Result<(), SelectError> {
+    let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
+    let mut refused = stages.iter().flat_map(|stage| &stage.refused);
+    if let Some(refusal) = refused.find(|refusal| words.contains(&refusal.variant) && !has(&refusal.variant)) {
+        return Err(SelectError::Refused(refusal.clone()));
+    }
     let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| (variant.name.as_str(), ()));
     pick("variant", words, &names.collect::<Vec<_>>()).map(|_| ())
 }

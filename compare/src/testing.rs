@@ -81,6 +81,7 @@ fn stage(
         device_compiler: DeviceCompiler::Absent { reason },
         distinct: resources::judge_distinct([]),
         variants: variants.iter().map(|(family, name)| variant(family, name)).collect(),
+        refused: vec![],
     }
 }
 
@@ -149,6 +150,7 @@ pub fn emulated() -> Record {
             tier: Tier::T1,
             backend: BackendKind::Emulated,
             scope: Scope::Whole,
+            device: None,
             toggles: BTreeMap::new(),
             gates: scopes,
             stages: stages.clone(),
@@ -416,7 +418,7 @@ pub fn built(mut record: Record, registers: u32, spills: u32) -> Record {
                 sass_sha256: kernel.facts.symbol.clone(),
                 resources: Resources { registers, spill_store_bytes: spills, ..Resources::default() },
             };
-            let result = resources::judge(&kernel.facts, &ptxas, None);
+            let result = resources::judge(&kernel.facts, &ptxas);
             let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
             kernel.built = vec![BuiltKernel { ptxas, occupancy, result }];
         }

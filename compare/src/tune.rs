@@ -20,6 +20,7 @@ use crate::run::{in_flight, new_record};
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use common::check::CaseResult;
+use common::limits::{DeviceError, DeviceLimits, Limited};
 use common::record::store::{StoreError, write_json};
 use common::record::{Gpu, Record, StageBuild};
 use common::stage::LoadError;
@@ -46,6 +47,12 @@ pub enum TuneError {
     /// A stage is broken.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The environment names no device, or the GPU's limits are not known.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The best presets of a device are those that it has run.
+    #[error(transparent)]
+    Limited(#[from] Limited),
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,6 +112,7 @@ pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
 /// Ranks what `folder` says. Problems on which it left variants out are not ranked.
 fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
     let record = Record::read(folder)?;
+    Limited::refuse(&folder.display().to_string(), record.meta.device)?;
     let planned = elites::of_record(&record);
     if planned.is_empty() {
         return Ok(Tuned::NoData { reason: format!("{} has no timings; run `compare` on a GPU", folder.display()) });
@@ -120,7 +128,8 @@ fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
 
 fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     let started = Timestamp::now();
-    let stages = registry::load()?;
+    Limited::refuse("a ranking", DeviceLimits::asked(None)?)?;
+    let mut stages = registry::load()?;
     let selection = RunArgs {
         stages: args.stages.clone(),
         shapes: args.shapes.clone(),
@@ -129,12 +138,13 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
         ..RunArgs::default()
     };
     // Wrong words are refused before a missing GPU is.
-    let plan = plan::tune(&builds(&stages, None), &selection)?;
+    let plan = plan::tune(&builds(&stages), &selection)?;
     let device = match list::gpu(&stages) {
         Ok(device) => device,
         Err(reason) => return Ok(Tuned::NoData { reason }),
     };
-    let builds = builds(&stages, Some(device.info().shared_optin_bytes));
+    registry::limit(&mut stages, Some(&device), None)?;
+    let builds = builds(&stages);
     let reasons = shared_code(select::stages(&args.stages, &builds)?);
     if !reasons.is_empty() {
         return Ok(Tuned::SharedCode { reasons });

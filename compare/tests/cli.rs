@@ -19,7 +19,7 @@ impl Folder {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
         command.args(["--backend", "emulated", "--out"]).arg(self.path("records")).arg("--report");
-        command.arg(self.path("REPORT.md")).args(arguments).stdin(Stdio::null());
+        command.arg(self.path("REPORT.md")).args(arguments).stdin(Stdio::null()).env_remove("ATTENTION_DEVICE");
         command
     }
 
@@ -84,6 +84,9 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         (&["--input", "no/such/file.safetensors"], "cannot read"),
         (&["--unknown-flag"], "unexpected argument"),
         (&["--seeds", "many"], "invalid"),
+        (&["--device", "sm_42"], "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86"),
+        (&["--device", "l4"], "sm_120, sm_121"),
+        (&["--device", "sm_89", "--variants", "cpasync-32x256-k2"], "cpasync-32x256-k2: f16 d64 needs 185344 bytes"),
     ] {
         let output = folder.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -92,6 +95,45 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
     }
     assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
     assert!(!folder.path("records").exists(), "nothing was run, so nothing is recorded");
+}
+
+/// An L4 gives a block 99 KB: stage 3's default does not fit.
+#[test]
+fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["--quick", "--stages", "stage3-wmma-pv", "--json", "-"]);
+    let output = command.env("ATTENTION_DEVICE", "sm_89").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let summary = stderr(&output);
+    assert!(
+        summary.contains("PASS: 1 variant is green of what was selected (limited to what sm_89 offers)"),
+        "{summary}"
+    );
+    let refusals = summary.lines().filter(|line| line.starts_with("  unsupported: "));
+    assert!(refusals.clone().any(|line| line.contains("stage3-wmma-pv/wmma-pv-32x128-k2: f16 d64 needs 105472 bytes")));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["meta"]["device"]["capability"], 89);
+    let rows = document["rows"].as_array().unwrap();
+    assert!(rows.len() >= 8 && rows.iter().all(|row| row["status"] == "checked"), "the default takes every problem");
+    let report = std::fs::read_to_string(folder.path("REPORT.md")).unwrap();
+    assert!(report.contains("limited to what sm_89 offers: 101376 bytes of shared memory a block. "), "{report}");
+    assert!(report.contains("\n## Unsupported by the device\n"), "{report}");
+    let record = folder.record();
+    assert!(record.to_string_lossy().ends_with("-as-sm_89"), "{record:?}");
+    for arguments in [&["accept"][..], &["tune", "--record"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let output = command.args(arguments).arg(&record).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("is limited to what sm_89 offers and is not kept"), "{}", stderr(&output));
+    }
+    // Nor is it rendered where somebody copied it by hand; and what is ranked is not limited.
+    let results = record.parent().unwrap().to_str().unwrap();
+    for arguments in [&["render", "--check", "--results", results][..], &["tune", "--shapes", "mission"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        let output = command.args(arguments).env("ATTENTION_DEVICE", "sm_89").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("is limited to what sm_89 offers and is not kept"), "{}", stderr(&output));
+    }
 }
 
 #[test]

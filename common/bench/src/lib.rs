@@ -3,7 +3,8 @@
 //! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every variant at the mission
 //! shape, in both dtypes and masks. Without a GPU it reads the emulator's wall time at the small shape, and of the
 //! default variant at mission, which says nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
-//! not green ends the run with exit code 1. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
+//! not green ends the run with exit code 1. What the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks
+//! for, is skipped and said. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
 //!
 //! ```text
 //! fn main() -> std::process::ExitCode {
@@ -20,6 +21,7 @@ use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
+use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape};
 use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
@@ -48,14 +50,20 @@ pub fn main(stage: &'static dyn Attention) -> ExitCode {
 }
 
 fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
-    let stage = LoadedStage::load(attention)?;
+    let mut stage = LoadedStage::load(attention)?;
     let mut criterion = Criterion::default()
         .with_measurement(LaunchTime)
         .without_plots()
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
-    match open_gpu(&stage) {
+    let gpu = open_gpu(&stage);
+    let asked = DeviceLimits::asked(None)?;
+    stage.device = DeviceLimits::of_launches(asked, gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
+    if let Some(device) = asked {
+        eprintln!("{}: limited to what {device} offers", stage.info().id);
+    }
+    match gpu {
         Ok(device) => {
             eprintln!("{}: device time on {}, warm L2", stage.info().id, device.info().name);
             let mut group = criterion.benchmark_group(stage.info().id);
@@ -71,7 +79,7 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
             group.sample_size(10);
             each_case(&stage, "small", |variant, problem, id| on_emulator(&mut group, &stage, variant, &problem, id))?;
             // What the emulator itself costs on the ladder's own shape.
-            let default = stage.info().default_variant;
+            let default = stage.default_variant();
             let mission = Problem::new(named("mission")?, Dtype::F16, Mask::Full)?;
             on_emulator(&mut group, &stage, default, &mission, BenchmarkId::new(default, "mission-f16-full"));
             group.finish();

@@ -3,6 +3,7 @@
 use super::PeerClaimTerms;
 use crate::device::BackendKind;
 use crate::evidence::{Quantity, Relation};
+use crate::limits::DeviceLimits;
 use crate::problem::Dtype;
 use crate::resources::{KernelFacts, Occupancy, PtxasEntry};
 use crate::verdict::{GateId, GateResult};
@@ -55,6 +56,9 @@ pub struct BuildMeta {
     pub backend: BackendKind,
     /// Whether flags narrowed the tier.
     pub scope: Scope,
+    /// The smaller device that the run was limited to, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceLimits>,
     /// Environment variables that change the build, where set.
     pub toggles: BTreeMap<String, String>,
     /// For each gate, whether this machine, backend and tier can measure it.
@@ -216,8 +220,26 @@ pub struct StageBuild {
     pub device_compiler: DeviceCompiler,
     /// Gate R1 over all variants: no two compile to the same code.
     pub distinct: GateResult,
-    /// Its variants, in the order of kernel.cu.
+    /// Its variants, in the order of kernel.cu, without what the device refuses.
     pub variants: Vec<VariantBuild>,
+    /// What the device refuses, one entry per variant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refusal>,
+}
+
+/// A variant of which the device cannot run some instance. That is no failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The variant.
+    pub variant: String,
+    /// Which instances, and what they need.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.variant, self.reason)
+    }
 }
 
 impl StageBuild {
@@ -231,14 +253,20 @@ impl StageBuild {
         self.variants.iter().filter(move |variant| variant.family == family)
     }
 
-    /// The family's variant of this preset: it differs from others of the preset in its idea alone.
-    pub fn twin(&self, family: &str, preset: &str) -> Option<&VariantBuild> {
-        self.variants.iter().find(|variant| variant.family == family && variant.preset() == preset)
+    /// The family's variant of this preset: it differs from others of the preset in its idea alone. The device can run it
+    /// on the claims' problem.
+    pub fn twin<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantBuild> {
+        self.claimants(family).find(|variant| variant.preset() == preset)
     }
 
-    /// The variant that speaks for a family: the stage's default, else the family's first.
+    /// The variant that speaks for a family: the stage's default, else the first that the device can run on the claims'
+    /// problem.
     pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantBuild> {
-        self.family(family).find(|variant| variant.name == self.default_variant).or(self.family(family).next())
+        self.family(family).find(|variant| variant.name == self.default_variant).or(self.claimants(family).next())
+    }
+
+    fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantBuild> {
+        self.family(family).filter(|variant| variant.claims_kernel().is_some())
     }
 }
 

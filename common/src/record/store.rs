@@ -245,6 +245,7 @@ mod tests {
                 tier: Tier::T1,
                 backend: BackendKind::Emulated,
                 scope: Scope::Whole,
+                device: None,
                 toggles: [("CXX".to_string(), "g++".to_string())].into(),
                 gates: vec![],
                 stages: vec![],

@@ -16,7 +16,10 @@ pub use insta;
 pub use resources::resources;
 pub use suppression::synchronisation;
 
+use common::limits::DeviceLimits;
+use common::resources::ARCHITECTURES;
 use common::stage::{Attention, LoadedStage};
+use std::collections::BTreeSet;
 
 /// What a test compares with its snapshot, unless the snapshot was made with another compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,11 @@ macro_rules! tests {
         #[test]
         fn every_synchronisation_site_is_needed_or_listed() {
             $crate::synchronisation(&$stage);
+        }
+
+        #[test]
+        fn every_device_has_a_default_and_each_family_one_preset() {
+            $crate::devices(&$stage);
         }
 
         #[test]
@@ -68,10 +76,34 @@ macro_rules! assert_recorded {
 pub fn tier_0(attention: &'static dyn Attention) {
     let stage = load(attention);
     let variants = stage.variants().into_iter();
-    let failures: Vec<String> = variants.flat_map(|variant| common::tier0::failures(attention, variant)).collect();
+    let failures: Vec<String> = variants.flat_map(|variant| common::tier0::failures(&stage, variant)).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// Fails unless every known device can run the stage's default there for every dtype and head size, and one preset of all
+/// its families: what claims between them compare.
+pub fn devices(attention: &'static dyn Attention) {
+    let mut stage = load(attention);
+    let families: BTreeSet<String> = stage.kernels.iter().map(|kernel| kernel.family.clone()).collect();
+    for arch in ARCHITECTURES {
+        stage.device = Some(arch.parse().expect("it is in the table"));
+        let runs =
+            |variant: &str| stage.kernels.iter().filter(|k| k.variant == variant).all(|k| stage.refuse(k).is_ok());
+        assert!(runs(stage.default_variant()), "{arch}: the default {} does not fit", stage.default_variant());
+        let has = |preset: &str| {
+            families.iter().all(|family| {
+                let variant = format!("{family}{preset}");
+                stage.variants().contains(&variant.as_str()) && runs(&variant)
+            })
+        };
+        let mut variants = stage.kernels.iter().map(|kernel| kernel.variant.trim_start_matches(&kernel.family));
+        assert!(variants.any(has), "{arch}: no preset of all families fits");
+    }
+}
+
+/// The stage as it is built, limited to the device that the environment asks for.
 fn load(attention: &'static dyn Attention) -> LoadedStage {
-    LoadedStage::load(attention).unwrap_or_else(|error| panic!("{error}"))
+    let mut stage = LoadedStage::load(attention).unwrap_or_else(|error| panic!("{error}"));
+    stage.device = DeviceLimits::asked(None).unwrap_or_else(|error| panic!("{error}"));
+    stage
 }

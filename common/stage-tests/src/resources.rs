@@ -38,7 +38,7 @@ pub fn resources(attention: &'static dyn Attention) -> Snapshot {
     let entries: Vec<_> = stage.kernels.iter().flat_map(of_kernel).collect();
     let mut lines = Vec::new();
     for (kernel, entry) in &entries {
-        let result = judge(&kernel.facts, entry, None);
+        let result = judge(&kernel.facts, entry);
         assert_eq!(result.verdict, Verdict::Pass, "{}: {}", kernel.symbol, result.reason);
         let r = &entry.resources;
         lines.push(format!(

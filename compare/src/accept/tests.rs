@@ -134,6 +134,7 @@ fn good() -> Record {
             tier: Tier::T2,
             backend: BackendKind::Cuda,
             scope: Scope::Whole,
+            device: None,
             toggles: Default::default(),
             gates: vec![],
             stages,
@@ -198,6 +199,14 @@ fn a_good_record_is_taken_as_it_is() {
     let entries = std::fs::read_dir(args.into.as_ref().unwrap()).unwrap().count();
     assert_eq!(entries, 1, "no temporary folder is left");
     assert!(matches!(accept(&args), Err(AcceptError::Exists { .. })));
+}
+
+#[test]
+fn what_was_limited_to_a_smaller_device_is_refused() {
+    let mut record = good();
+    record.meta.device = "sm_89".parse().ok();
+    let error = refused(&record, None);
+    assert!(error.contains("is limited to what sm_89 offers and is not kept: run without --device"), "{error}");
 }
 
 #[test]

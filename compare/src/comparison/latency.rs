@@ -164,7 +164,7 @@ pub fn best<'a>(record: &'a Record, stage: &str, takes: impl Fn(&str) -> bool) -
 }
 
 /// The variant that speaks for a stage: the fastest shown one on mission in the first record that timed the kernel as it
-/// is now; the default where there is none.
+/// is now, of those that the device can run; the default where there is none.
 pub fn headline<'a>(
     stage: &'a StageBuild,
     subject: Option<(&'a str, &'a Record)>,
@@ -172,7 +172,8 @@ pub fn headline<'a>(
     committed: &'a [Committed],
 ) -> &'a str {
     let records = sources(subject, is_run, committed);
-    let mut bests = records.into_iter().filter_map(|(_, record)| best(record, &stage.id, |_| true));
+    let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.claims_kernel().is_some());
+    let mut bests = records.into_iter().filter_map(|(_, record)| best(record, &stage.id, runs));
     bests.find(|timing| timing.identity == stage.identity).map_or(&stage.default_variant, |timing| &timing.variant)
 }
 

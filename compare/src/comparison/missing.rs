@@ -52,6 +52,11 @@ pub fn missing(
         missing.push(Missing { what, why: "the run was interrupted".into(), required: true });
     }
     missing.extend(uncovered(stages, record));
+    let ran = &record.correctness.variants;
+    if !ran.is_empty() && ran.iter().all(|summary| summary.checked + summary.failed == 0) {
+        let why = "no variant of this run takes a problem of it".to_string();
+        missing.push(Missing { what: "every case".into(), why, required: true });
+    }
     let claims_measurable = measurable(meta, GateId::L1) && meta.scope == Scope::Whole;
     for claim in claims.iter().filter(|claim| claims_measurable && matches!(claim.state, ClaimState::NoData { .. })) {
         missing.push(Missing { what: claim.title(), why: "it was not timed".into(), required: true });

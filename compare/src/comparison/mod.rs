@@ -93,6 +93,13 @@ pub struct Report {
     pub stages: Vec<StageBuild>,
 }
 
+impl Report {
+    /// What the device refuses: `stage3-wmma-pv/wmma-pv-32x128-k2: f16 d64 needs 105472 bytes of shared memory; …`.
+    pub fn refused(&self) -> impl Iterator<Item = String> {
+        self.stages.iter().flat_map(|stage| stage.refused.iter().map(|refusal| format!("{}/{refusal}", stage.id)))
+    }
+}
+
 /// The record that a report is of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
@@ -184,11 +191,12 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
     };
     let subject = run.or_else(stand_in);
     let stages = &as_recorded(stages, subject.map(|(_, record)| record))[..];
+    // What is limited to a smaller device is not compared with devices that were there; refuted claims stay refuted.
+    let is_limited = subject.is_some_and(|(_, record)| record.meta.device.is_some());
+    let shown = if is_limited { &[] } else { committed };
     let rows: Vec<Row> = stages
         .iter()
-        .flat_map(|stage| {
-            stage.variants.iter().map(move |variant| row(stage, variant, subject, run.is_some(), committed))
-        })
+        .flat_map(|stage| stage.variants.iter().map(move |variant| row(stage, variant, subject, run.is_some(), shown)))
         .collect();
     let claims = claims::rows::<ClaimResult>(stages, subject, run.is_some(), committed);
     let peer_claims = claims::rows::<PeerClaimResult>(stages, subject, run.is_some(), committed);
@@ -198,7 +206,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
     let counters = subject.map(|(_, record)| counters::rows(stages, record)).unwrap_or_default();
     let failures = failures(subject);
     let missing = missing::missing(stages, &rows, &claims, &evidence_claims, subject);
-    let changes = subject.map(|subject| changes::against(subject, committed)).unwrap_or_default();
+    let changes = subject.map(|subject| changes::against(subject, shown)).unwrap_or_default();
     let planted = match subject {
         Some((_, record)) => record.correctness.planted.clone(),
         None => Planted::NotTried { reason: "no run and no committed record".into() },
@@ -207,7 +215,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         Some((_, record)) => record.correctness.synchronisation.clone(),
         None => Synchronisation::NotTried { reason: "no run and no committed record".into() },
     };
-    let (by_shape, timing_scopes, matrix_peak) = latency::by_shape(stages, subject, run.is_some(), committed);
+    let (by_shape, timing_scopes, matrix_peak) = latency::by_shape(stages, subject, run.is_some(), shown);
     let overall = verdict::overall(&verdict::Facts {
         subject: subject.map(|(_, record)| record),
         is_run: run.is_some(),
@@ -232,7 +240,7 @@ pub fn report(stages: &[StageBuild], run: Option<(&str, &Record)>, committed: &[
         failures,
         rows,
         claims,
-        peers: peers::against(stages, subject, run.is_some(), committed),
+        peers: peers::against(stages, subject, run.is_some(), shown),
         peer_claims,
         evidence_claims,
         deltas: counters::deltas(stages, &counters),
@@ -268,8 +276,10 @@ fn as_recorded(stages: &[StageBuild], record: Option<&Record>) -> Vec<StageBuild
         .iter()
         .map(|stage| {
             let known = recorded(stage).unwrap_or_else(|| unbuilt(stage));
-            // Words and promises are not part of the identity.
+            // Words and promises are not part of the identity, and the default is, where a device cannot run all.
             let StageBuild { idea, predecessor, default_variant, claims, peer_claims, evidence, .. } = stage.clone();
+            let default_variant =
+                if known.refused.is_empty() { default_variant } else { known.default_variant.clone() };
             StageBuild { idea, predecessor, default_variant, claims, peer_claims, evidence, ..known }
         })
         .collect()
@@ -388,6 +398,9 @@ fn state(
     let with = |verdict: Verdict| -> Vec<GateId> {
         gates.iter().filter(|gate| gate.result.verdict == verdict).map(|gate| gate.result.gate).collect()
     };
+    if summary.checked == 0 && summary.failed == 0 && summary.unsupported > 0 {
+        return RowState::NotRun { reason: "it takes none of these problems".to_string() };
+    }
     let failed = with(Verdict::Fail);
     if !failed.is_empty() {
         return RowState::Failed(failed);
@@ -396,13 +409,15 @@ fn state(
     if !ambiguous.is_empty() {
         return RowState::Ambiguous(ambiguous);
     }
-    // A selection may leave a gate without a case; a whole tier may not.
+    // A selection may leave a gate without a case; a whole tier may not, but for C4, which has nothing to say about most
+    // problems, where the device cannot run the variant on the others.
+    let excused = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && summary.unsupported > 0;
     let has_data = |gate: GateId| gates.iter().any(|g| g.result.gate == gate && g.result.verdict == Verdict::Pass);
     let lacking: Vec<GateId> = meta
         .gates
         .iter()
         .map(|scope| scope.gate)
-        .filter(|&gate| judges_rows(gate) && gate != GateId::C7 && measurable(meta, gate) && !has_data(gate))
+        .filter(|&gate| judges_rows(gate) && !excused(gate) && measurable(meta, gate) && !has_data(gate))
         .collect();
     if summary.checked == 0 || meta.scope == Scope::Whole && !lacking.is_empty() {
         return RowState::NoData(lacking);

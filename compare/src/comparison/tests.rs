@@ -5,7 +5,7 @@ use common::device::BackendKind;
 use common::evidence::Counting;
 use common::inputs::Family;
 use common::problem::Mask;
-use common::record::{GateScope, Gpu, Negative, Progress, SCHEMA};
+use common::record::{GateScope, Gpu, Negative, Progress, Refusal, SCHEMA};
 use common::suppression::Broken;
 
 /// Both claims of the literal ladder hold.
@@ -304,6 +304,78 @@ fn a_problem_that_no_variant_of_a_stage_takes_is_missing() {
     resummarise(&mut record);
     let report = of_run(&record, &[]);
     assert!(report.missing.iter().any(|missing| missing.required && missing.why.contains("every stage must")));
+}
+
+#[test]
+fn what_a_device_refuses_is_no_missing_data_as_long_as_each_stage_takes_each_problem() {
+    let refuse = |record: &mut Record, indices: std::ops::Range<usize>| {
+        for case in &mut record.correctness.cases[indices] {
+            case.outcome = Outcome::Unsupported { reason: "too large".into() };
+        }
+        resummarise(record);
+    };
+    let mut record = emulated();
+    record.meta.device = "sm_89".parse().ok();
+    refuse(&mut record, 0..1);
+    let report = of_run(&record, &[]);
+    assert_eq!(exit(&report), (Exit::Pass, "PASS"), "{:?}", report.missing);
+    assert!(matches!(report.rows[0].state, RowState::NotRun { .. }));
+    assert_eq!(report.overall.line, "2 variants are green (limited to what sm_89 offers)");
+    // Of one stage, all: another one has no say.
+    refuse(&mut record, 2..3);
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Undecided, "INCOMPLETE"));
+    // Nothing ran at all, also where flags chose the variants.
+    record.meta.scope = Scope::Selected { flags: vec!["--variants scalar-32x64".into()] };
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Pass, "PASS"));
+    refuse(&mut record, 0..3);
+    assert_eq!(exit(&of_run(&record, &[])), (Exit::Undecided, "INCOMPLETE"));
+}
+
+#[test]
+fn a_limited_ladder_has_a_row_per_stage_and_no_figure_of_another_device() {
+    let fastest = |report: &Report| {
+        let of_stage = |row: &&Row| row.stage == "stage0-scalar" && row.is_headline;
+        report.rows.iter().filter(of_stage).map(|row| row.variant.clone()).collect::<Vec<_>>()
+    };
+    // In the committed record scalar is the fastest of stage 0; the device refuses it.
+    let earlier = [committed("20261120-h200", timed([12.0, 20.0, 15.0]))];
+    let mut record = emulated();
+    let stage = &mut record.meta.stages[0];
+    stage.variants.remove(0);
+    stage.refused.push(Refusal { variant: "scalar-32x64".into(), reason: "too large".into() });
+    record.correctness.cases.remove(0);
+    resummarise(&mut record);
+    let refusing = of_run(&record, &earlier);
+    assert_eq!(fastest(&refusing), ["wmma-qk-32x64"]);
+    assert_eq!(refusing.refused().collect::<Vec<_>>(), ["stage0-scalar/scalar-32x64: too large"]);
+    assert!(matches!(refusing.rows[0].latency, Latency::Measured { .. }), "a GPU's own, marked with its record");
+    record.meta.device = "sm_89".parse().ok();
+    let limited = of_run(&record, &earlier);
+    assert_eq!(fastest(&limited), ["wmma-qk-32x64"]);
+    assert!(limited.rows.iter().all(|row| matches!(row.latency, Latency::NoData { .. })));
+    assert!((limited.changes.is_empty(), limited.by_shape.is_empty()) == (true, true));
+}
+
+#[test]
+fn a_variant_whose_other_cases_are_refused_may_lack_c4_and_no_other_gate() {
+    let without = |gate: GateId, refused: bool| {
+        let mut record = emulated();
+        let mut cases = vec![record.correctness.cases[1].clone(); 2];
+        for case in &mut cases {
+            let Outcome::Checked { gates, .. } = &mut case.outcome else { panic!("literal") };
+            gates.retain(|result| result.gate != gate);
+        }
+        cases[0].key.shape_name = "other".into();
+        if refused {
+            cases[1].outcome = Outcome::Unsupported { reason: "too large".into() };
+        }
+        record.correctness.cases.splice(1..2, cases);
+        resummarise(&mut record);
+        of_run(&record, &[]).rows[1].state.clone()
+    };
+    assert_eq!(without(GateId::C4, true), RowState::Green);
+    assert_eq!(without(GateId::C4, false), RowState::NoData(vec![GateId::C4]));
+    assert_eq!(without(GateId::C5, true), RowState::NoData(vec![GateId::C5]));
 }
 
 #[test]

@@ -98,7 +98,7 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
     if stale > 0 {
         actions.push("Kernels have changed since the committed record: run `compare` again.".to_string());
     }
-    let (exit, word, line) = if !broken.is_empty() {
+    let (exit, word, mut line) = if !broken.is_empty() {
         (Exit::Fail, "FAIL", broken.join("; "))
     } else if let Some((word, line)) = undecided {
         (Exit::Undecided, word, line)
@@ -111,6 +111,9 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
     } else {
         (Exit::Pass, "PASS", passed(facts))
     };
+    if let Some(device) = facts.subject.and_then(|record| record.meta.device) {
+        line += &format!(" (limited to what {device} offers)");
+    }
     if actions.is_empty() {
         actions.push("No action needed.".to_string());
     }

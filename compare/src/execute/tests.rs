@@ -38,7 +38,7 @@ impl Sink for Told {
 #[test]
 fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let stages = registry::load().unwrap();
-    let builds = builds(&stages, None);
+    let builds = builds(&stages);
     let arguments =
         ["compare", "--stages", "stage0-scalar", "--shapes", "1x1x17x64,1x2:1x9x64", "--families", "normal,large"];
     let arguments = crate::cli::Cli::parse_from(arguments).run;

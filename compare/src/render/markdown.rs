@@ -42,6 +42,8 @@ pub fn report(report: &Report, pictures: &[Picture]) -> String {
     section(&mut out, "The ladder", Some(ladder(report) + &picture(pictures, "ladder")));
     section(&mut out, "Failed gates", failures(report));
     section(&mut out, "Missing that this run should have", missing(report, true));
+    let refused: Vec<String> = report.refused().map(|line| format!("- {}\n", escape(&line))).collect();
+    section(&mut out, "Unsupported by the device", (!refused.is_empty()).then(|| refused.concat()));
     section(&mut out, "Changes against the committed records", changes(report));
     section(&mut out, "Claims", claims(report));
     section(&mut out, "Evidence claims", evidence_claims(report));
@@ -97,9 +99,12 @@ fn origin_of(subject: &Subject) -> String {
         Scope::Whole => String::new(),
         Scope::Selected { flags } => format!(", only {}", flags.join(" ")),
     };
+    let device = meta.device.map_or(String::new(), |device| {
+        format!(", limited to what {device} offers: {} bytes of shared memory a block", device.shared_opt_in_bytes)
+    });
     let kind = if subject.is_run { "This run" } else { "The committed record" };
     format!(
-        "{kind}, `{}`: tier {}{scope}, {} cases {backend}. {gpu}; {}, {} processors. {source}.\n\n",
+        "{kind}, `{}`: tier {}{scope}, {} cases {backend}{device}. {gpu}; {}, {} processors. {source}.\n\n",
         subject.name, meta.tier, subject.cases, meta.machine.platform, meta.machine.processors
     )
 }

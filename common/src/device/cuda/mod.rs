@@ -18,6 +18,7 @@ pub use measure::{Calls, Timed, TimedPair};
 pub use selftest::{TimerCheck, timer_checks};
 
 use super::{Execution, Staged};
+use crate::limits::DeviceLimits;
 use crate::params::AttentionParams;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Conditions, Telemetry, TelemetryError};
@@ -85,6 +86,14 @@ pub struct DeviceInfo {
     /// The highest clock of the memory, in MHz, where the driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<u32>,
+}
+
+impl DeviceInfo {
+    /// What a launch may ask of it.
+    pub fn limits(&self) -> DeviceLimits {
+        let (major, minor) = self.compute_capability;
+        DeviceLimits { capability: 10 * major + minor, shared_opt_in_bytes: self.shared_optin_bytes }
+    }
 }
 
 /// What the loaded code of a kernel takes, by the driver's account.

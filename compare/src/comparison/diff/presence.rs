@@ -4,9 +4,12 @@ use super::{Class, Metric, Reason, Row, summary_of};
 use common::record::{Record, Scope};
 
 /// Whether `new` set out to run all that `base` did: neither was narrowed by flags or to a smaller tier, and both ran on
-/// the same backend.
+/// the same backend and a device that refuses the same.
 pub(super) fn covers(new: &Record, base: &Record) -> bool {
-    new.meta.scope == Scope::Whole && new.meta.tier >= base.meta.tier && new.meta.backend == base.meta.backend
+    new.meta.scope == Scope::Whole
+        && new.meta.tier >= base.meta.tier
+        && new.meta.backend == base.meta.backend
+        && refused(new).eq(refused(base))
 }
 
 /// Variants that are gone, new, or no longer run.
@@ -15,8 +18,10 @@ pub(super) fn presence(base: &Record, new: &Record) -> Vec<Row> {
     for (stage, variant) in variants(base) {
         let row = |reason| Row::new(stage, Some(variant), Metric::Variant, Class::NoData, reason);
         if !variants(new).any(|other| other == (stage, variant)) {
-            let row = row(Reason::NewlyMissing).note("the new record does not have it: removed, or renamed");
-            rows.push(Row { required: true, ..row });
+            let required = !refused(new).any(|other| other == (stage, variant));
+            let why = if required { "does not have it: removed, or renamed" } else { "is of a device that refuses it" };
+            let row = row(Reason::NewlyMissing).note(format!("the new record {why}"));
+            rows.push(Row { required, ..row });
         } else if summary_of(base, stage, variant).is_some()
             && summary_of(new, stage, variant).is_none()
             && covers(new, base)
@@ -30,6 +35,14 @@ pub(super) fn presence(base: &Record, new: &Record) -> Vec<Row> {
         rows.push(row.note("the base does not have it"));
     }
     rows
+}
+
+fn refused(record: &Record) -> impl Iterator<Item = (&str, &str)> {
+    record
+        .meta
+        .stages
+        .iter()
+        .flat_map(|stage| stage.refused.iter().map(move |refusal| (stage.id.as_str(), refusal.variant.as_str())))
 }
 
 fn variants(record: &Record) -> impl Iterator<Item = (&str, &str)> {

@@ -1,0 +1,149 @@
+//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to. What it cannot run is
+//! [`Unsupported::Device`](crate::stage::Unsupported::Device), before launch and on both backends.
+
+use crate::resources::{ARCHITECTURES, KernelFacts, multiprocessor};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The environment variable that limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
+pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
+
+/// The least compute capability of any kernel, times ten: GPU code begins with PTX for compute_80.
+const LEAST_CAPABILITY: u32 = 80;
+
+/// What a device offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceLimits {
+    /// The compute capability, times ten: 89.
+    pub capability: u32,
+    /// Shared memory that one block may opt in to.
+    pub shared_opt_in_bytes: usize,
+}
+
+/// Why a device cannot stand for another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// Nobody knows its limits.
+    #[error("there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}", ARCHITECTURES.join(", "))]
+    Unknown {
+        /// The word as given.
+        text: String,
+    },
+    /// Code that needs it would fail on the GPU at hand.
+    #[error("{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one")]
+    Larger {
+        /// The device that was asked for.
+        asked: DeviceLimits,
+        /// The GPU.
+        gpu: DeviceLimits,
+    },
+}
+
+/// What is limited says nothing of a device that ran it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}")]
+pub struct Limited {
+    /// A record, or what was asked for.
+    pub what: String,
+    /// The device.
+    pub device: DeviceLimits,
+}
+
+impl Limited {
+    /// Refuses `what` if it is limited to `device`.
+    pub fn refuse(what: &str, device: Option<DeviceLimits>) -> Result<(), Self> {
+        device.map_or(Ok(()), |device| Err(Self { what: what.to_string(), device }))
+    }
+}
+
+impl fmt::Display for DeviceLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}", self.capability)
+    }
+}
+
+impl FromStr for DeviceLimits {
+    type Err = DeviceError;
+
+    /// Parses `sm_89`; the suffix of `sm_90a` says nothing about limits.
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let arch = text.trim_end_matches(['a', 'f']);
+        let limits = ARCHITECTURES.contains(&arch).then(|| multiprocessor(arch)).flatten();
+        let capability = arch.trim_start_matches("sm_").parse().ok();
+        let (Some(limits), Some(capability)) = (limits, capability) else {
+            return Err(DeviceError::Unknown { text: text.to_string() });
+        };
+        Ok(Self { capability, shared_opt_in_bytes: limits.shared_opt_in_bytes })
+    }
+}
+
+impl DeviceLimits {
+    /// The device that a flag asks for, else the environment.
+    pub fn asked(flag: Option<Self>) -> Result<Option<Self>, DeviceError> {
+        let text = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
+        if flag.is_some() || text.is_empty() { Ok(flag) } else { text.parse().map(Some) }
+    }
+
+    /// What launches are limited to: the device that was asked for, which must not exceed the GPU that is open, or else
+    /// that GPU. Without either there is no limit.
+    pub fn of_launches(asked: Option<Self>, gpu: Option<Self>) -> Result<Option<Self>, DeviceError> {
+        match (asked, gpu) {
+            (Some(asked), Some(gpu))
+                if asked.capability > gpu.capability || asked.shared_opt_in_bytes > gpu.shared_opt_in_bytes =>
+            {
+                Err(DeviceError::Larger { asked, gpu })
+            }
+            _ => Ok(asked.or(gpu)),
+        }
+    }
+
+    /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
+    pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
+        if self.capability < LEAST_CAPABILITY {
+            let words = |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
+            return Some((words(LEAST_CAPABILITY), words(self.capability)));
+        }
+        let (needed, available) = (kernel.dynamic_shared_bytes, self.shared_opt_in_bytes);
+        (needed > available).then(|| (format!("{needed} bytes of shared memory"), format!("{available} ({self})")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(text: &str) -> DeviceLimits {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_architecture_of_the_table_is_a_device_and_nothing_else_is() {
+        for arch in ARCHITECTURES {
+            assert_eq!(device(arch).to_string(), arch);
+        }
+        assert_eq!(device("sm_89"), DeviceLimits { capability: 89, shared_opt_in_bytes: 99 << 10 });
+        assert_eq!((device("sm_90a"), device("sm_120f")), (device("sm_90"), device("sm_120")));
+        for text in ["sm_42", "l4", "", "89", "sm_", "sm_sm_89", "SM_89"] {
+            let error = text.parse::<DeviceLimits>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("there is no device '{text}'")), "{error}");
+            assert!(error.ends_with("known: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121"));
+        }
+    }
+
+    #[test]
+    fn a_gpu_limits_what_may_be_asked_for() {
+        let of = DeviceLimits::of_launches;
+        let [sm_80, sm_89, sm_90] = ["sm_80", "sm_89", "sm_90"].map(|name| Some(device(name)));
+        assert_eq!(of(None, None), Ok(None));
+        assert_eq!(of(sm_89, None), Ok(sm_89));
+        assert_eq!(of(None, sm_90), Ok(sm_90));
+        assert_eq!(of(sm_89, sm_90), Ok(sm_89));
+        assert_eq!(of(sm_90, sm_90), Ok(sm_90));
+        // Newer, and older with more shared memory.
+        for asked in [sm_90, sm_80] {
+            let error = of(asked, sm_89).unwrap_err().to_string();
+            assert!(error.contains("offers more than this GPU, an sm_89"), "{error}");
+        }
+    }
+}
