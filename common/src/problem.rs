@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Element type of Q, K and V. The output is always f16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
-    /// IEEE binary16.
+    /// IEEE binary16. What a record is about that does not say.
+    #[default]
     F16,
     /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
     E4m3,
@@ -231,6 +232,11 @@ impl Problem {
         per_head * (self.shape.batch * self.shape.heads_q) as u64
     }
 
+    /// Whether claims are stated on it.
+    pub fn has_claims(&self) -> bool {
+        *self == claims_problem(self.dtype)
+    }
+
     /// Floating-point operations: two products of `2 * head_dim` per visible score, as FlashAttention counts them
     /// (the softmax is left out; causal counts only what the mask leaves).
     pub fn flops(&self) -> u64 {
@@ -278,10 +284,10 @@ pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
     NAMED_SHAPES.iter().chain(&LARGE_SHAPES)
 }
 
-/// The problem of all claims: the mission shape, f16, full mask.
-pub fn claims_problem() -> Problem {
+/// The problem of the claims about `dtype`: the mission shape, full mask.
+pub fn claims_problem(dtype: Dtype) -> Problem {
     let mission = NAMED_SHAPES.iter().find(|named| named.name == "mission").expect("it is among the named shapes");
-    Problem::new(mission.shape, Dtype::F16, Mask::Full).expect("the named shapes are valid")
+    Problem::new(mission.shape, dtype, Mask::Full).expect("the named shapes are valid")
 }
 
 /// Looks a shape up by name, or parses `BATCHxHEADSxSEQxDIM`.

@@ -238,7 +238,7 @@ pub struct Evidence {
     pub rows: Vec<EvidenceRow>,
     /// Evidence that there is not, and why.
     pub absent: Vec<GateResult>,
-    /// What the emulator counts of the claims' problem, whatever the backend of the run. Records of before it was
+    /// What the emulator counts of the claims' problems, whatever the backend of the run. Records of before it was
     /// counted have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<VariantCounters>,
@@ -247,7 +247,7 @@ pub struct Evidence {
     pub claims: Vec<EvidenceResult>,
 }
 
-/// What a variant counts on the claims' problem.
+/// What a variant counts on the claims' problems.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariantCounters {
     /// The stage.
@@ -256,9 +256,30 @@ pub struct VariantCounters {
     pub variant: String,
     /// The stage's identity when it was counted.
     pub identity: String,
-    /// What came of it.
+    /// What came of it with f16.
     #[serde(flatten)]
     pub counting: Counting,
+    /// What came of it with e4m3; absent where that was not in the run, or another variant speaks for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e4m3: Option<Counting>,
+}
+
+impl VariantCounters {
+    /// What came of it with `dtype`.
+    pub fn with(&self, dtype: Dtype) -> Option<&Counting> {
+        match dtype {
+            Dtype::F16 => Some(&self.counting),
+            Dtype::E4m3 => self.e4m3.as_ref(),
+        }
+    }
+
+    /// The first hazard that was met while it was counted.
+    pub fn hazard(&self) -> Option<&str> {
+        Dtype::ALL.into_iter().find_map(|dtype| match self.with(dtype)? {
+            Counting::Hazardous { reason } => Some(reason.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// An evidence claim as judged.

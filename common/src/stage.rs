@@ -64,7 +64,8 @@ pub struct Redundant {
     pub reason: &'static str,
 }
 
-/// A promised speedup, `base / candidate` of device time, on the mission shape with f16 and the full mask.
+/// A promised speedup, `base / candidate` of device time, on the mission shape with the full mask: with f16 and, as a claim
+/// of its own, with E4M3. Where one of them is not met, a negative record says why.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
     /// The family of this stage's variants that must be faster: `wmma-qk`.
@@ -75,7 +76,9 @@ pub struct Claim {
     pub at_least: f64,
 }
 
-/// A promised speedup over a peer, `peer / candidate` of device time, on one named shape with f16 and with each mask.
+/// A promised speedup over a peer, `peer / candidate` of device time, on one named shape with f16 and with each mask. Not
+/// with E4M3: no backend of `scaled_dot_product_attention` takes it, and a ratio to one that computes in f16 says nothing
+/// about the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PeerClaim {
     /// The family of this stage's variants that must be faster.

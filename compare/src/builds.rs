@@ -1,7 +1,7 @@
 //! From loaded stages to what a record says of them.
 
 use common::evidence::{EvidenceClaim, Relation};
-use common::problem::Mask;
+use common::problem::{Dtype, Mask};
 use common::record::{
     BaseTerms, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, KernelBuild, PeerClaimTerms, Refusal,
     StageBuild, VariantBuild,
@@ -17,12 +17,15 @@ pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
 
 fn build(stage: &LoadedStage) -> StageBuild {
     let info = stage.info();
-    let claims = info.claims.iter().map(|claim| ClaimTerms {
-        family: claim.family.to_string(),
-        base_stage: claim.base.stage.to_string(),
-        base_family: claim.base.family.to_string(),
-        at_least: claim.at_least,
-    });
+    let claimed = |dtype: Dtype| {
+        info.claims.iter().map(move |claim| ClaimTerms {
+            family: claim.family.to_string(),
+            base_stage: claim.base.stage.to_string(),
+            base_family: claim.base.family.to_string(),
+            at_least: claim.at_least,
+            dtype,
+        })
+    };
     let compiled: Vec<(&Kernel, KernelFacts, PtxasEntry)> = stage
         .kernels
         .iter()
@@ -47,7 +50,7 @@ fn build(stage: &LoadedStage) -> StageBuild {
         idea: info.idea.to_string(),
         predecessor: info.predecessor.map(str::to_string),
         default_variant: stage.default_variant().to_string(),
-        claims: claims.collect(),
+        claims: Dtype::ALL.into_iter().flat_map(claimed).collect(),
         peer_claims: info.peer_claims.iter().flat_map(peer_terms).collect(),
         evidence: info.evidence.iter().flat_map(evidence_terms).collect(),
         identity: stage.report.identity.clone(),
@@ -81,10 +84,11 @@ fn peer_terms(claim: &PeerClaim) -> impl Iterator<Item = PeerClaimTerms> {
     })
 }
 
-/// One entry per quantity.
+/// One entry per element type and quantity.
 fn evidence_terms(claim: &EvidenceClaim) -> impl Iterator<Item = EvidenceTerms> {
     let owned = |base: Base| BaseTerms { stage: base.stage.to_string(), family: base.family.to_string() };
-    claim.quantities.iter().map(move |&quantity| EvidenceTerms {
+    let each = claim.dtypes.iter().flat_map(|&dtype| claim.quantities.iter().map(move |&quantity| (dtype, quantity)));
+    each.map(move |(dtype, quantity)| EvidenceTerms {
         family: claim.family.to_string(),
         quantity,
         relation: match claim.relation {
@@ -92,6 +96,7 @@ fn evidence_terms(claim: &EvidenceClaim) -> impl Iterator<Item = EvidenceTerms> 
             Relation::AtLeast { bound } => Relation::AtLeast { bound },
             Relation::AtMost { bound } => Relation::AtMost { bound },
         },
+        dtype,
         why: claim.why.to_string(),
     })
 }

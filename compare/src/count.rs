@@ -7,7 +7,7 @@ use common::device::Staged;
 use common::evidence::{Counting, count};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
-use common::problem::claims_problem;
+use common::problem::{Dtype, claims_problem};
 use common::record::{Record, VariantCounters};
 
 impl Executor<'_> {
@@ -16,23 +16,41 @@ impl Executor<'_> {
         if plan.counted.is_empty() {
             return Ok(());
         }
-        let problem = claims_problem();
-        let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+        let [f16, e4m3] = Dtype::ALL.map(|dtype| {
+            let inputs = Inputs::generate(&claims_problem(dtype), Family::Normal, 0);
+            Staged::new(&inputs, Layout::Packed)
+        });
         for (done, (stage_id, variant)) in plan.counted.iter().enumerate() {
             sink.starts("counted", &format!("{stage_id}/{variant}"), done, plan.counted.len());
             let stage = self.stage(stage_id);
-            let counting = match stage.prepare(variant, &problem) {
-                Ok(prepared) => count(&prepared, &staged),
+            let counted = |staged: &Staged| match stage.prepare(variant, &staged.problem) {
+                Ok(prepared) => count(&prepared, staged),
                 Err(unsupported) => Counting::NotCounted { reason: unsupported.to_string() },
             };
-            let (stage_id, variant, identity) = (stage_id.clone(), variant.clone(), stage.report.identity.clone());
-            record.evidence.counters.push(VariantCounters { stage: stage_id, variant, identity, counting });
+            record.evidence.counters.push(VariantCounters {
+                stage: stage_id.clone(),
+                variant: variant.clone(),
+                identity: stage.report.identity.clone(),
+                counting: counted(&f16),
+                e4m3: (plan.counts_e4m3() && self.speaks(stage_id, variant)).then(|| counted(&e4m3)),
+            });
             sink.grown(record)?;
         }
         let measured = Measured::Emulator(&record.evidence.counters);
         let judged = self.builds.iter().filter(|stage| plan.judges_evidence_of(stage));
         record.evidence.claims = judged.flat_map(|stage| judge_evidence(stage, self.builds, measured)).collect();
         sink.grown(record)
+    }
+
+    /// Whether a variant is counted with E4M3 too: of each family the default and the first, since presets share the code that
+    /// the element type changes, and a count of all would take as long again as f16's.
+    fn speaks(&self, stage: &str, variant: &str) -> bool {
+        let stage = self.builds.iter().find(|build| build.id == stage);
+        stage.is_some_and(|stage| {
+            let family = stage.variant(variant).map_or("", |variant| variant.family.as_str());
+            let spoken_for = [stage.default_of(family), stage.family(family).next()];
+            spoken_for.into_iter().flatten().any(|speaker| speaker.name == variant)
+        })
     }
 }
 
@@ -51,14 +69,18 @@ mod tests {
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
         let ladder = builds(&stages[..1]);
-        let problem = claims_problem();
-        let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+        let counted = |variant: &str, dtype: Dtype| {
+            let problem = claims_problem(dtype);
+            let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+            count(&stages[0].prepare(variant, &problem).unwrap(), &staged)
+        };
         let counters: Vec<VariantCounters> = ["scalar-32x64", "wmma-qk-32x64"]
             .map(|variant| VariantCounters {
                 stage: ladder[0].id.clone(),
                 variant: variant.into(),
                 identity: ladder[0].identity.clone(),
-                counting: count(&stages[0].prepare(variant, &problem).unwrap(), &staged),
+                counting: counted(variant, Dtype::F16),
+                e4m3: Some(counted(variant, Dtype::E4m3)),
             })
             .into();
         if !stages[0].is_traced() {
@@ -72,7 +94,8 @@ mod tests {
             results.into_iter().filter(|result| result.terms.quantity.counted(&Default::default()).is_some()).collect()
         };
         let honest = of_counters(judged(&ladder));
-        assert!(honest.len() >= 3, "{honest:?}");
+        let with = |dtype| honest.iter().filter(|judged| judged.terms.dtype == dtype).count();
+        assert!(with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3, "{honest:?}");
         for result in &honest {
             assert_eq!(result.result.verdict, Verdict::Pass, "{}: {}", result.terms, result.result.reason);
         }

@@ -11,7 +11,7 @@ use common::check::{self, CaseResult, Launched, NoOutput, Source, StagedInputs, 
 use common::device::cuda::{CudaDevice, CudaError};
 use common::gate;
 use common::inputs::Inputs;
-use common::problem::claims_problem;
+use common::problem::{Dtype, claims_problem};
 use common::record::{ClaimResult, ClaimTerms, Performance, Record, SCHEMA, SamePreset, Samples, StageBuild, Timing};
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
@@ -249,8 +249,7 @@ impl Executor<'_> {
                 bench = Some(TimedProblem::new(device, &timing.problem)?);
             }
             let Some(bench) = &mut bench else { continue };
-            let has_claims = timing.problem == claims_problem();
-            arm_plan.samples = if has_claims { self.timing.samples } else { self.samples_elsewhere };
+            arm_plan.samples = if timing.problem.has_claims() { self.timing.samples } else { self.samples_elsewhere };
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
@@ -291,12 +290,12 @@ impl Executor<'_> {
             self.builds.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim))).collect();
         for (done, (stage, terms)) in claims.iter().enumerate() {
             let base_stage = self.builds.iter().find(|build| build.id == terms.base_stage);
-            let new = fastest(record, stage, &terms.family);
-            let base = base_stage.and_then(|base| fastest(record, base, &terms.base_family));
+            let new = fastest(record, stage, &terms.family, terms.dtype);
+            let base = base_stage.and_then(|base| fastest(record, base, &terms.base_family, terms.dtype));
             let (Some(new), Some(base)) = (new, base) else { continue };
-            let label = format!("{}/{new} against {}/{base}", stage.id, terms.base_stage);
+            let label = format!("{}/{new} against {}/{base} {}", stage.id, terms.base_stage, terms.dtype);
             sink.starts("claim", &label, done, claims.len());
-            let problem = claims_problem();
+            let problem = claims_problem(terms.dtype);
             let bench = TimedProblem::new(device, &problem)?;
             let pair = |base: &str, new: &str| -> Result<Option<PairMeasurement>, CudaError> {
                 let (base_stage, new_stage) = (self.stage(&terms.base_stage), self.stage(&stage.id));
@@ -359,11 +358,11 @@ fn until_lost<C, L>(cases: &[C], mut launch: impl FnMut(usize, &C) -> Result<L, 
     results
 }
 
-/// The fastest variant of a family on mission, among those whose time may be shown.
-fn fastest(record: &Record, stage: &StageBuild, family: &str) -> Option<String> {
+/// The fastest variant of a family on mission with `dtype`, among those whose time may be shown.
+fn fastest(record: &Record, stage: &StageBuild, family: &str, dtype: Dtype) -> Option<String> {
     let of_family = |timing: &&Timing| {
         timing.stage == stage.id
-            && is_mission(timing)
+            && is_mission(timing, dtype)
             && stage.variant(&timing.variant).is_some_and(|variant| variant.family == family)
             && !gate::any_failed(&timing.after)
     };

@@ -66,8 +66,8 @@ pub struct Plan {
     pub timings: Vec<PlannedTiming>,
     /// What of it was left out, by stage.
     pub timing_scopes: Vec<TimingScope>,
-    /// Stages and variants that the emulator counts on the claims' problem: those that have it among their cases, and
-    /// those that their evidence claims compare them with.
+    /// Stages and variants that the emulator counts on the claims' problems: those that have the one of f16 among their
+    /// cases, and those that their evidence claims compare them with.
     pub counted: Vec<(String, String)>,
 }
 
@@ -79,7 +79,12 @@ impl Plan {
 
     /// Whether the run has what the evidence claims of `stage` are about.
     pub fn judges_evidence_of(&self, stage: &StageBuild) -> bool {
-        self.cases.iter().any(|case| case.key.stage == stage.id && case.problem == claims_problem())
+        self.cases.iter().any(|case| case.key.stage == stage.id && case.problem == claims_problem(Dtype::F16))
+    }
+
+    /// Whether what is counted is counted with E4M3 too.
+    pub fn counts_e4m3(&self) -> bool {
+        self.cases.iter().any(|case| case.problem == claims_problem(Dtype::E4m3))
     }
 }
 
@@ -371,13 +376,13 @@ pub fn tune(all: &[StageBuild], args: &RunArgs) -> Result<Plan, SelectError> {
     Ok(tuned)
 }
 
-/// The variants of the claims' problem, and their bases, in the order of the ladder.
+/// The variants of the claims' problem with f16, and their bases, in the order of the ladder.
 fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
-    let problem = claims_problem();
+    let problem = claims_problem(Dtype::F16);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for case in cases.iter().filter(|case| case.problem == problem) {
         let Some(stage) = all.iter().find(|stage| stage.id == case.key.stage) else { continue };
-        let variant = stage.variant(&case.key.variant).filter(|variant| variant.claims_kernel().is_some());
+        let variant = stage.variant(&case.key.variant).filter(|variant| variant.claims_kernel(Dtype::F16).is_some());
         let Some(variant) = variant else { continue };
         wanted.push((&case.key.stage, &case.key.variant));
         let pairs = stage.evidence.iter().filter_map(|terms| evidence_pairs(stage, all, terms).ok()).flatten();
@@ -423,16 +428,15 @@ fn case(stage: &StageBuild, variant: &str, item: &Item, backend: BackendKind) ->
     PlannedCase { key, problem: item.problem, mode: item.mode }
 }
 
-/// What is timed of a variant: the claims' problem, in T2 every named shape but the smallest, and whatever was selected.
+/// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
 fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
     let mut timings: Vec<PlannedTiming> = Vec::new();
     for PlannedCase { key, problem, .. } in cases {
-        let claims = key.shape_name == "mission" && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
         let named = key.shape_name != "small" && NAMED_SHAPES.iter().any(|named| named.name == key.shape_name);
         let swept = swept
             && SWEEP.iter().any(|&seq| sweep_shape(seq) == key.shape)
             && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
-        let wanted = claims || combined || swept || tier == Tier::T2 && named;
+        let wanted = problem.has_claims() || combined || swept || tier == Tier::T2 && named;
         if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
             timings.push(PlannedTiming {
                 stage: key.stage.clone(),

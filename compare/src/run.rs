@@ -281,7 +281,7 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             no("no stage of this run states evidence claims")
         }
         GateId::E1 if plan.counted.is_empty() => {
-            no("its claims are about mission, f16, full mask, which is not in this run")
+            no("its claims are about mission, full mask, which is not in this run with f16")
         }
         GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
         GateId::E1 => Measurable::Yes,

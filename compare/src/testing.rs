@@ -68,12 +68,14 @@ fn stage(
             base_stage: base_stage.into(),
             base_family: base_family.into(),
             at_least,
+            dtype: Dtype::F16,
         }],
         peer_claims: vec![],
         evidence: vec![EvidenceTerms {
             family: family.into(),
             quantity: Quantity::GlobalReadBytes,
             relation: Relation::equal_to(BaseTerms { stage: base_stage.into(), family: base_family.into() }),
+            dtype: Dtype::F16,
             why: "the same tiles are read".into(),
         }],
         identity: format!("{id}-identity"),
@@ -211,6 +213,7 @@ pub fn counted(stage: &str, variant: &str, bytes: u64, conflicts: u64) -> Varian
         variant: variant.into(),
         identity: format!("{stage}-identity"),
         counting: Counting::Counted { launch, traced_blocks: 2, launch_blocks: 128, tiles: 1024 },
+        e4m3: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! FMA, `wmma-qk` on tensor cores; everything else is the same code.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::problem::Dtype;
 use common::stage::{Artifacts, Attention, Base, Claim, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -25,12 +26,14 @@ const INFO: StageInfo = StageInfo {
             quantities: &[Quantity::TensorMacs],
             // 512 x 512 x 64 in each of 8 heads.
             relation: Relation::AtLeast { bound: 134_217_728.0 },
+            dtypes: &Dtype::ALL,
             why: "all of Q·Kᵀ runs on tensor cores",
         },
         EvidenceClaim {
             family: "wmma-qk",
             quantities: &[Quantity::SharedReadBytes],
             relation: Relation::Ratio { base: SCALAR, at_least: 0.5, at_most: 0.8 },
+            dtypes: &Dtype::ALL,
             why: "a fragment of Q or K serves a whole 16x16 tile of scores",
         },
         EvidenceClaim {
@@ -42,7 +45,22 @@ const INFO: StageInfo = StageInfo {
                 Quantity::BlockBarriers,
             ],
             relation: Relation::equal_to(SCALAR),
+            dtypes: &Dtype::ALL,
             why: "everything but Q·Kᵀ is the same code",
+        },
+        EvidenceClaim {
+            family: "scalar",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "rows end in padding, so that no access of a warp meets a bank twice",
+        },
+        EvidenceClaim {
+            family: "wmma-qk",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
     ],
     redundant: &[Redundant {

@@ -1,6 +1,7 @@
 //! Stage 2: P·V in pairs of halves and floats. See README.md.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::problem::Dtype;
 use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -23,6 +24,7 @@ const INFO: StageInfo = StageInfo {
             family: "simd-pv",
             quantities: &[Quantity::SharedReadRequests],
             relation: Relation::Ratio { base: CPASYNC, at_least: 0.35, at_most: 0.65 },
+            dtypes: &Dtype::ALL,
             why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of the loads",
         },
         EvidenceClaim {
@@ -35,7 +37,15 @@ const INFO: StageInfo = StageInfo {
                 Quantity::BlockBarriers,
             ],
             relation: Relation::equal_to(CPASYNC),
+            dtypes: &Dtype::ALL,
             why: "nothing but P·V changes",
+        },
+        EvidenceClaim {
+            family: "simd-pv",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
     ],
     redundant: &[],

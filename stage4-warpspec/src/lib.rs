@@ -2,6 +2,7 @@
 //! mbarriers, one that says full and one that says empty for each slot of the ring.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::problem::Dtype;
 use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -22,22 +23,55 @@ const INFO: StageInfo = StageInfo {
     evidence: &[
         EvidenceClaim {
             family: "warpspec",
-            quantities: &[Quantity::GlobalReadBytes, Quantity::TensorMacs],
+            quantities: &[Quantity::TensorMacs],
             relation: Relation::equal_to(WMMA_PV),
-            why: "the same tiles are read and the same products computed, by other warps",
+            dtypes: &Dtype::ALL,
+            why: "the same products are computed, by other warps",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::GlobalReadBytes],
+            relation: Relation::equal_to(WMMA_PV),
+            dtypes: &[Dtype::F16],
+            why: "the same tiles are read, by other warps",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::GlobalReadBytes],
+            relation: Relation::Ratio { base: WMMA_PV, at_least: 1.0, at_most: 1.01 },
+            dtypes: &[Dtype::E4m3],
+            why: "the same tiles are read, by other warps; the producers read the scales too",
         },
         EvidenceClaim {
             family: "warpspec",
             quantities: &[Quantity::BlockBarriers],
             // 128 blocks.
             relation: Relation::AtMost { bound: 128.0 },
+            dtypes: &Dtype::ALL,
             why: "one barrier a block, before the roles part; nobody waits for the slowest warp of a tile",
         },
         EvidenceClaim {
             family: "warpspec",
             quantities: &[Quantity::BarrierStallShare],
             relation: Relation::Ratio { base: WMMA_PV, at_least: 0.0, at_most: 0.8 },
+            // `compare profile` launches f16 unless it is asked for more.
+            dtypes: &[Dtype::F16],
             why: "consumers wait for tiles that have not arrived, not for each other",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
+        },
+        EvidenceClaim {
+            family: "warpspec",
+            quantities: &[Quantity::SharedWriteConflictShare],
+            relation: Relation::AtMost { bound: 0.46 },
+            dtypes: &Dtype::ALL,
+            why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
+                  reads both, and reads are more",
         },
     ],
     redundant: &[],

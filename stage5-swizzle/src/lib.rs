@@ -3,6 +3,7 @@
 //! registers and the gain of conflict-free reads can be told apart.
 
 use common::evidence::{EvidenceClaim, Quantity, Relation};
+use common::problem::Dtype;
 use common::stage::{Artifacts, Attention, Base, Claim, PeerClaim, Rival, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -45,12 +46,14 @@ const INFO: StageInfo = StageInfo {
             family: "swizzle",
             quantities: &[Quantity::SharedReadConflictShare],
             relation: Relation::AtMost { bound: 0.05 },
+            dtypes: &Dtype::ALL,
             why: "8 rows of one chunk column lie in 8 different groups of banks",
         },
         EvidenceClaim {
             family: "mma-linear",
             quantities: &[Quantity::SharedReadConflictShare],
             relation: Relation::AtLeast { bound: 0.5 },
+            dtypes: &Dtype::ALL,
             why: "the control: rows of 128 bytes all start in bank 0",
         },
         EvidenceClaim {
@@ -63,13 +66,51 @@ const INFO: StageInfo = StageInfo {
                 Quantity::DynamicSharedBytes,
             ],
             relation: Relation::equal_to(LINEAR),
+            dtypes: &Dtype::ALL,
             why: "only the places of the chunks differ, and they cost no memory",
         },
         EvidenceClaim {
             family: "swizzle",
             quantities: &[Quantity::AsyncCopyShare],
             relation: Relation::AtLeast { bound: 1.0 },
+            dtypes: &[Dtype::F16],
             why: "Q, K and V all come by cp.async",
+        },
+        EvidenceClaim {
+            family: "swizzle",
+            quantities: &[Quantity::AsyncCopyShare],
+            relation: Relation::AtLeast { bound: 0.95 },
+            dtypes: &[Dtype::E4m3],
+            why: "Q, K and V all come by cp.async, and the scales, which every thread reads, by loads",
+        },
+        EvidenceClaim {
+            family: "mma-padded",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+        },
+        EvidenceClaim {
+            family: "mma-padded",
+            quantities: &[Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            // With E4M3 two rows are copied at a time, and the padding between them makes the second one meet the first.
+            dtypes: &[Dtype::F16],
+            why: "8 lanes copy one row",
+        },
+        EvidenceClaim {
+            family: "swizzle",
+            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+        },
+        EvidenceClaim {
+            family: "mma-linear",
+            quantities: &[Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            relation: Relation::AtMost { bound: 0.0 },
+            dtypes: &Dtype::ALL,
+            why: "only ldmatrix reads columns; rows of the merge end in padding",
         },
     ],
     redundant: &[],

@@ -85,7 +85,8 @@ struct AsyncTile<E4M3, HEAD_DIM, ROWS, PITCH, THREADS> {
     __device__ __forceinline__ void widen() {
         using Copy = TileCopy<E4M3, HEAD_DIM, ROWS, THREADS>;
         Copy::for_each_step([&](int row, int) {
-            E4M3::unpack(*reinterpret_cast<const uint4 *>(&codes[row][Copy::col()]), &halves[row][Copy::col()]);
+            const uint4 raw = *reinterpret_cast<const uint4 *>(&codes[row][Copy::col()]); // one load, not one a word
+            E4M3::unpack(raw, &halves[row][Copy::col()]);
         });
     }
     __device__ __forceinline__ const half (&tile(int) const)[ROWS][PITCH] { return halves; }

@@ -1,4 +1,4 @@
-//! What a variant counts on the claims' problem, from as few blocks as speak for the launch.
+//! What a variant counts on a problem of the claims, from as few blocks as speak for the launch.
 
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};

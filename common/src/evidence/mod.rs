@@ -1,13 +1,14 @@
 //! Evidence claims: why a stage says that it is faster, as figures that anyone can check (gate E1).
 //!
 //! A stage states them as data beside its claims of speed, before anything is measured. All figures are of the claims'
-//! problem: the mission shape, f16, full mask.
+//! problems: the mission shape, full mask, f16 and E4M3.
 
 mod count;
 
 pub use count::{Counting, count};
 pub use emulator::trace::Counters;
 
+use crate::problem::Dtype;
 use crate::stage::Base;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,6 +22,8 @@ pub struct EvidenceClaim {
     pub quantities: &'static [Quantity],
     /// What is predicted of each.
     pub relation: Relation<Base>,
+    /// With which element types; each is judged by itself, E4M3 on the family's default and first variants.
+    pub dtypes: &'static [Dtype],
     /// Why it must be so, as a phrase: `the same tiles are read, only earlier`.
     pub why: &'static str,
 }
@@ -125,6 +128,8 @@ pub enum Quantity {
     SharedWriteWavefronts,
     /// Of those, the ones that bank conflicts add.
     SharedWriteConflicts,
+    /// Their share of the wavefronts of writes, 0 to 1; 0 where nothing is written.
+    SharedWriteConflictShare,
     /// Cycles of the banks that cp.async's writes take.
     AsyncWriteWavefronts,
     /// Of those, the ones that bank conflicts add.
@@ -163,7 +168,7 @@ pub enum Quantity {
 
 impl Quantity {
     /// Every quantity that the emulator counts, in the order of the tables.
-    pub const COUNTED: [Quantity; 28] = [
+    pub const COUNTED: [Quantity; 29] = [
         Quantity::GlobalReadBytes,
         Quantity::GlobalReadSectors,
         Quantity::PlainReadBytes,
@@ -180,6 +185,7 @@ impl Quantity {
         Quantity::SharedWriteBytes,
         Quantity::SharedWriteWavefronts,
         Quantity::SharedWriteConflicts,
+        Quantity::SharedWriteConflictShare,
         Quantity::AsyncWriteWavefronts,
         Quantity::AsyncWriteConflicts,
         Quantity::TensorOps,
@@ -213,6 +219,7 @@ impl Quantity {
             Quantity::SharedWriteBytes => "shared bytes written",
             Quantity::SharedWriteWavefronts => "shared-store wavefronts",
             Quantity::SharedWriteConflicts => "shared-store bank conflicts",
+            Quantity::SharedWriteConflictShare => "bank conflicts' share of shared-store wavefronts",
             Quantity::AsyncWriteWavefronts => "cp.async shared wavefronts",
             Quantity::AsyncWriteConflicts => "cp.async bank conflicts",
             Quantity::TensorOps => "tensor operations",
@@ -249,6 +256,7 @@ impl Quantity {
             self,
             Quantity::AsyncCopyShare
                 | Quantity::SharedReadConflictShare
+                | Quantity::SharedWriteConflictShare
                 | Quantity::Occupancy
                 | Quantity::BarrierStallShare
                 | Quantity::TensorPipeActive
@@ -267,6 +275,9 @@ impl Quantity {
         let count = match self {
             Quantity::AsyncCopyShare => return Some(share(counters.async_copy_bytes, global_read.bytes)),
             Quantity::SharedReadConflictShare => return Some(share(shared_read.conflicts(), shared_read.wavefronts)),
+            Quantity::SharedWriteConflictShare => {
+                return Some(share(shared_write.conflicts(), shared_write.wavefronts));
+            }
             Quantity::GlobalReadBytes => global_read.bytes,
             Quantity::GlobalReadSectors => global_read.sectors,
             Quantity::PlainReadBytes => global_read.bytes - counters.async_copy_bytes,

@@ -281,12 +281,23 @@ pub struct ClaimTerms {
     pub base_family: String,
     /// The ratio base / candidate promised on p50, p90 and mean.
     pub at_least: f64,
+    /// With which element type.
+    #[serde(default)]
+    pub dtype: Dtype,
 }
 
 impl fmt::Display for ClaimTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClaimTerms { family, base_stage, base_family, at_least } = self;
-        write!(f, "{family} >= {at_least:.2}x over {base_stage} {base_family}")
+        let ClaimTerms { family, base_stage, base_family, at_least, dtype } = self;
+        write!(f, "{family} >= {at_least:.2}x over {base_stage} {base_family}{}", with(*dtype))
+    }
+}
+
+/// Claims are about f16 unless they say otherwise, as they did when there were no others.
+fn with(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F16 => "",
+        Dtype::E4m3 => " with e4m3",
     }
 }
 
@@ -300,6 +311,9 @@ pub struct EvidenceTerms {
     /// What is predicted of it.
     #[serde(flatten)]
     pub relation: Relation<BaseTerms>,
+    /// With which element type.
+    #[serde(default)]
+    pub dtype: Dtype,
     /// Why it must be so.
     pub why: String,
 }
@@ -332,7 +346,7 @@ impl EvidenceTerms {
 
 impl fmt::Display for EvidenceTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {}", self.family, self.quantity, self.prediction())
+        write!(f, "{}: {} {}{}", self.family, self.quantity, self.prediction(), with(self.dtype))
     }
 }
 
@@ -373,9 +387,9 @@ impl VariantBuild {
         self.name.strip_prefix(&self.family).unwrap_or_default().trim_start_matches('-')
     }
 
-    /// The instance of the claims' problem: f16 and head_dim 64.
-    pub fn claims_kernel(&self) -> Option<&KernelBuild> {
-        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (Dtype::F16, 64))
+    /// The instance of the claims' problem: of head_dim 64.
+    pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
+        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, 64))
     }
 }
 

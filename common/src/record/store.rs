@@ -358,6 +358,9 @@ mod tests {
         let read = Record::read(&folder.0).unwrap();
         assert_eq!((read.evidence.counters, read.evidence.claims), (vec![], vec![]));
         assert_eq!(read.negative.unwrap().claims[0].what, "");
+        let claim = r#"{"family": "f", "base_stage": "s", "base_family": "b", "at_least": 1.1}"#;
+        let claim: crate::record::ClaimTerms = serde_json::from_str(claim).unwrap();
+        assert_eq!((claim.dtype, claim.to_string().as_str()), (crate::problem::Dtype::F16, "f >= 1.10x over s b"));
     }
 
     #[test]

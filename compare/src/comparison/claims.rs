@@ -138,8 +138,9 @@ impl Judgement for EvidenceResult {
     }
 
     fn is_of(&self, stage: &str, terms: &EvidenceTerms) -> bool {
-        let EvidenceTerms { family, quantity, relation, .. } = &self.terms;
-        self.stage == stage && (family, quantity, relation) == (&terms.family, &terms.quantity, &terms.relation)
+        let EvidenceTerms { family, quantity, relation, dtype, why: _ } = &self.terms;
+        self.stage == stage
+            && (family, quantity, relation, dtype) == (&terms.family, &terms.quantity, &terms.relation, &terms.dtype)
     }
 
     fn identity(&self) -> &str {

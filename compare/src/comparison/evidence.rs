@@ -1,7 +1,8 @@
 //! Gate E1: what a stage predicts of its counters and resources, against what was counted. Pure.
 
 use super::figures::{Figure, judging};
-use common::evidence::{Quantity, Relation, Source};
+use common::evidence::{Counting, Quantity, Relation, Source};
+use common::problem::Dtype;
 use common::record::{BaseTerms, EvidenceResult, EvidenceTerms, Profiled, StageBuild, VariantBuild, VariantCounters};
 use common::verdict::{GateId, GateResult, Verdict};
 
@@ -53,7 +54,8 @@ pub fn named<'a>(stage: &'a StageBuild, ladder: &'a [StageBuild]) -> Vec<(&'a st
 /// is missing, and the reason of the first; FAIL where any variant is not as predicted, whatever else is missing.
 pub fn judge(stage: &StageBuild, ladder: &[StageBuild], measured: Measured<'_>) -> Vec<EvidenceResult> {
     let is_judged = |terms: &&EvidenceTerms| {
-        measured.measures(terms.quantity) && stage.family(&terms.family).any(|variant| measured.has(stage, variant))
+        measured.measures(terms.quantity)
+            && stage.family(&terms.family).any(|variant| measured.has(stage, variant, terms.dtype))
     };
     let in_run = stage.evidence.iter().filter(is_judged);
     let result = |terms: &EvidenceTerms| EvidenceResult {
@@ -97,8 +99,9 @@ pub fn pairs<'a>(
 
 fn judge_terms(stage: &StageBuild, ladder: &[StageBuild], terms: &EvidenceTerms, measured: Measured<'_>) -> GateResult {
     let no_data = |reason: String| GateResult::no_data(GateId::E1, reason);
+    let in_run = |variant: &VariantBuild| measured.has(stage, variant, terms.dtype);
     let pairs = match pairs(stage, ladder, terms) {
-        Ok(pairs) => pairs.into_iter().filter(|(variant, _)| measured.has(stage, variant)).collect::<Vec<_>>(),
+        Ok(pairs) => pairs.into_iter().filter(|(variant, _)| in_run(variant)).collect::<Vec<_>>(),
         Err(reason) => return no_data(reason),
     };
     if pairs.is_empty() {
@@ -142,12 +145,12 @@ fn compare(
         format!("{name}{arch} {}", quantity.show(value))
     };
     let relation = measured.relation(terms);
-    let values = measured.values(stage, variant, quantity)?;
+    let values = measured.values(stage, variant, terms)?;
     let Some((base_stage, base)) = base else {
         let judge = |(arch, value): &(_, f64)| (relation.holds(*value, None), show(arch, &variant.name, *value));
         return Ok(values.iter().map(judge).collect());
     };
-    let bases = measured.values(base_stage, base, quantity)?;
+    let bases = measured.values(base_stage, base, terms)?;
     let judge = |(arch, value): &(Option<String>, f64)| {
         let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
         let ratio = if *old == 0.0 { String::new() } else { format!(" = {:.3}x", value / old) };
@@ -158,11 +161,11 @@ fn compare(
 }
 
 impl<'a> Measured<'a> {
-    /// Whether the run has figures of a variant.
-    fn has(&self, stage: &StageBuild, variant: &VariantBuild) -> bool {
+    /// Whether the run has figures of a variant with `dtype`.
+    fn has(&self, stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
         match self {
-            Measured::Emulator(_) => self.counters_of(stage, variant).is_some(),
-            Measured::Ncu(_) => self.profiled(stage, variant).is_some(),
+            Measured::Emulator(_) => self.counting_of(stage, variant, dtype).is_some(),
+            Measured::Ncu(_) => self.profiled(stage, variant, dtype).is_some(),
         }
     }
 
@@ -171,14 +174,16 @@ impl<'a> Measured<'a> {
         matches!(self, Measured::Emulator(_)) || judging(quantity).is_some()
     }
 
-    fn counters_of(&self, stage: &StageBuild, variant: &VariantBuild) -> Option<&'a VariantCounters> {
+    fn counting_of(&self, stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> Option<&'a Counting> {
         let Measured::Emulator(counters) = self else { return None };
-        counters.iter().find(|counters| (&counters.stage, &counters.variant) == (&stage.id, &variant.name))
+        counters.iter().find(|other| (&other.stage, &other.variant) == (&stage.id, &variant.name))?.with(dtype)
     }
 
-    fn profiled(&self, stage: &StageBuild, variant: &VariantBuild) -> Option<&'a Profiled> {
+    fn profiled(&self, stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> Option<&'a Profiled> {
         let Measured::Ncu(launches) = self else { return None };
-        launches.iter().find(|launch| (&launch.stage, &launch.variant) == (&stage.id, &variant.name))
+        let is_of =
+            |launch: &&Profiled| (&launch.stage, &launch.variant, launch.dtype) == (&stage.id, &variant.name, dtype);
+        launches.iter().find(is_of)
     }
 
     /// What is demanded: as predicted, but for [`NCU_TOLERANCE`] on a ratio that was predicted exactly.
@@ -192,9 +197,15 @@ impl<'a> Measured<'a> {
         }
     }
 
-    fn read_by_ncu(&self, stage: &StageBuild, variant: &VariantBuild, figure: &Figure) -> Result<f64, String> {
+    fn read_by_ncu(
+        &self,
+        stage: &StageBuild,
+        variant: &VariantBuild,
+        dtype: Dtype,
+        figure: &Figure,
+    ) -> Result<f64, String> {
         let place = format!("{}/{}", stage.id, variant.name);
-        let launch = self.profiled(stage, variant).ok_or_else(|| format!("{place}: not launched under ncu"))?;
+        let launch = self.profiled(stage, variant, dtype).ok_or_else(|| format!("{place}: not launched under ncu"))?;
         figure.value(&launch.metrics).ok_or_else(|| format!("{place}: ncu has no value for {}", figure.label))
     }
 
@@ -203,18 +214,21 @@ impl<'a> Measured<'a> {
         &self,
         stage: &StageBuild,
         variant: &VariantBuild,
-        quantity: Quantity,
+        terms: &EvidenceTerms,
     ) -> Result<Vec<(Option<String>, f64)>, String> {
+        let &EvidenceTerms { quantity, dtype, .. } = terms;
         if let (Measured::Ncu(_), Some(figure)) = (self, judging(quantity)) {
-            return Ok(vec![(None, self.read_by_ncu(stage, variant, figure)?)]);
+            return Ok(vec![(None, self.read_by_ncu(stage, variant, dtype, figure)?)]);
         }
         let place = format!("{}/{}", stage.id, variant.name);
         let lacks = |what: &str| format!("{place}: {what}");
-        let kernel = || variant.claims_kernel().ok_or_else(|| lacks("it has no instance for f16 and head_dim 64"));
+        let none = || lacks(&format!("it has no instance for {dtype} and head_dim 64"));
+        let kernel = || variant.claims_kernel(dtype).ok_or_else(none);
         match quantity.source() {
             Source::Counters => {
-                let counters = self.counters_of(stage, variant).ok_or_else(|| lacks("not counted in this run"))?;
-                let launch = counters.counting.launch().map_err(lacks)?;
+                let counting =
+                    self.counting_of(stage, variant, dtype).ok_or_else(|| lacks("not counted in this run"))?;
+                let launch = counting.launch().map_err(lacks)?;
                 Ok(quantity.counted(launch).map(|value| (None, value)).into_iter().collect())
             }
             Source::Declared => Ok(vec![(None, kernel()?.facts.dynamic_shared_bytes as f64)]),
@@ -255,8 +269,13 @@ mod tests {
     /// Stage 1 of the literal ladder with one claim, judged on `counters`.
     fn judged(quantity: Quantity, relation: Relation<BaseTerms>, counters: &[VariantCounters]) -> GateResult {
         let mut ladder = ladder();
-        ladder[1].evidence =
-            vec![EvidenceTerms { family: "cpasync".into(), quantity, relation, why: "planted".into() }];
+        ladder[1].evidence = vec![EvidenceTerms {
+            family: "cpasync".into(),
+            quantity,
+            relation,
+            dtype: Dtype::F16,
+            why: "planted".into(),
+        }];
         let results = judge(&ladder[1], &ladder, Measured::Emulator(counters));
         assert_eq!(results.len(), 1, "{results:?}");
         assert_eq!((results[0].stage.as_str(), results[0].result.gate), (STAGE, GateId::E1));
@@ -315,6 +334,28 @@ mod tests {
         let ladder = ladder();
         let measured = Measured::Emulator(&conflicting(4)[..1]);
         assert_eq!(judge(&ladder[1], &ladder, measured), [], "no variant of the stage is in the run");
+    }
+
+    #[test]
+    fn claims_with_e4m3_are_judged_on_what_was_counted_with_it() {
+        let mut ladder = ladder();
+        let relation = Relation::AtMost { bound: 0.0 };
+        let terms = |dtype| EvidenceTerms {
+            family: "cpasync".into(),
+            quantity: Quantity::SharedReadConflicts,
+            relation: relation.clone(),
+            dtype,
+            why: "planted".into(),
+        };
+        ladder[1].evidence = Dtype::ALL.map(terms).into();
+        let mut counters = conflicting(0);
+        let verdicts = |counters: &[VariantCounters]| -> Vec<(Dtype, Verdict)> {
+            let judged = judge(&ladder[1], &ladder, Measured::Emulator(counters));
+            judged.into_iter().map(|judged| (judged.terms.dtype, judged.result.verdict)).collect()
+        };
+        assert_eq!(verdicts(&counters), [(Dtype::F16, Verdict::Pass)], "not counted with e4m3");
+        counters[1].e4m3 = Some(conflicting(7)[1].counting.clone());
+        assert_eq!(verdicts(&counters), [(Dtype::F16, Verdict::Pass), (Dtype::E4m3, Verdict::Fail)]);
     }
 
     #[test]
@@ -381,7 +422,8 @@ mod tests {
 
     fn judged_by_ncu(quantity: Quantity, relation: Relation<BaseTerms>, launches: &[Profiled]) -> Vec<GateResult> {
         let mut ladder = ladder();
-        let terms = EvidenceTerms { family: "cpasync".into(), quantity, relation, why: "planted".into() };
+        let terms =
+            EvidenceTerms { family: "cpasync".into(), quantity, relation, dtype: Dtype::F16, why: "planted".into() };
         ladder[1].evidence = vec![terms];
         judge(&ladder[1], &ladder, Measured::Ncu(launches)).into_iter().map(|judged| judged.result).collect()
     }

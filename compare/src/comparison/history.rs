@@ -4,6 +4,7 @@ use super::Committed;
 use super::latency::{best, is_mission, withheld};
 use super::representative::{built_for, conflicts};
 use common::device::BackendKind;
+use common::problem::Dtype;
 use common::record::{Git, Record, StageBuild, Timing};
 use serde::Serialize;
 
@@ -115,7 +116,9 @@ fn point(index: usize, (name, record): &Committed, stage: &str, variant: Option<
 fn timing_of<'a>(record: &'a Record, stage: &str, variant: &str) -> Option<&'a Timing> {
     let timings = record.performance.iter().flat_map(|performance| &performance.timings);
     timings
-        .filter(|timing| (timing.stage.as_str(), timing.variant.as_str()) == (stage, variant) && is_mission(timing))
+        .filter(|timing| {
+            (timing.stage.as_str(), timing.variant.as_str()) == (stage, variant) && is_mission(timing, Dtype::F16)
+        })
         .find(|timing| withheld(record, timing).is_none())
 }
 

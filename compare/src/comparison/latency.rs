@@ -106,9 +106,9 @@ pub struct ByShape {
     pub best: Vec<Option<(String, f64, Origin)>>,
 }
 
-/// Whether a timing is of the problem on which claims are stated.
-pub fn is_mission(timing: &Timing) -> bool {
-    (timing.shape_name.as_str(), timing.dtype, timing.mask) == ("mission", Dtype::F16, Mask::Full)
+/// Whether a timing is of the problem on which claims about `dtype` are stated.
+pub fn is_mission(timing: &Timing, dtype: Dtype) -> bool {
+    (timing.shape_name.as_str(), timing.dtype, timing.mask) == ("mission", dtype, Mask::Full)
 }
 
 /// Timings of `record` that may be shown: green in the same record, and green after timing.
@@ -156,10 +156,10 @@ fn figures(record: &Record, stages: &[StageBuild], stage: &StageBuild, timing: &
     }
 }
 
-/// The fastest shown variant of a stage on mission.
+/// The fastest shown variant of a stage on mission with f16.
 pub fn best<'a>(record: &'a Record, stage: &str, takes: impl Fn(&str) -> bool) -> Option<&'a Timing> {
     shown(record)
-        .filter(|timing| timing.stage == stage && is_mission(timing) && takes(&timing.variant))
+        .filter(|timing| timing.stage == stage && is_mission(timing, Dtype::F16) && takes(&timing.variant))
         .min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50))
 }
 
@@ -213,7 +213,7 @@ pub fn of_variant(
     let mut stale = None;
     for (name, record) in sources(subject, is_run, committed) {
         let timings = record.performance.iter().flat_map(|performance| &performance.timings);
-        let found = timings.rev().find(|t| is_mission(t) && t.stage == stage.id && t.variant == variant);
+        let found = timings.rev().find(|t| is_mission(t, Dtype::F16) && t.stage == stage.id && t.variant == variant);
         let Some(timing) = found else { continue };
         if let Some(reason) = withheld(record, timing) {
             if name.is_none() {

@@ -32,7 +32,6 @@ pub use peers::Against;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
-use common::evidence::Counting;
 use common::record::{
     BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable,
     PeerClaimResult, Planted, Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, TimingScope, VariantBuild,
@@ -443,9 +442,9 @@ fn failures(subject: Option<(&str, &Record)>) -> Vec<Failure> {
     }
     // What the emulator's judge found while it counted.
     for counters in &record.evidence.counters {
-        if let Counting::Hazardous { reason } = &counters.counting {
+        if let Some(reason) = counters.hazard() {
             let place = format!("{}/{}", counters.stage, counters.variant);
-            failures.push(Failure { place, result: GateResult::judge(GateId::H1, false, reason.clone()) });
+            failures.push(Failure { place, result: GateResult::judge(GateId::H1, false, reason) });
         }
     }
     // The sanitizer's findings, and what the gates say of an output that came with real tensors.

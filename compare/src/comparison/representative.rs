@@ -1,11 +1,12 @@
 //! The figures that stand for a variant: of its f16, head_dim 64 instance, on the record's own GPU.
 
 use common::evidence::Quantity;
+use common::problem::Dtype;
 use common::record::{BuiltKernel, KernelBuild, Record, VariantBuild};
 
-/// The instance of the claims' problem, else the first.
+/// The f16 instance of the claims' problem, else the first.
 pub fn instance(variant: &VariantBuild) -> Option<&KernelBuild> {
-    variant.claims_kernel().or(variant.kernels.first())
+    variant.claims_kernel(Dtype::F16).or(variant.kernels.first())
 }
 
 /// That instance as built for the record's own GPU; for the last architecture where it has none.

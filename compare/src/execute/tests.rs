@@ -76,6 +76,17 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
 }
 
 #[test]
+fn a_claim_is_about_the_fastest_variant_with_its_own_element_type() {
+    let mut record = testing::timed([3.0, 2.0, 1.0]);
+    let stage = record.meta.stages[0].clone();
+    let best = |record: &Record| Dtype::ALL.map(|dtype| fastest(record, &stage, "wmma-qk", dtype));
+    let name = || Some("wmma-qk-32x64".to_string());
+    assert_eq!(best(&record), [name(), None]);
+    record.performance.as_mut().unwrap().timings[1].dtype = Dtype::E4m3;
+    assert_eq!(best(&record), [None, name()]);
+}
+
+#[test]
 fn nothing_is_launched_on_a_gpu_that_is_lost() {
     let failed = |fatal| NoOutput::Failed { reason: "illegal address".into(), fatal };
     let launch = |_: usize, case: &i32| match case {

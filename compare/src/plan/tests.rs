@@ -211,6 +211,8 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
     for without in [&["--quick"][..], &["--dtypes", "e4m3"], &["--masks", "causal"], &["--shapes", "small"]] {
         assert_eq!(counted(without, BackendKind::Emulated), [""; 0], "{without:?}");
     }
+    let counts_e4m3 = |list: &[&str]| planned(list, BackendKind::Emulated).counts_e4m3();
+    assert_eq!([counts_e4m3(&[]), counts_e4m3(&["--dtypes", "f16"])], [true, false]);
     let plan = planned(&["--stages", "stage1-cpasync"], BackendKind::Emulated);
     let judged: Vec<bool> = ladder().iter().map(|stage| plan.judges_evidence_of(stage)).collect();
     assert_eq!(judged, [false, true], "a base that is counted for another stage is not judged itself");

@@ -10,7 +10,7 @@ use crate::comparison::{ClaimRow, Committed, FIGURES, Judgement, Latency, Origin
 use crate::tune::{Elites, Entry};
 use common::evidence::{Counters, Quantity};
 use common::gate;
-use common::problem::{NAMED_SHAPES, claims_problem};
+use common::problem::{Dtype, NAMED_SHAPES, claims_problem};
 use common::record::{Gpu, Profiled, StageBuild, VariantBuild};
 use common::resources::multiprocessor;
 use insights::{Known, insights};
@@ -89,13 +89,13 @@ fn task(stage: &StageBuild) -> Vec<Block> {
             facts.dynamic_shared_bytes.to_string(),
         ])
     });
-    let problem = claims_problem();
+    let problem = claims_problem(Dtype::F16);
     vec![
         Block::Heading("Task".into()),
         Block::Bullets(vec![
             format!(
                 "Fused attention forward in {id}/kernel.cu; f16 and e4m3, head_dim 64 and 128, full and causal masks, any \
-                 length. Claims are stated on mission ({shape}), f16, full mask.",
+                 length. Claims are stated on mission ({shape}), full mask, each with f16 and with e4m3.",
                 id = stage.id,
                 shape = problem.shape
             ),
@@ -233,7 +233,7 @@ fn counters(launch: &Counters) -> Block {
 
 /// What ncu read of the variant on the claims' problem.
 fn profiled<'a>(report: &'a Report, id: &str, variant: &str) -> Option<&'a Profiled> {
-    let claims = claims_problem();
+    let claims = claims_problem(Dtype::F16);
     let mut launches = report.profile.iter().flat_map(|profile| &profile.launches);
     launches.find(|launch| {
         (launch.stage.as_str(), launch.variant.as_str()) == (id, variant)

@@ -4,7 +4,7 @@ use crate::cli::RunArgs;
 use crate::comparison::{is_green, summary_of, withheld};
 use crate::plan::{Plan, PlannedTiming};
 use common::check::Outcome;
-use common::problem::{Dtype, Mask, Problem, Shape, claims_problem};
+use common::problem::{Dtype, Mask, Problem, Shape};
 use common::record::store::{StoreError, read_optional};
 use common::record::{Gpu, KernelBuild, Record, SCHEMA, StageBuild, Timing, TimingScope};
 use common::verdict::Verdict;
@@ -279,7 +279,7 @@ fn machine_code(kernel: &KernelBuild, gpu: &Gpu) -> Option<String> {
     Some(built.ptxas.sass_sha256.clone())
 }
 
-/// Takes out of `plan` what need not be timed: beside the problem of the claims, variants that `elites`, read from `file`,
+/// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `elites`, read from `file`,
 /// does not keep for the problem, or, where it does not know the problem, for any. What it knows of another version of
 /// the kernel stays, as does what `args` name. Says so in [`Plan::timing_scopes`].
 pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elites: &Elites, file: &str) {
@@ -290,7 +290,7 @@ pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elite
         let of = plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
         let mut is_stale = false;
         plan.timings.retain(|timing| {
-            if timing.stage != stage.id || timing.problem == claims_problem() {
+            if timing.stage != stage.id || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
             match elites.of(stage, &timing.problem) {
@@ -305,7 +305,7 @@ pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elite
         let left_out = of - plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
         let why = match (left_out, is_stale) {
             (0, false) => continue,
-            (_, false) => format!("beside the problem of the claims, only the best variants in {file} were timed"),
+            (_, false) => format!("beside the problems of the claims, only the best variants in {file} were timed"),
             (_, true) => format!(
                 "entries of {file} are STALE, the kernel has changed since: all variants were timed on their problems; run \
                  `compare tune --stages {}`",

@@ -2,7 +2,6 @@
 
 use super::{Class, Metric, Reason, Row};
 use crate::comparison::{Judgement, caught, resource_gate, summary_of};
-use common::evidence::Counting;
 use common::record::{ClaimResult, EvidenceResult, Planted, Record};
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeMap;
@@ -41,7 +40,7 @@ fn verdicts(record: &Record, stage: &str, variant: &str) -> Verdicts {
     built.iter().for_each(|gate| say(GateId::R1, gate.result.verdict, &gate.result.reason));
     let is_here = |other_stage: &str, other: &str| (other_stage, other) == (stage, variant);
     for counters in record.evidence.counters.iter().filter(|c| is_here(&c.stage, &c.variant)) {
-        if let Counting::Hazardous { reason } = &counters.counting {
+        if let Some(reason) = counters.hazard() {
             say(GateId::H1, Verdict::Fail, reason);
         }
     }

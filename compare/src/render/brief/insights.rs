@@ -2,7 +2,7 @@
 
 use crate::comparison::FIGURES;
 use common::evidence::{Counters, Counting, Quantity};
-use common::problem::claims_problem;
+use common::problem::{Dtype, claims_problem};
 use common::record::{KernelBuild, Profiled, VariantBuild};
 
 /// A larger share of conflicts among wavefronts costs time: the bound that the ladder's last stage sets itself (E1).
@@ -119,7 +119,7 @@ fn of_counters(launch: &Counters) -> Vec<String> {
 
 /// Multiply-adds of Q·Kᵀ and of P·V on the claims' problem.
 fn needed_macs() -> f64 {
-    let shape = claims_problem().shape;
+    let shape = claims_problem(Dtype::F16).shape;
     2.0 * (shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim) as f64
 }
 

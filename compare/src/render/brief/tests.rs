@@ -13,7 +13,7 @@ fn elites(identity: &str) -> Elites {
         stage: "stage0-scalar".into(),
         identity: identity.into(),
         shape_name: "mission".into(),
-        shape: claims_problem().shape,
+        shape: claims_problem(Dtype::F16).shape,
         dtype: Dtype::F16,
         mask: Mask::Full,
         tuned: "2026-11-21T11:13:38Z".into(),

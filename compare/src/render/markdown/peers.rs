@@ -4,7 +4,7 @@ use super::cells::{escape, folded, microseconds, row, rule};
 use crate::comparison::peers::{flops_per_second, over, right};
 use crate::comparison::{Against, Report};
 use common::gate;
-use common::problem::{Problem, claims_problem};
+use common::problem::{Dtype, Problem, claims_problem};
 use common::record::{Ceilings, OurArm, PeerFigures, PeerOutcome, PeerProblem};
 use common::verdict::Verdict;
 use std::fmt::Write;
@@ -51,7 +51,7 @@ pub fn peers(report: &Report) -> String {
 /// How the last stage stands beside PyTorch on the problem of the claims, under each mask; nothing where nobody asked.
 pub fn headline(report: &Report) -> Option<String> {
     let against = report.peers.as_ref().filter(|against| against.stale.is_empty())?;
-    let claims = claims_problem();
+    let claims = claims_problem(Dtype::F16);
     let asked = against.peers.problems.iter().filter(|p| (p.shape, p.dtype) == (claims.shape, claims.dtype));
     let line = |problem: &PeerProblem| {
         let ours = problem.ours.last().filter(|ours| !gate::any_failed(&ours.figures.after))?;

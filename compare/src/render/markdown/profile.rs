@@ -3,6 +3,7 @@
 
 use super::cells::{escape, folded, or_dash, row, rule};
 use crate::comparison::{FIGURES, Figure, Latency, Report};
+use common::problem::{Dtype, claims_problem};
 use common::record::{EvidenceResult, Profile, Profiled, StageBuild};
 
 /// The tables, or why there are none.
@@ -96,7 +97,7 @@ fn ratio(new: Option<f64>, old: Option<f64>) -> String {
 
 /// The emulator's figure, which is of the claims' problem.
 fn emulated(report: &Report, launch: &Profiled, figure: &Figure) -> Option<f64> {
-    let claims = common::problem::claims_problem();
+    let claims = claims_problem(Dtype::F16);
     if (launch.shape, launch.dtype, launch.mask) != (claims.shape, claims.dtype, claims.mask) {
         return None;
     }
@@ -111,7 +112,7 @@ fn predicted(profile: &Profile, stage: &StageBuild, launch: &Profiled, figure: &
     let about = |claim: &&EvidenceResult| {
         figure.judges
             && claim.stage == stage.id
-            && claim.terms.family == family
+            && (claim.terms.family.as_str(), claim.terms.dtype) == (family, launch.dtype)
             && Some(claim.terms.quantity) == figure.quantity
     };
     let claims: Vec<&EvidenceResult> = profile.claims.iter().filter(about).collect();
