@@ -336,6 +336,12 @@ impl LoadedStage {
         self.kernels.iter().all(|kernel| kernel.traced.is_some())
     }
 
+    /// Whether hazards in the emulated kernels can be told by source line: not where the program was stripped.
+    pub fn has_source_lines(&self) -> bool {
+        let entry = |kernel: &Kernel| kernel.traced.unwrap_or(kernel.emulated);
+        self.kernels.first().is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
+    }
+
     /// The names of the variants, in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

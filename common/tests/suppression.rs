@@ -38,8 +38,6 @@ unsafe extern "C" fn table(count: *mut i32) -> *const AttentionKernel {
             threads: 64,
             min_blocks: 1,
             dynamic_shared_bytes: 128,
-            register_cap: 128,
-            shared_cap_bytes: 1024,
             probability_dtype: 32,
             emulated: Some(races),
         })
@@ -72,6 +70,7 @@ impl Attention for Racy {
                 "emulated":{"compiler":{"family":"none","major":null,"description":"none"},"flags":[]},
                 "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#,
             sources: &[],
+            caps: "",
         }
     }
 }

@@ -45,6 +45,26 @@ pub enum AcceptError {
     /// What it says of a device, that device did not run.
     #[error(transparent)]
     Limited(#[from] Limited),
+    /// Nobody could find the lines that it speaks of.
+    #[error(
+        "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
+         `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
+    )]
+    NoSourceLines {
+        /// The record.
+        name: String,
+    },
+    /// Gate C7 is part of a whole run on a GPU.
+    #[error(
+        "{name} has no gate C7 for {} variants, first {first}; complete it on its GPU with `compare sanitize`, then accept it",
+        variants.len(), first = variants[0]
+    )]
+    Unsanitized {
+        /// The record.
+        name: String,
+        /// What compute-sanitizer did not look at; at least one.
+        variants: Vec<String>,
+    },
     /// A correctness, hazard or resource gate failed, or one on the buffers that were timed.
     #[error("{name} has failed gates, which no reason excuses; fix the kernels and run again:{}", bullets(failures))]
     Gates {
@@ -204,6 +224,9 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
         return Err(AcceptError::Partial { name, finished, planned });
     }
     Limited::refuse(&name, record.meta.device)?;
+    if !record.meta.source_lines {
+        return Err(AcceptError::NoSourceLines { name });
+    }
     let report = comparison::report(&record.meta.stages, Some((&name, record)), committed);
     let mut failures: Vec<String> =
         report.failures.iter().map(|f| format!("{} {}: {}", f.place, f.result.gate, f.result.reason)).collect();
@@ -214,6 +237,10 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
     }
     if !failures.is_empty() {
         return Err(AcceptError::Gates { name, failures });
+    }
+    let variants = comparison::unsanitized(record);
+    if !variants.is_empty() {
+        return Err(AcceptError::Unsanitized { name, variants });
     }
     if let Planted::Tried { subjects } = &record.correctness.planted {
         let subjects: Vec<_> = subjects.iter().filter(|subject| !subject.as_it_should()).map(subject_name).collect();

@@ -15,6 +15,7 @@ Examples:
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
+  compare sanitize                              on a GPU, next: gate C7, without which a whole run is not accepted
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 take a record into results/ for committing
 
@@ -27,7 +28,7 @@ Exit codes:
 const TUNE_EXAMPLES: &str = "\
 Every preset goes through the quick gates and the chosen problems; one that is not green has no time. The best three of
 each stage and problem go to tune/<gpu>.json, beside what is there of other problems; commit it. `compare run` then
-times all presets on mission, which claims are about, and these three on other shapes. An entry whose kernel has changed
+times all presets on mission with the full mask, which claims are about, and these three elsewhere. An entry whose kernel has changed
 since is STALE: `run` times all presets again until it is renewed.
 
 Examples:
@@ -61,12 +62,13 @@ Exit codes:
 
 const SANITIZE_EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
-on four small ragged problems. Without --variants or --all these are each stage's fastest variant, one of each family, and
-those that tune/ keeps. The verdicts go into the record as sanitizer.json; the tools' logs stay in target/sanitize.
+on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on others stay as
+they are in the record. They go into it as sanitizer.json; the tools' logs stay in target/sanitize. A whole run on a GPU is
+only green in the committed record with C7 of every variant, and `compare accept` refuses it without.
 
 Examples:
   compare sanitize                              complete the newest record under target/compare
-  compare sanitize --stages stage4-warpspec --all --limit 600
+  compare sanitize --stages stage4-warpspec --limit 600
   SANITIZER=/usr/local/cuda/bin/compute-sanitizer compare sanitize --variants swizzle-32x256-k4
 
 Exit codes:
@@ -119,7 +121,7 @@ pub enum Command {
     /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
-    /// Check a record and copy it into results/ for committing
+    /// Check a record and copy it into results/ for committing. A whole run on a GPU needs gate C7 (`compare sanitize`)
     Accept(AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
     Render(RenderArgs),
@@ -330,12 +332,9 @@ pub struct SanitizeArgs {
     /// Stages to launch [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
-    /// Variants to launch [default: see below]
-    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..", conflicts_with = "all")]
+    /// Variants to launch [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
     pub variants: Vec<String>,
-    /// All variants
-    #[arg(long)]
-    pub all: bool,
     /// How long one process may take; racecheck is slow
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub limit: u64,

@@ -68,6 +68,7 @@ mod tests {
     #[test]
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
+        assert!(stages[0].has_source_lines());
         let ladder = builds(&stages[..1]);
         let counted = |variant: &str, dtype: Dtype| {
             let problem = claims_problem(dtype);

@@ -145,7 +145,8 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         done += 1;
     });
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
-    let mut record = new_record(&started, &plan, &builds, machine, gates);
+    let source_lines = stages.iter().all(LoadedStage::has_source_lines);
+    let mut record = new_record(&started, &plan, &builds, machine, gates, source_lines);
     record.meta.device = limited;
     (record.correctness.planted, record.correctness.synchronisation) = (planted, synchronisation);
     if let Some(file) = &file {
@@ -195,6 +196,7 @@ pub fn new_record(
     builds: &[StageBuild],
     machine: Machine,
     gates: Vec<GateScope>,
+    source_lines: bool,
 ) -> Record {
     Record {
         meta: BuildMeta {
@@ -210,6 +212,7 @@ pub fn new_record(
             scope: plan.scope.clone(),
             device: None,
             toggles: machine::toggles(),
+            source_lines,
             gates,
             stages: builds.to_vec(),
         },

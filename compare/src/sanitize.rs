@@ -11,7 +11,6 @@ use crate::launch::{self, Named, results};
 use crate::progress::Progress;
 use crate::select;
 use crate::tool::{self, Ended, Places, Tool};
-use crate::tune::{self, Elites};
 use crate::{list, machine, registry, render};
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
@@ -122,7 +121,6 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
         Ok(tool) => tool,
         Err(reason) => return Ok(Outcomes::NoData { reason }),
     };
-    let elites = Elites::read(&tune::path_of(&record.record.meta.machine.name))?;
     let problems = launch::problems(&select::shapes(&SHAPES.map(String::from))?, &Dtype::ALL, &[Mask::Causal]);
     let work = machine::workspace().unwrap_or_default().join("target/sanitize").join(&record.name);
     let _ = std::fs::remove_dir_all(&work);
@@ -132,7 +130,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, stage) in selected.iter().enumerate() {
-        let variants = variants(stage, args, &record, elites.as_ref());
+        let variants = variants(stage, &args.variants);
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
             bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
@@ -143,7 +141,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
         }
     }
     bars.finish();
-    let sanitizer = Sanitizer {
+    let mut sanitizer = Sanitizer {
         schema: SCHEMA,
         tool: format!("compute-sanitizer {}", tool.version),
         gpu,
@@ -163,6 +161,12 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
         let reason = sanitizer.checks.first().map_or("no variant was selected".to_string(), of);
         return Ok(Outcomes::NoData { reason });
     }
+    let order = |check: &SanitizerCheck| {
+        let stage = ladder.iter().position(|stage| stage.id == check.stage);
+        (stage, stage.and_then(|at| ladder[at].variants.iter().position(|variant| variant.name == check.variant)))
+    };
+    sanitizer.checks.extend(kept(record.record.sanitizer.as_ref(), &sanitizer));
+    sanitizer.checks.sort_by_key(order);
     let path = record.folder.join(SANITIZER);
     write_json(&path, &sanitizer)?;
     record.record.sanitizer = Some(sanitizer);
@@ -176,21 +180,20 @@ fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }
 
-/// The variants of a stage that are launched: those asked for, all, or its fastest, one of each family, and the elites of
-/// `compare tune`.
-fn variants(stage: &StageBuild, args: &SanitizeArgs, record: &Completing, elites: Option<&Elites>) -> Vec<String> {
-    let headline = comparison::headline(stage, Some((&record.name, &record.record)), true, &[]);
-    let of_stage = elites.iter().flat_map(|elites| &elites.entries).filter(|entry| entry.stage == stage.id);
-    let best: Vec<&str> = of_stage.flat_map(|entry| &entry.best).map(|ranked| ranked.variant.as_str()).collect();
-    let is_wanted = |name: &str, family: &str| match args.variants.is_empty() {
-        false => args.variants.iter().any(|variant| variant == name),
-        true => {
-            let speaks = stage.default_of(family).is_some_and(|variant| variant.name == name);
-            args.all || speaks || name == headline || best.contains(&name)
-        }
+/// The variants of a stage that are launched: those asked for, else all.
+fn variants(stage: &StageBuild, asked: &[String]) -> Vec<String> {
+    let wanted = stage.variants.iter().map(|variant| &variant.name);
+    wanted.filter(|name| asked.is_empty() || asked.contains(name)).cloned().collect()
+}
+
+/// What the record says of other variants, by the same tool on the same problems: it stays.
+fn kept(old: Option<&Sanitizer>, new: &Sanitizer) -> Vec<SanitizerCheck> {
+    let same = |old: &&Sanitizer| (&old.tool, &old.gpu, &old.problems) == (&new.tool, &new.gpu, &new.problems);
+    let is_renewed = |check: &SanitizerCheck| {
+        new.checks.iter().any(|other| (&other.stage, &other.variant) == (&check.stage, &check.variant))
     };
-    let wanted = stage.variants.iter().filter(|variant| is_wanted(&variant.name, &variant.family));
-    wanted.map(|variant| variant.name.clone()).collect()
+    let checks = old.filter(same).into_iter().flat_map(|old| &old.checks);
+    checks.filter(|check| !is_renewed(check)).cloned().collect()
 }
 
 /// What all processes share.
@@ -227,21 +230,25 @@ impl Session<'_> {
         if !run.is_orderly() && log.refused.is_none() {
             run.without = self.without(&places, &format!("{label}-without"))?;
         }
+        // A variant that takes none of the problems, as on a device with too little memory, has nothing to be judged on.
         let check = |variant: &String| {
             let of: Vec<&CaseResult> = launched.iter().filter(|result| result.key.variant == *variant).collect();
             let unsupported = of.iter().filter(|result| matches!(result.outcome, Outcome::Unsupported { .. })).count();
             let ended = of.iter().filter(|result| result.is_green()).count();
+            if unsupported == self.problems.len() {
+                return None;
+            }
             let result = run.judge(&symbols(variant), ended, self.problems.len() - unsupported);
-            SanitizerCheck {
+            Some(SanitizerCheck {
                 stage: stage.id.clone(),
                 variant: variant.clone(),
                 identity: stage.identity.clone(),
                 tool: name.to_string(),
                 launches: ended,
                 result,
-            }
+            })
         };
-        Ok(variants.iter().map(check).collect())
+        Ok(variants.iter().filter_map(check).collect())
     }
 
     /// The same launches as a plain process.
@@ -291,7 +298,7 @@ fn red(launched: &[CaseResult]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{ladder, timed};
+    use crate::testing::{ladder, sanitized};
 
     #[test]
     fn versions_are_compared_by_number() {
@@ -303,22 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_spoken_for_by_its_fastest_and_one_of_each_family() {
-        let mut ladder = ladder();
-        let slow = common::record::VariantBuild { name: "wmma-qk-64x64".into(), ..ladder[0].variants[1].clone() };
-        ladder[0].variants.push(slow);
-        let record = Completing { folder: PathBuf::new(), name: "a".into(), record: timed([3.0, 2.0, 1.0]) };
-        let args = |variants: &[&str], all| SanitizeArgs {
-            record: None,
-            stages: vec![],
-            variants: variants.iter().map(|name| name.to_string()).collect(),
-            all,
-            limit: 1,
-            quiet: true,
-        };
-        let chosen = |args: SanitizeArgs| variants(&ladder[0], &args, &record, None);
-        assert_eq!(chosen(args(&[], false)), ["scalar-32x64", "wmma-qk-32x64"]);
-        assert_eq!(chosen(args(&["wmma-qk-64x64"], false)), ["wmma-qk-64x64"]);
-        assert_eq!(chosen(args(&[], true)).len(), 3);
+    fn every_variant_is_launched_unless_some_are_named() {
+        let stage = &ladder()[0];
+        assert_eq!(variants(stage, &[]), ["scalar-32x64", "wmma-qk-32x64"]);
+        assert_eq!(variants(stage, &["wmma-qk-32x64".into()]), ["wmma-qk-32x64"]);
+    }
+
+    #[test]
+    fn what_is_known_of_other_variants_stays_if_it_is_of_the_same_kind() {
+        let of = |variant| sanitized("stage0-scalar", variant, [Verdict::Pass; 2]);
+        let (old, new) = (of("scalar-32x64"), of("wmma-qk-32x64"));
+        assert_eq!(kept(Some(&old), &new), old.checks);
+        assert_eq!(kept(Some(&old), &old), [], "renewed");
+        let newer = Sanitizer { tool: "compute-sanitizer 2027.1.0.0".into(), ..new };
+        assert_eq!((kept(Some(&old), &newer), kept(None, &newer)), (vec![], vec![]));
     }
 }

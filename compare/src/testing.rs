@@ -154,6 +154,7 @@ pub fn emulated() -> Record {
             scope: Scope::Whole,
             device: None,
             toggles: BTreeMap::new(),
+            source_lines: true,
             gates: scopes,
             stages: stages.clone(),
         },

@@ -152,7 +152,7 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
     let elites = open(&path, &machine.gpu)?;
-    let mut record = new_record(&started, &plan, &builds, machine, vec![]);
+    let mut record = new_record(&started, &plan, &builds, machine, vec![], true);
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
         stages: &stages,

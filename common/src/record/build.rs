@@ -61,10 +61,17 @@ pub struct BuildMeta {
     pub device: Option<DeviceLimits>,
     /// Environment variables that change the build, where set.
     pub toggles: BTreeMap<String, String>,
+    /// Whether the program could tell source lines; false where it was stripped. Older records do not say.
+    #[serde(default = "unknown_is_fine")]
+    pub source_lines: bool,
     /// For each gate, whether this machine, backend and tier can measure it.
     pub gates: Vec<GateScope>,
     /// Every stage, whether or not the run selected it.
     pub stages: Vec<StageBuild>,
+}
+
+fn unknown_is_fine() -> bool {
+    true
 }
 
 /// How far a run came.
@@ -266,7 +273,7 @@ impl StageBuild {
     }
 
     fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantBuild> {
-        self.family(family).filter(|variant| variant.claims_kernel().is_some())
+        self.family(family).filter(|variant| variant.claims_kernel(Dtype::F16).is_some())
     }
 }
 

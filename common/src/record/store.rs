@@ -247,6 +247,7 @@ mod tests {
                 scope: Scope::Whole,
                 device: None,
                 toggles: [("CXX".to_string(), "g++".to_string())].into(),
+                source_lines: true,
                 gates: vec![],
                 stages: vec![],
             },

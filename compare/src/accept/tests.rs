@@ -136,6 +136,7 @@ fn good() -> Record {
             scope: Scope::Whole,
             device: None,
             toggles: Default::default(),
+            source_lines: true,
             gates: vec![],
             stages,
         },
@@ -157,7 +158,7 @@ fn good() -> Record {
         evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
         negative: None,
         profile: None,
-        sanitizer: None,
+        sanitizer: Some(crate::testing::sanitized(STAGE, VARIANT, [Verdict::Pass; 2])),
         peers: None,
     }
 }
@@ -239,6 +240,39 @@ fn failed_gates_are_refused_and_no_reason_excuses_them() {
     let after = &mut impossible.performance.as_mut().unwrap().timings[0].after;
     after.push(GateResult::judge(GateId::L1, false, "impossible: below 3 us"));
     assert!(refused(&impossible, None).contains("mission as timed, L1: impossible"));
+}
+
+#[test]
+fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
+    let mut record = good();
+    record.sanitizer.as_mut().unwrap().checks.iter_mut().for_each(|check| check.identity = "another".into());
+    let error = refused(&record, None);
+    assert!(error.contains("no gate C7 for 1 variants, first stage0-scalar/wmma-qk-32x64"), "{error}");
+    assert!(error.contains("`compare sanitize`"), "{error}");
+    record.sanitizer = None;
+    refused(&record, None);
+    let taken = |change: &dyn Fn(&mut Record)| {
+        let mut record = record.clone();
+        change(&mut record);
+        let (_root, args) = written(&record);
+        accept(&args).unwrap();
+    };
+    taken(&|record| record.meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] });
+    taken(&|record| record.meta.backend = BackendKind::Emulated);
+    // A device with too little memory takes none of the variant's cases.
+    taken(&|record| {
+        let variant = &mut record.correctness.variants[0];
+        (variant.checked, variant.unsupported) = (0, 10);
+    });
+}
+
+#[test]
+fn a_record_of_a_stripped_program_is_refused() {
+    let mut record = good();
+    record.meta.source_lines = false;
+    let error = refused(&record, None);
+    assert!(error.contains("without debug information") && error.contains("build it unstripped"), "{error}");
+    assert!(refused(&record, Some("the kernel is new")).contains("without debug information"), "no reason excuses it");
 }
 
 #[test]

@@ -172,7 +172,7 @@ pub fn headline<'a>(
     committed: &'a [Committed],
 ) -> &'a str {
     let records = sources(subject, is_run, committed);
-    let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.claims_kernel().is_some());
+    let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.claims_kernel(Dtype::F16).is_some());
     let mut bests = records.into_iter().filter_map(|(_, record)| best(record, &stage.id, runs));
     bests.find(|timing| timing.identity == stage.identity).map_or(&stage.default_variant, |timing| &timing.variant)
 }

@@ -43,7 +43,11 @@ pub fn missing(
                 row.variant,
                 if names.is_empty() { "every gate".into() } else { names.join(", ") }
             );
-            let why = if row.checked == 0 { "no case of it ran" } else { "no case of it had this evidence" };
+            let why = match &gates[..] {
+                _ if row.checked == 0 => "no case of it ran",
+                [GateId::C7] => "`compare sanitize` on its GPU completes the record",
+                _ => "no case of it had this evidence",
+            };
             missing.push(Missing { what, why: why.into(), required: true });
         }
     }
@@ -78,6 +82,10 @@ pub fn missing(
         if let Measurable::No { reason } = &scope.measurable {
             missing.push(Missing { what: format!("gate {}", scope.gate), why: reason.clone(), required: false });
         }
+    }
+    if !meta.source_lines {
+        let why = "the program has no debug information: build it unstripped, or `compare accept` refuses the record";
+        missing.push(Missing { what: "source lines".into(), why: why.into(), required: false });
     }
     let absent: BTreeSet<&str> = stages
         .iter()

@@ -32,10 +32,11 @@ pub use peers::Against;
 pub use summary::{describe, is_green, summarise};
 pub use verdict::{Exit, Overall, caught, subject_name};
 
+use common::device::BackendKind;
 use common::record::{
     BuildMeta, ClaimResult, DeviceCompiler, Evidence, EvidenceResult, GateSummary, KernelBuild, Measurable,
-    PeerClaimResult, Planted, Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, TimingScope, VariantBuild,
-    VariantSummary, WorstError,
+    PeerClaimResult, Planted, Profile, Record, Sanitizer, SanitizerCheck, Scope, StageBuild, Tier, TimingScope,
+    VariantBuild, VariantSummary, WorstError,
 };
 use common::resources::Occupancy;
 use common::suppression::Synchronisation;
@@ -302,7 +303,7 @@ fn row(
         stage: stage.id.clone(),
         variant: variant.name.clone(),
         is_headline: variant.name == latency::headline(stage, subject, is_run, committed),
-        state: state(stage, summary, &gates, subject.map(|(_, record)| &record.meta)),
+        state: state(stage, summary, &gates, subject.map(|(_, record)| record), is_run),
         checked: summary.map_or(0, |summary| summary.checked),
         worst: summary.and_then(|summary| summary.worst.clone()),
         resources: resources(variant),
@@ -346,9 +347,28 @@ fn sanitized<'a>(record: &'a Record, stage: &StageBuild, variant: &str) -> Vec<&
     checks.filter(is_of).collect()
 }
 
-/// Gate C7 over the tools; `None` where none was run on the variant.
+/// Whether gate C7 is part of the record: of a whole run on a GPU, which `compare sanitize` completes.
+fn needs_sanitizer(meta: &BuildMeta) -> bool {
+    (meta.tier, meta.backend, &meta.scope) == (Tier::T2, BackendKind::Cuda, &Scope::Whole)
+}
+
+/// The variants that ran and whose C7 the record needs and does not have. What a device refuses has not run.
+pub fn unsanitized(record: &Record) -> Vec<String> {
+    let places = record.meta.stages.iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant)));
+    let lacking =
+        places.filter(|(stage, variant)| sanitizer_gate(stage, &variant.name, record).is_some_and(|gate| gate.of == 0));
+    lacking.map(|(stage, variant)| format!("{}/{}", stage.id, variant.name)).collect()
+}
+
+/// Gate C7 over the tools; `None` where none was run on the variant, and none has to be.
 fn sanitizer_gate(stage: &StageBuild, variant: &str, record: &Record) -> Option<GateSummary> {
     let checks = sanitized(record, stage, variant);
+    if checks.is_empty() {
+        let has_run = |summary: &VariantSummary| summary.checked > 0 && summary.identity == stage.identity;
+        let is_due = needs_sanitizer(&record.meta) && summary_of(record, &stage.id, variant).is_some_and(has_run);
+        let result = GateResult::no_data(GateId::C7, "`compare sanitize` has not looked at it");
+        return is_due.then_some(GateSummary { result, passed: 0, of: 0 });
+    }
     let with = |verdict: Verdict| checks.iter().filter(move |check| check.result.verdict == verdict);
     let worst = with(Verdict::Fail).chain(with(Verdict::NoData)).chain(with(Verdict::Pass)).next()?;
     let result = GateResult { reason: format!("{}: {}", worst.tool, worst.result.reason), ..worst.result.clone() };
@@ -381,16 +401,18 @@ fn state(
     stage: &StageBuild,
     summary: Option<&VariantSummary>,
     gates: &[GateSummary],
-    meta: Option<&BuildMeta>,
+    record: Option<&Record>,
+    is_run: bool,
 ) -> RowState {
-    let (Some(summary), Some(meta)) = (summary, meta) else {
-        let reason = match meta {
+    let (Some(summary), Some(record)) = (summary, record) else {
+        let reason = match record.map(|record| &record.meta) {
             None => "nothing was run".to_string(),
             Some(BuildMeta { scope: Scope::Selected { .. }, .. }) => "not selected".to_string(),
             Some(meta) => format!("not in tier {}", meta.tier),
         };
         return RowState::NotRun { reason };
     };
+    let meta = &record.meta;
     if summary.identity != stage.identity {
         return RowState::Stale { reason: "the kernel has changed since".to_string() };
     }
@@ -412,12 +434,17 @@ fn state(
     // problems, where the device cannot run the variant on the others.
     let excused = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && summary.unsupported > 0;
     let has_data = |gate: GateId| gates.iter().any(|g| g.result.gate == gate && g.result.verdict == Verdict::Pass);
-    let lacking: Vec<GateId> = meta
+    let mut lacking: Vec<GateId> = meta
         .gates
         .iter()
         .map(|scope| scope.gate)
         .filter(|&gate| judges_rows(gate) && !excused(gate) && measurable(meta, gate) && !has_data(gate))
         .collect();
+    // A run ends before `compare sanitize` can begin.
+    let is_sanitized = record.sanitizer.is_some() || !is_run;
+    if is_sanitized && needs_sanitizer(meta) && !has_data(GateId::C7) {
+        lacking.push(GateId::C7);
+    }
     if summary.checked == 0 || meta.scope == Scope::Whole && !lacking.is_empty() {
         return RowState::NoData(lacking);
     }

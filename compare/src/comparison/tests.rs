@@ -1,12 +1,21 @@
 use super::*;
 use crate::testing::{case, counted, emulated, ladder, rejudge, resummarise, sanitized, timed};
-use common::check::{Outcome, Source};
+use common::check::{CaseResult, Outcome, Source};
 use common::device::BackendKind;
 use common::evidence::Counting;
 use common::inputs::Family;
 use common::problem::Mask;
 use common::record::{GateScope, Gpu, Negative, Progress, Refusal, SCHEMA};
 use common::suppression::Broken;
+
+/// `record` after `compare sanitize`, which found nothing.
+fn clean(mut record: Record) -> Record {
+    let of = |case: &CaseResult| sanitized(&case.key.stage, &case.key.variant, [Verdict::Pass; 2]);
+    let each: Vec<Sanitizer> = record.correctness.cases.iter().map(of).collect();
+    let checks = each.iter().flat_map(|one| one.checks.clone()).collect();
+    record.sanitizer = Some(Sanitizer { checks, ..each[0].clone() });
+    record
+}
 
 /// Both claims of the literal ladder hold.
 const GOOD: [f64; 3] = [32.0, 20.0, 15.0];
@@ -444,7 +453,7 @@ fn a_slower_run_is_a_regression_and_a_faster_one_is_not() {
 
 #[test]
 fn without_a_run_the_newest_committed_record_is_the_subject() {
-    let records = [committed("a", timed(GOOD)), committed("b", emulated())];
+    let records = [committed("a", clean(timed(GOOD))), committed("b", emulated())];
     let report = super::report(&ladder(), None, &records);
     assert_eq!(report.subject.as_ref().unwrap().name, "a", "one that timed something is preferred");
     assert_eq!(exit(&report), (Exit::Pass, "PASS"));
@@ -456,22 +465,24 @@ fn without_a_run_the_newest_committed_record_is_the_subject() {
 fn what_the_sanitizer_finds_fails_the_variant_and_a_clean_record_misses_no_gate() {
     let scope = GateScope { gate: GateId::C7, measurable: Measurable::No { reason: "not run".into() } };
     let with = |verdicts: [Verdict; 2]| {
-        let mut record = timed([32.0, 20.0, 15.0]);
+        let mut record = clean(timed([32.0, 20.0, 15.0]));
         record.meta.gates.push(scope.clone());
-        record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", verdicts));
+        let checks = &mut record.sanitizer.as_mut().unwrap().checks;
+        checks.truncate(4);
+        checks.extend(sanitized("stage1-cpasync", "cpasync-32x64", verdicts).checks);
         report(&ladder(), Some(("now", &record)), &[])
     };
     let c7 = |report: &Report| report.rows[2].gates.iter().find(|gate| gate.result.gate == GateId::C7).cloned();
     let clean = with([Verdict::Pass, Verdict::Pass]);
     assert_eq!(c7(&clean).map(|gate| (gate.passed, gate.of)), Some((2, 2)));
-    assert!(clean.rows[0].gates.iter().all(|gate| gate.result.gate != GateId::C7), "it was not looked at");
     assert!(clean.missing.iter().all(|missing| missing.what != "gate C7"), "{:?}", clean.missing);
     let found = with([Verdict::NoData, Verdict::Fail]);
     assert_eq!(found.rows[2].state, RowState::Failed(vec![GateId::C7]));
     assert_eq!(found.overall.exit, Exit::Fail);
     assert_eq!(found.failures[0].result.reason, "racecheck: planted");
     let undecided = with([Verdict::Pass, Verdict::NoData]);
-    assert_eq!((undecided.rows[2].state.clone(), undecided.overall.exit), (RowState::Green, Exit::Pass));
+    assert_eq!(undecided.rows[2].state, RowState::NoData(vec![GateId::C7]));
+    assert_eq!(undecided.overall.exit, Exit::Undecided);
     let mut record = timed([32.0, 20.0, 15.0]);
     record.meta.gates.push(scope);
     let without = report(&ladder(), Some(("now", &record)), &[]);
@@ -480,6 +491,41 @@ fn what_the_sanitizer_finds_fails_the_variant_and_a_clean_record_misses_no_gate(
     changed[1].identity = "changed".into();
     record.sanitizer = Some(sanitized("stage1-cpasync", "cpasync-32x64", [Verdict::Pass; 2]));
     assert_eq!(c7(&report(&changed, Some(("now", &record)), &[])), None, "of another version of the kernel");
+}
+
+#[test]
+fn a_whole_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had_it() {
+    let c7 = vec![RowState::Green, RowState::Green, RowState::NoData(vec![GateId::C7])];
+    let states = |report: &Report| report.rows.iter().map(|row| row.state.clone()).collect::<Vec<_>>();
+    // A run is not over before the command that completes it can start: it says what to do, and passes.
+    let record = timed(GOOD);
+    let fresh = of_run(&record, &[]);
+    assert_eq!(exit(&fresh), (Exit::Pass, "PASS"));
+    assert_eq!(fresh.overall.actions, ["Complete this record with gate C7 before it is accepted: `compare sanitize`."]);
+    assert_eq!(unsanitized(&record).len(), 3);
+    let committed_without = [committed("a", record.clone())];
+    assert_eq!(exit(&super::report(&ladder(), None, &committed_without)), (Exit::Undecided, "INCOMPLETE"));
+
+    let mut narrowed = clean(record);
+    assert_eq!(exit(&of_run(&narrowed, &[])), (Exit::Pass, "PASS"));
+    narrowed.sanitizer.as_mut().unwrap().checks.truncate(4);
+    let report = of_run(&narrowed, &[]);
+    assert_eq!((states(&report), exit(&report)), (c7, (Exit::Undecided, "INCOMPLETE")));
+    assert!(report.missing.iter().any(|missing| missing.required && missing.why.contains("compare sanitize")));
+    assert_eq!(unsanitized(&narrowed), ["stage1-cpasync/cpasync-32x64"]);
+    // What a device refuses has no case, and nothing to be sanitized.
+    narrowed.correctness.cases[2].outcome = Outcome::Unsupported { reason: "needs 160,000 B of shared memory".into() };
+    resummarise(&mut narrowed);
+    assert_eq!(unsanitized(&narrowed), [""; 0]);
+    for selected in [
+        |meta: &mut BuildMeta| meta.scope = Scope::Selected { flags: vec![] },
+        |meta: &mut BuildMeta| meta.tier = Tier::T0,
+        |meta: &mut BuildMeta| meta.backend = BackendKind::Emulated,
+    ] {
+        let mut record = timed(GOOD);
+        selected(&mut record.meta);
+        assert_eq!(unsanitized(&record), [""; 0]);
+    }
 }
 
 #[test]
@@ -536,7 +582,7 @@ fn claims_against_peers_stand_like_other_claims() {
     assert_eq!(exit(&without), (Exit::Pass, "PASS"));
     assert_eq!(without.peers.as_ref().unwrap().record.as_deref(), Some("20261119T120000Z-nvidia-h200"));
     assert_eq!(without.peers.unwrap().stale, [""; 0]);
-    let open = self::committed("20261119T120000Z-nvidia-h200", of(15.0));
+    let open = self::committed("20261119T120000Z-nvidia-h200", clean(of(15.0)));
     let line = report_of(&timed(GOOD), std::slice::from_ref(&open)).overall.line;
     assert!(line.ends_with("; the committed record leaves 1 claim AMBIGUOUS"), "the interval holds the claim: {line}");
     let line = report(&claiming(), None, &[open]).overall.line;

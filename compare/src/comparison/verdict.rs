@@ -1,7 +1,7 @@
 //! The verdict line, what to do about it, and the exit code.
 
 use super::claims::Standing;
-use super::{Change, Direction, Failure, Missing, Row, RowState};
+use super::{Change, Direction, Failure, Missing, Row, RowState, needs_sanitizer};
 use common::faults::{Caught, Fault};
 use common::record::{Planted, Record, Scope};
 use common::suppression::Synchronisation;
@@ -93,6 +93,10 @@ pub fn overall(facts: &Facts<'_>) -> Overall {
             let title = &claim.title;
             actions.push(format!("{title} passes now although {record} refutes it: accept this run and promote."));
         }
+    }
+    let lacks_c7 = |record: &Record| record.sanitizer.is_none() && needs_sanitizer(&record.meta);
+    if facts.is_run && broken.is_empty() && facts.subject.is_some_and(lacks_c7) {
+        actions.push("Complete this record with gate C7 before it is accepted: `compare sanitize`.".to_string());
     }
     let stale = facts.rows.iter().filter(|row| matches!(row.state, RowState::Stale { .. })).count();
     if stale > 0 {

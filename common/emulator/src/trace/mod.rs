@@ -38,6 +38,7 @@ use crate::worker;
 pub use counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use hazard::{Hazard, HazardAccess, HazardKind};
 pub use memory::{Access, Allocation, Memory};
+pub use source::has_source_line;
 
 pub(crate) use clocks::Signal;
 pub(crate) use judge::{Judge, Matrix, Outcome, Setup, Stop, Sync};

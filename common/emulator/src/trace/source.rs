@@ -41,6 +41,11 @@ fn load() -> Option<Lines> {
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
+/// Whether the first instruction of `entry` has a source line.
+pub fn has_source_line(entry: crate::Entry) -> bool {
+    frames(entry as usize + 1)[0].line > 0
+}
+
 /// The source lines of the call that returns to `address`, innermost first; a placeholder where nothing is known.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
     let mut places = Vec::new();
@@ -68,4 +73,22 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
 
 fn is_of_shim(place: &Place) -> bool {
     place.file.contains(SHIM) || place.file.starts_with("../include/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_source_line;
+    use std::ffi::c_void;
+
+    unsafe extern "C-unwind" {
+        fn perror(text: *const c_void);
+    }
+
+    unsafe extern "C-unwind" fn own(_: *const c_void) {}
+
+    #[test]
+    fn code_of_this_program_has_lines_and_the_systems_has_none() {
+        assert!(has_source_line(own));
+        assert!(!has_source_line(perror));
+    }
 }
