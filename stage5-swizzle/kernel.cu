@@ -282,6 +282,15 @@ template <class Element, int HEAD_DIM>
 using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
+// The same with half the keys, for GPUs that give a block 99 KB.
+template <template <int> class Layout, class Element, int HEAD_DIM>
+using Tile32x128K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true, 96>;
+template <class Element, int HEAD_DIM>
+using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM>
+using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM>
+using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 template <class Element, int HEAD_DIM>
@@ -308,6 +317,9 @@ using Swizzle32x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 1, 32,
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
 ATTN_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
+ATTN_VARIANT(mma_linear, mma_linear_32x128_k4, Linear32x128K4)
+ATTN_VARIANT(mma_padded, mma_padded_32x128_k4, Padded32x128K4)
+ATTN_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
 ATTN_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
