@@ -244,14 +244,6 @@ using Cpasync32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
 template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
 using Cpasync32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
 template <class Element, int HEAD_DIM>
-using Cpasync32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
-template <class Element, int HEAD_DIM>
-using Cpasync48x32 = Tile<Element, HEAD_DIM, 48, 32, 1>;
-template <class Element, int HEAD_DIM>
-using Cpasync64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
-template <class Element, int HEAD_DIM>
-using Cpasync96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
-template <class Element, int HEAD_DIM>
 using Cpasync128x64 = Tile<Element, HEAD_DIM, 128, 64, 1>;
 
 } // namespace
@@ -260,8 +252,4 @@ ATTN_VARIANT(cpasync, cpasync_32x64, Cpasync32x64)
 ATTN_VARIANT(cpasync, cpasync_64x64, Cpasync64x64)
 ATTN_VARIANT(cpasync, cpasync_32x64_k2, Cpasync32x64K2)
 ATTN_VARIANT(cpasync, cpasync_32x256_k2, Cpasync32x256K2)
-ATTN_VARIANT(cpasync, cpasync_32x32, Cpasync32x32)
-ATTN_VARIANT(cpasync, cpasync_48x32, Cpasync48x32)
-ATTN_VARIANT(cpasync, cpasync_64x96, Cpasync64x96)
-ATTN_VARIANT(cpasync, cpasync_96x64, Cpasync96x64)
 ATTN_VARIANT(cpasync, cpasync_128x64, Cpasync128x64)

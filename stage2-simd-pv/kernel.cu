@@ -285,12 +285,6 @@ template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ri
 using SimdPv32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
 template <class Element, int HEAD_DIM>
 using SimdPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv48x32 = Tile<Element, HEAD_DIM, 48, 32, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
 
 } // namespace
 
@@ -299,6 +293,3 @@ ATTN_VARIANT(simd_pv, simd_pv_64x64, SimdPv64x64)
 ATTN_VARIANT(simd_pv, simd_pv_32x64_k2, SimdPv32x64K2)
 ATTN_VARIANT(simd_pv, simd_pv_32x256_k2, SimdPv32x256K2)
 ATTN_VARIANT(simd_pv, simd_pv_32x32, SimdPv32x32)
-ATTN_VARIANT(simd_pv, simd_pv_48x32, SimdPv48x32)
-ATTN_VARIANT(simd_pv, simd_pv_64x96, SimdPv64x96)
-ATTN_VARIANT(simd_pv, simd_pv_96x64, SimdPv96x64)

@@ -280,8 +280,6 @@ using WmmaPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
 using WmmaPv64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaPv32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
-template <class Element, int HEAD_DIM>
 using WmmaPv32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2>;
 template <class Element, int HEAD_DIM>
 using WmmaPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
@@ -296,7 +294,6 @@ using WmmaPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
 
 ATTN_VARIANT(wmma_pv, wmma_pv_32x64, WmmaPv32x64)
 ATTN_VARIANT(wmma_pv, wmma_pv_64x64, WmmaPv64x64)
-ATTN_VARIANT(wmma_pv, wmma_pv_32x64_k2, WmmaPv32x64K2)
 ATTN_VARIANT(wmma_pv, wmma_pv_32x128_k2, WmmaPv32x128K2)
 ATTN_VARIANT(wmma_pv, wmma_pv_32x32, WmmaPv32x32)
 ATTN_VARIANT(wmma_pv, wmma_pv_48x32, WmmaPv48x32)

@@ -295,19 +295,13 @@ using WarpSpec32x64 = Tile<Element, HEAD_DIM, 32, 64, 1, 4>;
 template <class Element, int HEAD_DIM>
 using WarpSpec64x64 = Tile<Element, HEAD_DIM, 64, 64, 1, 2>;
 template <class Element, int HEAD_DIM>
-using WarpSpec32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2, 3>;
-template <class Element, int HEAD_DIM>
 using WarpSpec32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2, HEAD_DIM == 64 ? 4 : 2>;
 template <class Element, int HEAD_DIM>
 using WarpSpec32x32 = Tile<Element, HEAD_DIM, 32, 32, 1, 4>;
-template <class Element, int HEAD_DIM>
-using WarpSpec48x32 = Tile<Element, HEAD_DIM, 48, 32, 1, 4>;
 
 } // namespace
 
 ATTN_VARIANT(warpspec, warpspec_32x64, WarpSpec32x64)
 ATTN_VARIANT(warpspec, warpspec_64x64, WarpSpec64x64)
-ATTN_VARIANT(warpspec, warpspec_32x64_k2, WarpSpec32x64K2)
 ATTN_VARIANT(warpspec, warpspec_32x128_k2, WarpSpec32x128K2)
 ATTN_VARIANT(warpspec, warpspec_32x32, WarpSpec32x32)
-ATTN_VARIANT(warpspec, warpspec_48x32, WarpSpec48x32)

@@ -284,7 +284,7 @@ template <class Element, int HEAD_DIM>
 using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 // The same with half the keys, for GPUs that give a block 99 KB.
 template <template <int> class Layout, class Element, int HEAD_DIM>
-using Tile32x128K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true, 96>;
+using Tile32x128K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM>
 using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
@@ -301,16 +301,6 @@ using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 1
 template <class Element, int HEAD_DIM>
 using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2,
                               false>;
-template <class Element, int HEAD_DIM>
-using Swizzle64x96 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 6144 / HEAD_DIM, 2, false>;
-template <class Element, int HEAD_DIM>
-using Swizzle96x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 6, 16, 1, 64, 2, false>;
-template <class Element, int HEAD_DIM>
-using Swizzle48x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 3, 16, 1, 32, 4, true>;
-template <class Element, int HEAD_DIM>
-using Swizzle32x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 2, 32, 4, true>;
-template <class Element, int HEAD_DIM>
-using Swizzle32x32 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 2, 16, 1, 32, 4, true>;
 
 } // namespace
 
@@ -324,8 +314,3 @@ ATTN_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
 ATTN_VARIANT(swizzle, swizzle_128x128_k2, Swizzle128x128K2)
-ATTN_VARIANT(swizzle, swizzle_64x96, Swizzle64x96)
-ATTN_VARIANT(swizzle, swizzle_96x64, Swizzle96x64)
-ATTN_VARIANT(swizzle, swizzle_48x32, Swizzle48x32)
-ATTN_VARIANT(swizzle, swizzle_32x64_k2, Swizzle32x64K2)
-ATTN_VARIANT(swizzle, swizzle_32x32, Swizzle32x32)

@@ -157,8 +157,8 @@ fn beside(mode: Mode) -> Vec<Item> {
     items
 }
 
-/// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, three seeds on `mission`: with
-/// `small`, the checks that the first ladders had; and one in E4M3, for gate C4.
+/// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, and `mission`: one seed with
+/// each dtype, and on default variants three with f16, which with `small` are the checks that the first ladders had.
 fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
     let mut items = tier0(traced, plain);
     let short = Shape::bhsd(1, 1, 7, 64);
@@ -173,8 +173,8 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
         }
     }
     let mission = |dtype, seed| item("mission", named("mission"), dtype, Mask::Full, Family::Normal, seed, plain);
-    items.extend((0..3).map(|seed| mission(Dtype::F16, seed)));
-    items.push(mission(Dtype::E4m3, 0));
+    items.extend(Dtype::ALL.map(|dtype| mission(dtype, 0)));
+    items.extend([1, 2].map(|seed| Item { default_only: true, ..mission(Dtype::F16, seed) }));
     items
 }
 

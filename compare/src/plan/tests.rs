@@ -76,13 +76,13 @@ fn tier1_is_the_default_without_a_gpu() {
             "scalar-32x64 1x1x17:321x64 e4m3 causal normal:0 TracedOnce"
         ]
     );
-    // Every variant of every stage runs the same list.
+    // Every variant of every stage runs the same list, but for the seeds of mission.
     let whole = planned(&[], BackendKind::Emulated);
     let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [83, 83, 83]);
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [83, 81, 83]);
     assert_eq!(whole.scope, Scope::Whole);
 }
 
