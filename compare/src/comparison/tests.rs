@@ -659,7 +659,7 @@ fn a_row_that_is_stale_ambiguous_or_without_a_case_is_not_green() {
         record.correctness.cases.remove(1);
         resummarise(record);
     };
-    for (change, word) in [(stale, "STALE"), (ambiguous, "AMBIGUOUS"), (unsupported, "NO DATA"), (absent, "not run")] {
+    for (change, word) in [(stale, "STALE"), (ambiguous, "AMBIGUOUS"), (unsupported, "not run"), (absent, "not run")] {
         for scope in [Scope::Whole, Scope::Selected { flags: vec!["--seeds 0".into()] }] {
             let mut record = emulated();
             record.meta.scope = scope;
