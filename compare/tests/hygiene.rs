@@ -131,7 +131,8 @@ fn initialising_members(text: &str) -> Vec<usize> {
 
 #[test]
 fn members_with_a_value_are_found() {
-    let in_class = |member: &str| format!("template <class T, template <int> class L>\nstruct S : B {{\n{member}\n}};\n");
+    let in_class =
+        |member: &str| format!("template <class T, template <int> class L>\nstruct S : B {{\n{member}\n}};\n");
     for member in [
         "float a = -INFINITY;",
         "float a{3};",

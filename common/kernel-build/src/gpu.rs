@@ -238,7 +238,8 @@ mod tests {
         let mut values = Vec::new();
         for line in ptx.lines().filter_map(|line| line.trim().strip_suffix(';')) {
             let (instruction, operands) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let operands: Vec<&str> = operands.split(',').map(|operand| operand.trim_matches([' ', '\t', '{', '}'])).collect();
+            let operands: Vec<&str> =
+                operands.split(',').map(|operand| operand.trim_matches([' ', '\t', '{', '}'])).collect();
             if instruction.starts_with("mov.") && !operands[1].starts_with('%') {
                 constants.insert(operands[0], bits(operands[1]));
             } else if instruction.starts_with("st.global") {

@@ -196,13 +196,7 @@ fn fatbin_source(has_fatbin: bool) -> String {
 }
 
 /// The Rust source that a stage includes. `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
-fn artifacts_source(
-    prefix: &str,
-    is_traced: bool,
-    has_fatbin: bool,
-    texts: &[(&str, PathBuf)],
-    caps: &Path,
-) -> String {
+fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&str, PathBuf)], caps: &Path) -> String {
     let table = emulated::table_symbol(prefix);
     let mut declarations = format!("fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
     let mut traced = "None".to_string();

@@ -53,7 +53,9 @@ fn each_excess_fails_and_is_named() {
     });
     assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152");
     let unknown = fails(&|f, _| f.caps = None);
-    assert!(unknown.contains("scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1"));
+    assert!(
+        unknown.contains("scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1")
+    );
 }
 
 /// Each case is a fault: a kernel that has grown since its caps were committed.
@@ -68,17 +70,31 @@ fn growth_over_committed_caps_fails() {
     let caps = Caps::of(&facts, &[ada.clone(), hopper.clone()]);
     assert_eq!(caps, Caps { register_cap: 120, shared_cap_bytes: 37 * 1024 });
     facts.caps = Some(caps);
-    let verdict = |facts: &KernelFacts, grown: u32, spilled: u32| {
+    let verdict = |facts: &KernelFacts, grown: u32| {
         let mut entry = hopper.clone();
         entry.resources.registers += grown;
-        entry.resources.spill_store_bytes = spilled;
         judge(facts, &entry).verdict
     };
-    assert_eq!((verdict(&facts, 13, 0), verdict(&facts, 14, 0)), (Verdict::Pass, Verdict::Fail), "registers");
+    assert_eq!((verdict(&facts, 13), verdict(&facts, 14)), (Verdict::Pass, Verdict::Fail), "registers");
     facts.dynamic_shared_bytes += 512;
-    assert_eq!(verdict(&facts, 0, 0), Verdict::Pass);
+    assert_eq!(verdict(&facts, 0), Verdict::Pass);
     facts.dynamic_shared_bytes += 16;
-    assert_eq!(verdict(&facts, 0, 0), Verdict::Fail, "shared memory");
+    assert_eq!(verdict(&facts, 0), Verdict::Fail, "shared memory");
+}
+
+/// No committed figure says what is growth there; spills and shared memory are judged everywhere.
+#[test]
+fn registers_of_another_architecture_have_no_cap() {
+    let mut blackwell = entry("sm_120");
+    blackwell.resources.registers = 200;
+    let result = judge(&facts(), &blackwell);
+    assert_eq!(result.verdict, Verdict::Pass);
+    assert!(result.reason.starts_with("sm_120: 200 registers (no cap there), 37376 shared"), "{}", result.reason);
+    blackwell.resources.spill_load_bytes = 4;
+    assert_eq!(judge(&facts(), &blackwell).verdict, Verdict::Fail);
+    blackwell.resources.spill_load_bytes = 0;
+    let grown = KernelFacts { dynamic_shared_bytes: 49_153, ..facts() };
+    assert_eq!(judge(&grown, &blackwell).verdict, Verdict::Fail);
 }
 
 /// Where launch bounds hold the registers, they do not grow: the fault shows as a spill.

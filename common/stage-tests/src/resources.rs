@@ -11,9 +11,6 @@ use std::path::Path;
 /// The snapshot holds for this compiler alone; `scripts/cuda-toolkit` pins it.
 const PINNED_NVCC: &str = "13.0.88";
 
-/// What a plain build makes; caps are the most that any of these takes.
-const ARCHITECTURES: [&str; 2] = ["sm_89", "sm_90a"];
-
 /// Fails unless every instance passes gate R1. Returns one line per instance and architecture.
 pub fn resources(attention: &'static dyn Attention) -> Snapshot {
     let mut stage = load(attention);
@@ -25,7 +22,8 @@ pub fn resources(attention: &'static dyn Attention) -> Snapshot {
         }
     };
     if std::env::var_os("UPDATE_CAPS").is_some() {
-        assert!(architectures.eq(ARCHITECTURES), "caps hold for {}: unset ATTENTION_CUDA_ARCHS", ARCHITECTURES.join(", "));
+        let names = Caps::ARCHITECTURES;
+        assert!(architectures.eq(names), "caps hold for {}: unset ATTENTION_CUDA_ARCHS", names.join(", "));
         assert!(nvcc.contains(PINNED_NVCC), "caps hold for nvcc {PINNED_NVCC}, this is {nvcc}");
         update_caps(&mut stage);
     } else {

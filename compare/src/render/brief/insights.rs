@@ -143,7 +143,9 @@ fn of_compiler(kernels: &[KernelBuild]) -> Vec<String> {
         (spilled, "Spills (rule: none): fewer live values, or fewer blocks per multiprocessor".to_string()),
         (
             full,
-            format!("Registers at the limit of the launch bounds (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"),
+            format!(
+                "Registers at the limit of the launch bounds (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"
+            ),
         ),
         (alone, "One block fits, limited as named (rule: nothing hides its barriers)".to_string()),
     ];
