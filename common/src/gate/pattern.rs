@@ -49,7 +49,7 @@ fn off(evidence: &Evidence<'_>, bound: Bound) -> Option<String> {
             }
         };
         for d in 0..dim {
-            let is_off = !(error(d) <= most); // NaN is off
+            let is_off = error(d) > most || error(d).is_nan();
             elements += 1;
             count += usize::from(is_off);
             for (axis, index) in [b, h, s, d].into_iter().enumerate() {

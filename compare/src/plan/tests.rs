@@ -112,7 +112,10 @@ fn tier2_is_the_default_on_a_gpu() {
     // On the emulator --full adds the same problems, and keeps T0's traced.
     let emulated = planned(&["--full", "--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(emulated.cases.len(), plan.cases.len());
-    assert_eq!(emulated.cases.iter().filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)).count(), 10 + 2);
+    assert_eq!(
+        emulated.cases.iter().filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)).count(),
+        10 + 2
+    );
 }
 
 #[test]
