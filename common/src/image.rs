@@ -161,8 +161,8 @@ impl Image {
         (0..self.rows()).map(|row| self.row_range(row))
     }
 
-    /// Words for a byte that is no element: "2 bytes past the end of row [0, 1, 16]".
-    pub fn describe_outside(&self, offset: usize) -> String {
+    /// Words for a byte: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is no element.
+    pub fn describe(&self, offset: usize) -> String {
         // Rows are in memory order.
         let (mut low, mut high) = (0, self.rows());
         while low < high {
@@ -170,7 +170,7 @@ impl Image {
             if self.row_offset(middle) <= offset { low = middle + 1 } else { high = middle }
         }
         let gap_start = if low == 0 { 0 } else { self.row_range(low - 1).end };
-        self.outside(offset.max(gap_start), low, gap_start)
+        if offset < gap_start { self.row_name(low - 1) } else { self.outside(offset, low, gap_start) }
     }
 
     /// The same tensor with rows so far apart that nearly every offset, and each stride of more than one index, takes more
@@ -239,14 +239,15 @@ impl Image {
 
     /// Words for a byte in the gap that starts at `gap_start`, before dense row `next_row`.
     fn outside(&self, offset: usize, next_row: usize, gap_start: usize) -> String {
-        let name = |row: usize| {
-            let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
-            format!("row [{b}, {h}, {s}]")
-        };
         match next_row {
-            0 => format!("{} bytes before {}", self.offset - offset, name(0)),
-            next => format!("{} bytes past the end of {}", offset - gap_start, name(next - 1)),
+            0 => format!("{} bytes before {}", self.offset - offset, self.row_name(0)),
+            next => format!("{} bytes past the end of {}", offset - gap_start, self.row_name(next - 1)),
         }
+    }
+
+    fn row_name(&self, row: usize) -> String {
+        let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
+        format!("row [{b}, {h}, {s}]")
     }
 }
 
@@ -374,8 +375,12 @@ mod tests {
         let end = image.row_range(4).end;
         after[end + 2] = 0;
         assert_eq!(image.first_violation(&after).unwrap().what, "2 bytes past the end of row [0, 1, 1]");
-        assert_eq!(image.describe_outside(end + 2), "2 bytes past the end of row [0, 1, 1]");
-        assert_eq!(image.describe_outside(image.offset - 6), "6 bytes before row [0, 0, 0]");
+        assert_eq!(image.describe(end + 2), "2 bytes past the end of row [0, 1, 1]");
+        assert_eq!(image.describe(image.offset - 6), "6 bytes before row [0, 0, 0]");
+        assert_eq!(
+            (image.describe(end - 1), image.describe(end)),
+            ("row [0, 1, 1]".into(), "0 bytes past the end of row [0, 1, 1]".into())
+        );
         after[image.offset - 6] = 0;
         assert_eq!(image.first_violation(&after).unwrap().what, "6 bytes before row [0, 0, 0]");
         let mut changed = image.bytes.clone();

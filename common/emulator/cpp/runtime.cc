@@ -19,5 +19,8 @@ EmulatorTrace *emulator_trace_slot() { return &emulator_trace_state; }
 // The program's own image, as the linker has laid it out: code, constants and static variables.
 extern char __executable_start[], end[];
 const char *emulator_image_start() { return __executable_start; }
+uint32_t emulator_here() {
+    return uint32_t(static_cast<const char *>(__builtin_return_address(0)) - __executable_start);
+}
 const char *emulator_image_end() { return end; }
 }

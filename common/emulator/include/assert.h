@@ -5,4 +5,4 @@
 #define assert(condition)                                                                                              \
     ((condition) ? (void)0                                                                                             \
                  : ::EMULATOR_BUILD::emulator::trap("assertion `" #condition "` failed",                               \
-                                                    EmulatorSite{__builtin_FILE(), __builtin_LINE()}))
+                                                    EmulatorSite{__builtin_FILE(), __builtin_LINE(), 0}))

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ffi;
 use crate::trace::Key;
 
 /// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
@@ -13,6 +14,8 @@ use crate::trace::Key;
 pub(crate) struct Site {
     file: Literal,
     line: u32,
+    /// Bytes of the program's image up to the call; 0 in the plain build.
+    code: u32,
 }
 
 /// A C string that lives as long as the program.
@@ -44,7 +47,7 @@ impl Literal {
 impl Site {
     #[cfg(test)]
     pub(crate) fn new(file: &'static CStr, line: u32) -> Self {
-        Self { file: Literal::new(file), line }
+        Self { file: Literal::new(file), line, code: 0 }
     }
 
     #[inline]
@@ -58,9 +61,17 @@ impl Site {
         self.line == other.line && self.file.0 == other.file.0
     }
 
-    /// For [`crate::trace`].
+    /// For [`crate::trace`]: the line, of which a suppressed site is one.
     pub(crate) fn key(self) -> Key {
         Key::Line(self.file.get(), self.line)
+    }
+
+    /// The same of an access: the place in the program, which knows from where the line was inlined.
+    pub(crate) fn access_key(self) -> Key {
+        match self.code {
+            0 => self.key(),
+            code => Key::Code(ffi::image().start + code as usize),
+        }
     }
 
     pub(crate) fn is(self, place: &Place) -> bool {

@@ -75,7 +75,7 @@ impl Buffers {
             let words = image.clone();
             let start = bytes.storage[bytes.start..].as_ptr();
             Allocation::with_elements(name, start, bytes.len, access, image.element_ranges())
-                .described_by(move |offset| words.describe_outside(offset))
+                .described_by(move |offset| words.describe(offset))
         };
         let mut table = Vec::new();
         for ((operand, bytes), scales) in staged.inputs.iter().zip(&self.images).zip(&self.scales) {

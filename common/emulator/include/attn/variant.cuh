@@ -26,7 +26,7 @@ struct AttentionRegistration {
 } // namespace
 
 #define ATTN_INSTANCE(family, name, suffix, dtype, dim, ...)                                                           \
-    static void ATTN_CONCAT(ATTN_STAGE, name##suffix)(const AttentionParams *params) {                                 \
+    EMULATOR_ENTRY static void ATTN_CONCAT(ATTN_STAGE, name##suffix)(const AttentionParams *params) {                  \
         attention<__VA_ARGS__>(*params);                                                                               \
     }                                                                                                                  \
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \

@@ -7,10 +7,12 @@
 
 extern "C" {
 
-// Where kernel.cu stands; `file` is a string literal.
+// Where kernel.cu stands; `file` is a string literal. `code`: the traced build's emulator_here() at the call, which knows
+// from where that line was inlined; 0 in the plain build.
 struct EmulatorSite {
     const char *file;
     uint32_t line;
+    uint32_t code;
 };
 
 // How the elements of WMMA fragments lie over the lanes: for each operand (a, b, accumulator) and fragment size (128,
@@ -120,6 +122,9 @@ struct EmulatorTrace {
     uint64_t stack_bytes;
     uint64_t exps;        // exponentials computed; only the shim counts them
 };
+
+// Where its caller stands: bytes of the program's image up to there.
+uint32_t emulator_here();
 
 // Start of the calling OS thread's shared memory.
 unsigned char *emulator_shared_memory();

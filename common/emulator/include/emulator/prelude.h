@@ -35,6 +35,14 @@
 // For what runs on behalf of a whole warp while accesses are not reported: asking at each of them would only cost time.
 #define EMULATOR_UNTRACED __attribute__((no_sanitize("thread")))
 
+// On an entry, for the traced build: all that it calls is inlined into it, lambdas as well, so that the debug information of
+// an access leads from any header to the line of kernel.cu that asked for it.
+#ifdef EMULATOR_TRACED
+#define EMULATOR_ENTRY __attribute__((flatten))
+#else
+#define EMULATOR_ENTRY
+#endif
+
 #define __global__
 #define __device__
 #define __host__

@@ -8,7 +8,12 @@ namespace emulator {
 // Where the kernel calls a shim function. A shim function takes the place as defaulted arguments, which the compiler
 // fills in at the call; EMULATOR_HERE declares them and EMULATOR_SITE makes one value of them.
 #define EMULATOR_HERE const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
-#define EMULATOR_SITE (EmulatorSite{file, line})
+#define EMULATOR_SITE (EmulatorSite{file, line, EMULATOR_CODE})
+#ifdef EMULATOR_TRACED
+#define EMULATOR_CODE emulator_here()
+#else
+#define EMULATOR_CODE 0u
+#endif
 
 [[noreturn]] __forceinline__ void trap(const char *message, EmulatorSite site) {
     emulator_trap(emulator_current, EMULATOR_TRAP, message, 0, 0, site);

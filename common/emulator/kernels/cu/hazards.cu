@@ -240,3 +240,31 @@ KERNEL(ldmatrix_misused) {
     attn::ldmatrix_x2(reg, row); // of lane 5
     out<uint32_t>(params)[threadIdx.x] = reg[0];
 }
+
+// Two tiles of 64 chunks of 16 bytes, one a thread, copied and read by helpers; each warp reads what the other one has
+// copied. n[0]: the first wait is one too lax; n[1]: the barrier behind it.
+KERNEL(tiles_by_helpers) {
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    const auto copy = [&](int tile) {
+        const int chunk = tile * 64 + thread;
+        attn::cp_async<16>(shared<uint4>(chunk * 16), in<uint4>(params) + chunk); // a chunk
+        attn::cp_async_commit(); // of chunks
+    };
+    const auto load = [&](int tile) {
+        uint32_t reg[4];
+        attn::ldmatrix_x4(reg, shared<char>((tile * 64 + (1 - warp) * 32 + lane) * 16)); // the other warp's rows
+        out<uint32_t>(params)[tile * 64 + thread] = reg[0];
+    };
+    copy(0); // the first tile
+    copy(1); // the second tile
+    if (params->n[0]) {
+        attn::cp_async_wait_group<2>(); // one too lax
+    } else {
+        attn::cp_async_wait_group<1>(); // all but the second tile
+    }
+    if (params->n[1]) __syncthreads(); // the first tile is there
+    load(0); // from the first tile
+    attn::cp_async_wait_group<0>(); // the second tile, too
+    __syncthreads(); // the second tile is there
+    load(1); // from the second tile
+}

@@ -16,7 +16,7 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
 
 // Both emulated builds of a kernel are linked into one program. On a GPU the params lie in global memory.
 #ifdef EMULATOR_TRACED
-#define KERNEL(name) extern "C" __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
+#define KERNEL(name) extern "C" EMULATOR_ENTRY __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
 #else
 #define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif

@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn emulator_access_at(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     if !context.stack.contains(&address) {
-        judge_access(context, address, bytes as usize, write | IN_PIECES, site.key());
+        judge_access(context, address, bytes as usize, write | IN_PIECES, site.access_key());
     }
 }
 
@@ -132,7 +132,7 @@ unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) 
             _ => MatrixCount::Transposed,
         },
         distribution: access.distribution,
-        site: trace::number(site.key()),
+        site: trace::number(site.access_key()),
     };
     run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
 }

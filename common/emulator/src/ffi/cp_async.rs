@@ -26,7 +26,7 @@ unsafe extern "C-unwind" fn emulator_cp_async(
         context.fail(fault);
     }
     let (to, from) = (dst as usize, src as usize);
-    let site = || trace::number(site.key());
+    let site = || trace::number(site.access_key());
     let judged = run.judge(|judge| judge.issue(context.thread, to, from, bytes as usize, src_bytes as usize, site()));
     let tag = match judged {
         Some(Ok(tag)) => tag,

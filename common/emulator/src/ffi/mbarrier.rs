@@ -62,7 +62,7 @@ impl Call<'_> {
         if unsafe { self.object.read() } != MARK {
             self.fail(Misuse("its bytes were overwritten since mbarrier_init: a tile overlaps the object".into()));
         }
-        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, trace::number(self.site.key())));
+        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, trace::number(self.site.access_key())));
         offset
     }
 
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
     }
     // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
     unsafe { object.write(MARK) };
-    context.run().judge(|judge| judge.init_barrier(context.thread, offset, trace::number(site.key())));
+    context.run().judge(|judge| judge.init_barrier(context.thread, offset, trace::number(site.access_key())));
 }
 
 /// # Safety

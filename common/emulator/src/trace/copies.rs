@@ -18,8 +18,8 @@ pub(crate) struct Copy {
     committed: bool,
     /// Where it was made to arrive at an mbarrier by itself.
     pub(crate) arrives: Option<u32>,
-    /// The last wait of its thread since then: site, and how many groups that left under way.
-    waited: Option<(u32, u32)>,
+    /// The last wait of its thread that left it under way: site, and how many groups that leaves.
+    pub(crate) waited: Option<(u32, u32)>,
 }
 
 impl Copy {
@@ -39,6 +39,11 @@ impl Copy {
     /// The bytes of shared memory that it writes.
     pub(crate) fn bytes(&self) -> Range<usize> {
         self.to.0..self.to.1
+    }
+
+    /// What it reads of global memory: place and bytes.
+    pub(crate) fn source(&self) -> Option<(u32, u32)> {
+        (self.from.0 < self.from.1).then_some((self.from.0, self.from.1 - self.from.0))
     }
 }
 
@@ -79,6 +84,11 @@ impl Copies {
         }
         let at = range.start + self.pending[range].iter().position(|&tag| tag != 0)?;
         Some((at, self.copies[self.pending[at] as usize - 1]))
+    }
+
+    /// The latest copy that was to write `at`, landed or not.
+    pub(crate) fn latest(&self, at: usize) -> Option<&Copy> {
+        self.copies.iter().rev().find(|copy| copy.bytes().contains(&at))
     }
 
     /// A copy under way that reads one of `bytes` bytes at `place` of global memory.
@@ -145,7 +155,9 @@ impl Copies {
             return Hint::PhaseNotObserved { arrive };
         }
         if let Some((wait, newest)) = copy.waited {
-            return if copy.committed { Hint::LeftUnderWay { wait, newest } } else { Hint::NotCommitted { wait } };
+            let same_warp = reader.warp() == copy.thread / 32;
+            let left = Hint::LeftUnderWay { wait, newest, same_warp };
+            return if copy.committed { left } else { Hint::NotCommitted { wait } };
         }
         match self.last_wait[reader.thread() as usize] {
             Some(wait) if reader.thread() != copy.thread => Hint::OthersWait { wait },

@@ -60,6 +60,8 @@ impl Sync {
 enum Content {
     Unset,
     Value,
+    /// What a copy has brought.
+    Copied,
     /// It belongs to a barrier object.
     Barrier,
 }
@@ -164,8 +166,36 @@ impl Judge {
 
     fn report(&mut self, kind: HazardKind, first: Side, space: Space, range: Range<usize>, hint: Hint) {
         let (offset, bytes) = (range.start as u32, range.len() as u32);
-        let raw = Raw { kind, first, second: None, other_block: None, space, offset, bytes, hint, times: 1 };
-        self.outcome.found.add(self.setup().block, raw);
+        self.found(kind, (first, None), space, offset, bytes, hint);
+    }
+
+    /// Keeps a hazard. What there is to say of a copy is looked up for the first of its kind only.
+    fn found(
+        &mut self,
+        kind: HazardKind,
+        (first, second): (Side, Option<Side>),
+        space: Space,
+        offset: u32,
+        bytes: u32,
+        hint: Hint,
+    ) {
+        let (other_block, source, times) = (None, None, 1);
+        let mut raw = Raw { kind, first, second, other_block, space, offset, bytes, source, hint, times };
+        let found = &mut self.outcome.found;
+        let at = offset as usize;
+        if space == Space::Shared
+            && found.lacks(&raw)
+            && let Some(content) = self.content.get(at)
+            && (*content == Content::Copied || self.copies.under_way(at..at + 1).is_some())
+            && let Some(copy) = self.copies.latest(at)
+        {
+            raw.source = copy.source();
+            if let Hint::BarrierAfterWait { early, .. } = &mut raw.hint {
+                *early = copy.waited;
+            }
+        }
+        let block = self.setup.as_ref().expect("a block has started").block;
+        found.add(block, raw);
     }
 
     /// A plain access of one thread. `whole`: it is one instruction, which needs an aligned address.
@@ -234,7 +264,7 @@ impl Judge {
         }
         self.outcome.touched = self.outcome.touched.max(range.end);
         if let Some((at, copy)) = self.copies.under_way(range.clone()) {
-            self.report_copy(at, copy, made);
+            self.report_copy(at..range.end, copy, made);
             return true;
         }
         if self.has_barriers && self.content[range.clone()].contains(&Content::Barrier) {
@@ -311,10 +341,10 @@ impl Judge {
                 Hint::BarrierNotSeen
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
                 Hint::PhaseObservedByOthers
+            } else if other.how == How::CopyWrite && !made.how.is_write() {
+                Hint::BarrierAfterWait { same_warp, early: None }
             } else if same_warp && (matrix(other.actor) || matrix(made.actor)) {
                 Hint::MatrixSync
-            } else if other.how == How::CopyWrite && !made.how.is_write() {
-                Hint::BarrierAfterWait { same_warp }
             } else if unset && !other.how.is_write() {
                 Hint::BarrierAfterWrite { same_warp }
             } else if same_warp {
@@ -323,9 +353,7 @@ impl Judge {
                 Hint::Barrier
             };
             let (offset, bytes) = ((start + first) as u32, (last - first + 1) as u32);
-            let (kind, second) = (HazardKind::Race, Some(made.side()));
-            let raw = Raw { kind, first: other, second, other_block: None, space, offset, bytes, hint, times: 1 };
-            self.outcome.found.add(self.setup().block, raw);
+            self.found(HazardKind::Race, (other, Some(made.side())), space, offset, bytes, hint);
         }
         self.races = races;
         self.races.clear();

@@ -18,13 +18,13 @@ pub enum Access {
     Constant,
 }
 
-/// Words for a byte that is no element.
+/// Words for a byte.
 #[derive(Clone)]
-struct Outside(Arc<dyn Fn(usize) -> String + Send + Sync>);
+struct Words(Arc<dyn Fn(usize) -> String + Send + Sync>);
 
-impl fmt::Debug for Outside {
+impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Outside")
+        f.write_str("Words")
     }
 }
 
@@ -37,7 +37,7 @@ pub struct Allocation {
     pub(crate) access: Access,
     /// One bit per byte.
     elements: Vec<u64>,
-    outside: Option<Outside>,
+    words: Option<Words>,
     /// Where it starts among all allocations; set by [`Memory`].
     pub(crate) base: u32,
 }
@@ -69,12 +69,13 @@ impl Allocation {
                 at = next;
             }
         }
-        Self { name: name.to_owned(), start: start as usize, bytes, access, elements: bits, outside: None, base: 0 }
+        Self { name: name.to_owned(), start: start as usize, bytes, access, elements: bits, words: None, base: 0 }
     }
 
-    /// Says in the kernel author's terms where a byte lies that is no element: "2 bytes past the end of row [0, 1, 16]".
-    pub fn described_by(mut self, outside: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
-        self.outside = Some(Outside(Arc::new(outside)));
+    /// Says in the kernel author's terms where a byte lies: "row [0, 1, 16]", or "2 bytes past the end of row
+    /// [0, 1, 16]" if it is no element.
+    pub fn described_by(mut self, words: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
+        self.words = Some(Words(Arc::new(words)));
         self
     }
 
@@ -95,12 +96,20 @@ impl Allocation {
         (offset..offset + bytes).find(|&at| !self.holds(at, 1))
     }
 
+    /// Its name, and which part of it a byte belongs to where that is known: "k (row [0, 1, 16])".
+    pub(crate) fn name_at(&self, offset: usize) -> String {
+        match &self.words {
+            Some(Words(words)) if self.holds(offset, 1) => format!("{} ({})", self.name, words(offset)),
+            _ => self.name.clone(),
+        }
+    }
+
     /// In words, where a byte that is no element lies.
     pub(crate) fn where_outside(&self, offset: usize) -> String {
         if offset >= self.bytes {
             return format!("{} bytes behind the end of {}", offset - self.bytes, self.name);
         }
-        if let Some(Outside(words)) = &self.outside {
+        if let Some(Words(words)) = &self.words {
             return format!("{} of {}", words(offset), self.name);
         }
         let before = (0..offset).rev().find(|&at| self.holds(at, 1));

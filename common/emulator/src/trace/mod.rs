@@ -253,6 +253,7 @@ fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, global::Run)>, foun
                 space: Space::Global,
                 offset: run.start,
                 bytes: end(&run).min(end(other)) - run.start,
+                source: None,
                 hint: Hint::Blocks,
                 times: 1,
             };

@@ -37,7 +37,8 @@ pub(crate) enum Hint {
     /// The bytes had never been written when they were read: the write is meant to come first.
     BarrierAfterWrite { same_warp: bool },
     /// The copy has landed, but only its own thread knows.
-    BarrierAfterWait { same_warp: bool },
+    /// `early`: the last wait that had left it under way, and the number of groups that it leaves.
+    BarrierAfterWait { same_warp: bool, early: Option<(u32, u32)> },
     /// Its thread has not waited at all.
     NotWaited,
     /// The reader waited, but another thread issued the copy.
@@ -45,7 +46,7 @@ pub(crate) enum Hint {
     /// The copy was never committed to a group, so that no wait covers it.
     NotCommitted { wait: u32 },
     /// The last wait left the newest groups under way, and the copy is in one of them.
-    LeftUnderWay { wait: u32, newest: u32 },
+    LeftUnderWay { wait: u32, newest: u32, same_warp: bool },
     /// The copy arrives at an mbarrier by itself, and nobody has observed that the phase has ended.
     PhaseNotObserved { arrive: u32 },
     /// Somebody has, but not who makes this access.
@@ -76,8 +77,10 @@ pub(crate) enum Hint {
 
 impl Hint {
     fn is_within_warp(self) -> bool {
-        let same =
-            matches!(self, Self::BarrierAfterWrite { same_warp: true } | Self::BarrierAfterWait { same_warp: true });
+        let same = matches!(
+            self,
+            Self::BarrierAfterWrite { same_warp: true } | Self::BarrierAfterWait { same_warp: true, .. }
+        );
         same || matches!(self, Self::SyncWarp | Self::MatrixSync)
     }
 }
@@ -93,6 +96,8 @@ pub(crate) struct Raw {
     pub(crate) space: Space,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
+    /// Place and length in global memory of what a copy brings there.
+    pub(crate) source: Option<(u32, u32)>,
     pub(crate) hint: Hint,
     pub(crate) times: u64,
 }
@@ -101,6 +106,12 @@ pub(crate) struct Raw {
 type Key = (HazardKind, (u32, How), Option<(u32, How)>);
 
 impl Raw {
+    /// Whether it says more than `known`, an equal pair: one between two warps tells the author the barrier that heals
+    /// both.
+    fn replaces(&self, known: &Self) -> bool {
+        known.hint.is_within_warp() && !self.hint.is_within_warp()
+    }
+
     fn key(&self) -> Key {
         let first = (self.first.site, self.first.how);
         match self.second.map(|side| (side.site, side.how)) {
@@ -118,12 +129,16 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Of equal pairs the first is kept, but one between two warps goes before one within a warp: it tells the author
-    /// the barrier that heals both.
+    /// Whether it would be kept, and not only counted.
+    pub(crate) fn lacks(&self, raw: &Raw) -> bool {
+        self.seen.get(&raw.key()).is_none_or(|(_, known)| raw.replaces(known))
+    }
+
+    /// Of equal pairs the first is kept, but one between two warps goes before one within a warp.
     pub(crate) fn add(&mut self, block: [u32; 3], raw: Raw) {
         let (known_block, known) = self.seen.entry(raw.key()).or_insert((block, Raw { times: 0, ..raw }));
         let times = known.times + raw.times;
-        if known.hint.is_within_warp() && !raw.hint.is_within_warp() {
+        if raw.replaces(known) {
             (*known_block, *known) = (block, raw);
         }
         known.times = times;
@@ -214,6 +229,8 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
         Hint::Nowhere { address } | Hint::Alignment { address } => format!("address {address:#x}"),
         _ => describe_bytes(raw.space, raw.offset, raw.bytes, memory),
     };
+    let copied = |(place, bytes)| format!(", copied from {}", describe_bytes(Space::Global, place, bytes, memory));
+    let bytes = bytes + &raw.source.map(copied).unwrap_or_default();
     let (kind, missing, times) = (raw.kind, missing(raw, memory, places), raw.times);
     Hazard { kind, block, memory: bytes, first: Some(first), second, missing, times }
 }
@@ -225,7 +242,7 @@ fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> Str
     };
     match (space, memory.locate(offset)) {
         (Space::Shared, _) => format!("{} of shared memory", range(offset as usize)),
-        (Space::Global, Some((allocation, offset))) => format!("{} of {}", range(offset), allocation.name),
+        (Space::Global, Some((allocation, offset))) => format!("{} of {}", range(offset), allocation.name_at(offset)),
         (Space::Global, None) => String::new(),
     }
 }
@@ -266,11 +283,21 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
             let else_where = if same_warp { "" } else { " (or a barrier at which the writer arrives and the reader waits)" };
             format!("The read may come before the write: a {} is missing after the write{else_where}", meeting(same_warp))
         }
-        Hint::BarrierAfterWait { same_warp } => format!(
-            "The wait_group of the thread that issued a cp.async tells nobody else that it has landed: a {} is missing \
-             between that wait and this access",
-            meeting(same_warp)
-        ),
+        Hint::BarrierAfterWait { same_warp, early } => {
+            let missing = format!(
+                "The wait_group of the thread that issued a cp.async tells nobody else that it has landed: a {} is \
+                 missing between that wait and this access",
+                meeting(same_warp)
+            );
+            match early {
+                None => missing,
+                Some((wait, newest)) => format!(
+                    "{missing}; or, if there is one behind the wait_group<{newest}> at {}, that wait is too early: it left \
+                     the newest {newest} group(s) under way, and this copy was in one of them",
+                    at(wait)
+                ),
+            }
+        }
         Hint::NotWaited => {
             "The thread that issued the copy has not waited for it: cp_async_wait_group is missing before \
                             this access (and, for other threads, a barrier after the wait)"
@@ -285,11 +312,13 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
             "The copy is in no group, so the wait_group at {} does not cover it: cp_async_commit is missing before the wait",
             at(wait)
         ),
-        Hint::LeftUnderWay { wait, newest } => format!(
+        Hint::LeftUnderWay { wait, newest, same_warp } => format!(
             "The wait_group<{newest}> at {} leaves the newest {newest} group(s) under way, and this copy is in one of \
-             them: on the last tile wait for all (wait_group<0>), or commit an empty group where there is nothing left \
-             to copy",
-            at(wait)
+             them: it must leave fewer; on the last tile wait for all (wait_group<0>), or commit an empty group where \
+             there is nothing left to copy. Or, if the copying thread waits again before this access, a {} is missing \
+             behind that wait",
+            at(wait),
+            meeting(same_warp)
         ),
         Hint::PhaseNotObserved { arrive } => format!(
             "The copy arrives by itself at the mbarrier at {}, and no thread has observed the end of that phase: \

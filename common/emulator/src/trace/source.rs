@@ -72,7 +72,7 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
 }
 
 fn is_of_shim(place: &Place) -> bool {
-    place.file.contains(SHIM) || place.file.starts_with("../include/")
+    place.file.contains(SHIM) || place.file.contains("../include/")
 }
 
 #[cfg(test)]

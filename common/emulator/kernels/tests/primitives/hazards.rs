@@ -108,6 +108,46 @@ fn a_wait_tells_nobody_else() {
 }
 
 #[test]
+fn hazards_of_helpers_name_their_callers_the_operand_and_both_remedies() {
+    let run = |lax, barrier| Run::new(traced::tiles_by_helpers, 64).shared(2048).number(0, lax).number(1, barrier);
+    assert_clean(&run(0, 1), "a wait and a barrier for each tile");
+    let called = |helper, caller| format!("{} < {}", at("hazards.cu", helper), at("hazards.cu", caller));
+    let copied = called("// a chunk", "copy(0); // the first tile");
+    let read = called("// the other warp's rows", "// from the first tile");
+    for (lax, barrier) in [(1, 1), (0, 0)] {
+        for schedule in SCHEDULES {
+            let report = run(lax, barrier).input(0, &[0f32; 512]).schedule(schedule).trace([8192, 0]);
+            assert!(!report.hazards.is_empty(), "{lax} {barrier} {schedule:?}");
+            for hazard in &report.hazards {
+                let text = hazard.to_string();
+                assert!(text.contains(&read), "{text}");
+                // Without a barrier the reader may come before the copy is even issued, and finds nothing at all.
+                if hazard.kind != HazardKind::UnsetShared {
+                    assert!(text.contains(&copied), "{text}");
+                }
+            }
+        }
+    }
+    let found = hazards_in_order(&run(1, 1));
+    let wait = at("hazards.cu", "// one too lax");
+    let early = found.iter().find(|hazard| hazard.kind == HazardKind::ReadBeforeWait).unwrap().to_string();
+    assert!(early.contains("bytes 0-15 of shared memory, copied from bytes 0-15 of in 0"), "{early}");
+    assert!(early.contains(&format!("The wait_group<2> at {wait} leaves the newest 2 group(s) under way")), "{early}");
+    assert!(early.contains("Or, if the copying thread waits again before this access, a __syncthreads()"), "{early}");
+    // The other warp comes when the first one has waited for the next tile.
+    let late = found.iter().find(|hazard| hazard.kind == HazardKind::Race).unwrap().to_string();
+    assert!(
+        late.contains("a __syncthreads() is missing between that wait and this access; or, if there is one"),
+        "{late}"
+    );
+    assert!(late.contains(&format!("behind the wait_group<2> at {wait}, that wait is too early")), "{late}");
+}
+
+fn hazards_in_order(run: &Run) -> Vec<Hazard> {
+    run.clone().input(0, &[0f32; 512]).trace([8192, 0]).hazards
+}
+
+#[test]
 fn a_slot_that_is_filled_again_while_it_is_read() {
     let run = |free_slot, slots| {
         let run = Run::new(traced::ring_without_free_slots, 64).shared(256);

@@ -29,6 +29,7 @@ fn correct() -> Vec<Run> {
         run(traced::copied_one_ahead, 64, 2048).number(0, 4).number(1, 1),
         run(traced::copied_one_ahead, 64, 2048).number(0, 4).number(2, 1),
         run(traced::copied_by_a_producer, 96, 512).number(0, 1).number(1, 1),
+        run(traced::tiles_by_helpers, 64, 2048).number(1, 1),
         run(traced::ring_without_free_slots, 64, 256).number(0, 4).number(1, 1),
         run(traced::ring_without_free_slots, 64, 256).number(0, 4).number(2, 1),
         run(traced::rows_one_too_many, 32, 1024).number(0, 8).number(1, 8),

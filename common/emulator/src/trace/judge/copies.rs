@@ -1,41 +1,29 @@
 //! The judge and cp.async.
 
-use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Raw, Side, Space, Stop};
+use std::ops::Range;
+
+use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
 use crate::trace::clocks::Signal;
 use crate::trace::copies::Copy;
 use crate::trace::order::Actor;
 
 impl Judge {
-    /// An access to bytes of shared memory that a copy under way will write.
-    pub(super) fn report_copy(&mut self, at: usize, copy: Copy, made: Made) {
+    /// An access to bytes of shared memory of which a copy under way will write the first.
+    pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, made: Made) {
         let (kind, hint) = match made.how.is_write() {
             true => (HazardKind::Race, Hint::BufferInUse),
             false => (HazardKind::ReadBeforeWait, self.copies.why_under_way(&copy, made.actor)),
         };
-        self.report_with_copy(kind, How::CopyWrite, Space::Shared, at, copy, made, hint);
+        let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyWrite, site: copy.site };
+        let both = bytes.end.min(copy.bytes().end) - bytes.start;
+        self.found(kind, (first, Some(made.side())), Space::Shared, bytes.start as u32, both as u32, hint);
     }
 
     /// A write of bytes of global memory that a copy under way still reads.
     pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
-        let (kind, hint) = (HazardKind::Race, Hint::SourceInUse);
-        self.report_with_copy(kind, How::CopyRead, Space::Global, place as usize, copy, made, hint);
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the parts of one hazard")]
-    fn report_with_copy(
-        &mut self,
-        kind: HazardKind,
-        how: How,
-        space: Space,
-        at: usize,
-        copy: Copy,
-        made: Made,
-        hint: Hint,
-    ) {
-        let first = Side { actor: Actor::Thread(copy.thread), how, site: copy.site };
-        let second = Some(made.side());
-        let raw = Raw { kind, first, second, other_block: None, space, offset: at as u32, bytes: 1, hint, times: 1 };
-        self.outcome.found.add(self.setup().block, raw);
+        let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyRead, site: copy.site };
+        let sides = (first, Some(made.side()));
+        self.found(HazardKind::Race, sides, Space::Global, place, 1, Hint::SourceInUse);
     }
 
     /// A thread issues a cp.async into shared memory, where the FFI module has found its destination to be. Returns the
@@ -93,7 +81,7 @@ impl Judge {
         for at in copy.bytes() {
             if self.copies.clear(at, tag) {
                 self.order.land(&mut self.shared[at], event);
-                self.content[at] = Content::Value;
+                self.content[at] = Content::Copied;
             }
         }
     }
