@@ -16,8 +16,8 @@ use std::fmt;
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
     T0,
-    /// T0 on every variant, all input families on `small`, extreme logits on short rows, three seeds on `mission`, five tiles
-    /// of each variant's own keys.
+    /// T0 on every variant, all input families on `small`, extreme logits on short rows, `mission` with each dtype (on
+    /// defaults three seeds of f16), five tiles of each variant's own keys.
     T1,
     /// Every named and edge shape, both masks, all families, five seeds.
     T2,
