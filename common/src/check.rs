@@ -105,9 +105,9 @@ pub enum Target<'a> {
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Whether the traced build runs too, under every schedule, and gate H1 judges it; and the plain one on rows that
-        /// are so far apart that offsets take more than 32 bits.
-        traced: bool,
+        /// Schedules of the traced build, which gate H1 judges; if there are any, the plain one runs on rows too that are
+        /// so far apart that offsets take more than 32 bits.
+        traced: &'a [Schedule],
     },
     /// On a GPU.
     Cuda {
@@ -269,10 +269,11 @@ fn launch_suppressed(
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
     let mut runs = launch_all(stage, &prepared, staged, target, suppress)?;
     let mut hazards = None;
-    if let Target::Emulated { schedules, traced: true } = target {
+    if let Target::Emulated { schedules, traced } = target
+        && !traced.is_empty()
+    {
         let failed = |what: &str, fault: Fault| NoOutput::Failed { reason: format!("{what}: {fault}"), fatal: false };
-        let judged =
-            judge_hazards(&prepared, staged.of_launch(0), schedules).map_err(|fault| failed("traced", fault))?;
+        let judged = judge_hazards(&prepared, staged.of_launch(0), traced).map_err(|fault| failed("traced", fault))?;
         // An access outside of the tensors is a hazard, and would find no memory there.
         if judged.verdict != Verdict::Fail {
             let execution = emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
@@ -314,7 +315,7 @@ pub fn both_backends(stage: &LoadedStage, variant: &str, staged: &Arc<StagedInpu
         return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
     };
     let first = staged.of_launch(0);
-    match launch(stage, variant, staged, Target::Emulated { schedules: &SCHEDULES[..1], traced: false }) {
+    match launch(stage, variant, staged, Target::Emulated { schedules: &SCHEDULES[..1], traced: &[] }) {
         Ok(launched) => {
             let emulated = first.output.elements(&launched.runs[0].execution.output);
             gate::b1(&first.problem, family, output, &emulated)

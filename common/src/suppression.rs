@@ -419,7 +419,7 @@ impl Case<'_> {
         let staged = Arc::new(StagedInputs::new(&self.inputs, &source));
         let kernel = self.prepared.kernel;
         let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
-        let target = Target::Emulated { schedules: &SCHEDULES, traced: false };
+        let target = Target::Emulated { schedules: &SCHEDULES, traced: &[] };
         let checked = check_suppressed(self.stage, &kernel.variant, &staged, &reference, target, suppress.as_ref());
         match checked.outcome {
             Outcome::Checked { gates, .. } => {

@@ -59,8 +59,8 @@ pub fn extremes() -> Vec<Case> {
 /// empty means green.
 pub fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
     let mut failures = Vec::new();
-    let traced = cases().into_iter().map(|case| (case, true));
-    let plain = extremes().into_iter().map(|case| (case, false));
+    let traced = cases().into_iter().map(|case| (case, case.schedules));
+    let plain = extremes().into_iter().map(|case| (case, &[][..]));
     for (Case { problem, family, schedules }, traced) in traced.chain(plain) {
         let case = format!("{variant} {} {} {} {family}", problem.shape, problem.dtype, problem.mask);
         let seed = 0;

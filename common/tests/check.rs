@@ -175,7 +175,7 @@ fn outcome_on(device: Option<DeviceLimits>, variant: &str) -> Outcome {
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F32).unwrap();
     let source = Source::Seeded { family: Family::Normal, seed: 0 };
-    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced: false })
+    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced: &[] })
         .outcome
 }
 

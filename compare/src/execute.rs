@@ -338,11 +338,9 @@ fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
 
 fn emulated(mode: Mode) -> Target<'static> {
     match mode {
-        Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: true },
-        Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: true },
-        Mode::Plain | Mode::Device | Mode::Both => {
-            Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: false }
-        }
+        Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES },
+        Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES[..1] },
+        Mode::Plain | Mode::Device | Mode::Both => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: &[] },
     }
 }
 

@@ -17,14 +17,22 @@ use std::collections::BTreeSet;
 pub enum Mode {
     /// On the emulator's plain build: results only.
     Plain,
-    /// On the emulator's traced build, under each of [`common::tier0::SCHEDULES`]: results, hazards and counters.
+    /// On both of the emulator's builds, each under all of [`common::tier0::SCHEDULES`]: results and hazards.
     Traced,
-    /// The same under one of them: whether accesses are ordered does not depend on it.
+    /// The same, the traced one under the first of them: whether accesses are ordered hardly depends on the schedule, and
+    /// a stage's default variant runs under all.
     TracedOnce,
     /// On the GPU.
     Device,
     /// On the GPU, and in the emulator's plain build beside it (gate B1).
     Both,
+}
+
+impl Mode {
+    /// Traced under one schedule, where it is traced.
+    fn once(self) -> Mode {
+        if self == Mode::Traced { Mode::TracedOnce } else { self }
+    }
 }
 
 /// One case to run.
@@ -121,9 +129,9 @@ pub fn named(name: &str) -> Shape {
 
 /// T0: the cases that every stage's own tests run.
 fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
-    let case = |case: Case, mode| {
+    let case = |case: Case, mode: Mode| {
         let (p, is_once) = (case.problem, case.schedules.len() == 1);
-        let mode = if mode == Mode::Traced && is_once { Mode::TracedOnce } else { mode };
+        let mode = if is_once { mode.once() } else { mode };
         item(&shape_name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
     };
     let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
@@ -328,7 +336,6 @@ pub fn plan(
     items.retain(|item| chosen(item) || file.is_some());
     let items = deduplicate(items);
     let has_rings = file.is_none() && !combined && tier != Tier::T0;
-    let once = if traced == Mode::Traced { Mode::TracedOnce } else { traced };
     let mut cases = Vec::new();
     let mut timings = Vec::new();
     for stage in stages {
@@ -340,10 +347,11 @@ pub fn plan(
             }
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| !item.default_only || is_default || asked;
-            let rings = if has_rings { rings(variant, once) } else { vec![] };
+            let rings = if has_rings { rings(variant, traced.once()) } else { vec![] };
             let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
                 .chain(rings.iter().filter(|item| chosen(item) && !items.contains(item)))
                 .map(|item| case(stage, &variant.name, item, backend))
+                .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
                 .collect();
             if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
                 timings.extend(timed(tier, combined, args.sweep, &of_variant));

@@ -210,7 +210,7 @@ fn on_emulator<M: Measurement>(
     let mut green: Option<Gated> = None;
     group.bench_function(id, |bencher| {
         let gated = green.get_or_insert_with(|| {
-            let target = Target::Emulated { schedules: &tier0::SCHEDULES, traced: false };
+            let target = Target::Emulated { schedules: &tier0::SCHEDULES, traced: &[] };
             gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error))
         });
         let prepared = stage.prepare(variant, problem).unwrap_or_else(|error| stop(&error));

@@ -110,7 +110,7 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
         for &family in Family::for_dtype(dtype) {
             let (inputs, source) = (Inputs::generate(&problem, family, 0), Source::Seeded { family, seed: 0 });
             let reference = reference(&inputs, Probability::F16).unwrap();
-            let target = Target::Emulated { schedules: &tier0::SCHEDULES[1..2], traced: false };
+            let target = Target::Emulated { schedules: &tier0::SCHEDULES[1..2], traced: &[] };
             let output = check(stage, variant, &inputs, &source, &reference, target).output.unwrap();
             let staged = Arc::new(StagedInputs::new(&inputs, &source));
             let judge = |wrong: fn(f16) -> f16| {

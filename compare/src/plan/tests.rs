@@ -84,6 +84,14 @@ fn tier1_is_the_default_without_a_gpu() {
     }
     assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [81, 83, 83]);
     assert_eq!(whole.scope, Scope::Whole);
+    // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
+    let modes = |variant: &str, mode: Mode| {
+        let cases = whole.cases.iter().filter(|case| case.key.variant == variant && case.mode == mode);
+        cases.count()
+    };
+    assert_eq!([modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)], [8, 4]);
+    assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 12]);
+    assert_eq!(plan.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
 }
 
 #[test]
