@@ -9,6 +9,7 @@ pub mod gate;
 pub mod image;
 pub mod inputs;
 pub mod limits;
+pub mod metric;
 pub mod params;
 pub mod problem;
 pub mod quantise;

@@ -36,6 +36,19 @@ impl Dtype {
     }
 }
 
+/// A word that names no element type or mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not one of the names")]
+pub struct UnknownWord;
+
+impl std::str::FromStr for Dtype {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        Self::ALL.into_iter().find(|known| known.to_string() == text).ok_or(UnknownWord)
+    }
+}
+
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -63,6 +76,14 @@ impl Mask {
             Mask::Full => "full",
             Mask::Causal => "causal",
         }
+    }
+}
+
+impl std::str::FromStr for Mask {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        Self::ALL.into_iter().find(|known| known.to_string() == text).ok_or(UnknownWord)
     }
 }
 

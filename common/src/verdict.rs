@@ -62,6 +62,8 @@ pub enum GateId {
     L1,
     /// For the stated reason.
     E1,
+    /// The gates kill every planted fault, and every kernel without one of its synchronisation sites.
+    S1,
 }
 
 impl fmt::Display for GateId {
@@ -79,6 +81,7 @@ impl fmt::Display for GateId {
             GateId::R1 => "R1",
             GateId::L1 => "L1",
             GateId::E1 => "E1",
+            GateId::S1 => "S1",
         })
     }
 }

@@ -8,6 +8,8 @@ mod builds;
 mod cli;
 mod comparison;
 mod completion;
+#[allow(dead_code, reason = "the commands move to rows next")]
+mod convert;
 mod count;
 mod diff;
 mod execute;
@@ -16,12 +18,16 @@ mod input;
 mod launch;
 mod list;
 mod machine;
+#[allow(dead_code, reason = "the commands move to rows next")]
+mod measure;
 mod peers;
 mod plan;
 mod profile;
 mod progress;
 #[cfg(test)]
 mod recipes;
+#[allow(dead_code, reason = "the commands move to rows next")]
+mod record;
 mod registry;
 mod render;
 mod run;

@@ -287,7 +287,7 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             no("its claims are about mission, full mask, which is not in this run with f16")
         }
         GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
-        GateId::E1 => Measurable::Yes,
+        GateId::E1 | GateId::S1 => Measurable::Yes,
     };
     use GateId::{B1, C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
     [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()

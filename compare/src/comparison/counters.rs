@@ -100,7 +100,7 @@ fn bases<'a>(stages: &'a [StageBuild], stage: &'a StageBuild, family: &str) -> V
 
 /// The counters that differ; shares of them are left out.
 pub fn differing(old: &Counters, new: &Counters) -> Vec<(Quantity, f64, f64)> {
-    let counts = Quantity::COUNTED.into_iter().filter(|quantity| !quantity.is_share());
+    let counts = Quantity::all_counted().filter(|quantity| !quantity.is_share());
     counts
         .filter_map(|quantity| Some((quantity, quantity.counted(old)?, quantity.counted(new)?)))
         .filter(|(_, old, new)| old != new)

@@ -224,7 +224,7 @@ fn compiled(variant: Option<&VariantBuild>) -> Block {
 }
 
 fn counters(launch: &Counters) -> Block {
-    let rows = Quantity::COUNTED.iter().filter_map(|quantity| {
+    let rows = Quantity::all_counted().filter_map(|quantity| {
         let value = quantity.counted(launch)?;
         (value != 0.0).then(|| vec![quantity.to_string(), quantity.show(value)])
     });

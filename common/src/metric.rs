@@ -1,0 +1,464 @@
+//! The registry of metrics: every figure that anything here measures, with its name, its unit, which way is better, when
+//! a difference counts and why, and the gate that judges it. Records, claims, comparisons and tables use it and nothing
+//! else.
+
+use crate::verdict::GateId;
+use emulator::trace::Counters;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a figure is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Microseconds.
+    Us,
+    /// Nanoseconds, shown in microseconds.
+    Ns,
+    /// Megahertz.
+    Mhz,
+    /// Whole things: bytes, sectors, instructions, cases.
+    Count,
+    /// A part of a whole, 0 to 1, shown in percent.
+    Share,
+    /// One thing over another.
+    Ratio,
+    /// An error, in the unit of the outputs or relative to their size.
+    Error,
+    /// Per second.
+    Rate,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Less.
+    Lower,
+    /// More.
+    Higher,
+    /// Neither by itself: a difference is shown, and what it is worth another metric says.
+    Informational,
+}
+
+/// When two values of one metric differ.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threshold {
+    /// Any difference is one.
+    Exact,
+    /// Any difference is one, and is for better or worse unless the latency of the same kernel says the opposite.
+    ExactUnlessLatency,
+    /// The whole 95 % interval of the ratio lies beyond this share.
+    Interval(f64),
+    /// It moved by more than this.
+    Absolute(f64),
+    /// It is context, and never compared.
+    NotCompared,
+}
+
+/// A line of the registry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spec {
+    /// As printed.
+    pub label: &'static str,
+    /// How it is written.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// When a difference counts.
+    pub threshold: Threshold,
+    /// Where the threshold comes from.
+    pub because: &'static str,
+    /// The gate that judges it.
+    pub gate: Option<GateId>,
+}
+
+const fn spec(label: &'static str, unit: Unit, better: Better, threshold: Threshold, because: &'static str) -> Spec {
+    Spec { label, unit, better, threshold, because, gate: None }
+}
+
+impl Spec {
+    const fn judged_by(self, gate: GateId) -> Self {
+        Self { gate: Some(gate), ..self }
+    }
+}
+
+const fn latency(label: &'static str) -> Spec {
+    context(label, Unit::Us).judged_by(GateId::L1)
+}
+
+const fn context(label: &'static str, unit: Unit) -> Spec {
+    spec(label, unit, Better::Informational, Threshold::NotCompared, "context of other figures")
+}
+
+/// Of two arms that were alternated.
+const fn speedup(label: &'static str) -> Spec {
+    spec(label, Unit::Ratio, Better::Higher, Threshold::NotCompared, "the claim's own bound").judged_by(GateId::L1)
+}
+
+/// An error over the bound of its gate.
+const fn of_bound(label: &'static str, gate: GateId) -> Spec {
+    spec(label, Unit::Share, Better::Lower, Threshold::Absolute(ERROR_MARGIN), OF_BOUND).judged_by(gate)
+}
+
+/// Inside its cap occupancy and latency say what it is worth.
+const fn resource(label: &'static str) -> Spec {
+    const BECAUSE: &str = "inside its cap occupancy and latency say what it is worth";
+    spec(label, Unit::Count, Better::Informational, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
+}
+
+const fn spill(label: &'static str) -> Spec {
+    const BECAUSE: &str = "memory traffic that the source does not ask for";
+    spec(label, Unit::Count, Better::Lower, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
+}
+
+/// A counter of which more may be better.
+const fn counter(label: &'static str) -> Spec {
+    const BECAUSE: &str = "deterministic; more may be better";
+    spec(label, Unit::Count, Better::Informational, Threshold::Exact, BECAUSE).judged_by(GateId::E1)
+}
+
+/// A counter of what only costs.
+const fn cost(label: &'static str) -> Spec {
+    const BECAUSE: &str = "deterministic, and only a cost";
+    spec(label, Unit::Count, Better::Lower, Threshold::ExactUnlessLatency, BECAUSE).judged_by(GateId::E1)
+}
+
+/// Part of counters that are compared themselves.
+const fn share(label: &'static str) -> Spec {
+    spec(label, Unit::Share, Better::Informational, Threshold::NotCompared, "its parts are compared")
+        .judged_by(GateId::E1)
+}
+
+/// Of ncu alone.
+const fn profiled(label: &'static str, unit: Unit) -> Spec {
+    spec(label, unit, Better::Informational, Threshold::NotCompared, "hardware counters differ from launch to launch")
+}
+
+/// Medians of two records within this of each other are the same. Two measurements of the same code in one process
+/// differ by up to 1.6 % in the first committed records, and two sessions cannot agree better than that.
+pub const LATENCY_CHANGE: f64 = 0.02;
+
+/// An error that moved by less than this share of its gate's bound has not changed.
+pub const ERROR_MARGIN: f64 = 0.1;
+
+const OF_BOUND: &str = "kernels that add in another order differ by a few percent of the bound";
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $metric:ident: $spec:expr,)*) => {
+        /// One kind of figure. What the emulator counts is defined in its glossary.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[allow(missing_docs, reason = "the registry has a label for each")]
+        pub enum Metric {
+            $($(#[$doc])* $metric,)*
+        }
+
+        impl Metric {
+            /// Every metric, in the order of the tables.
+            pub const ALL: &[Metric] = &[$(Metric::$metric,)*];
+
+            /// Its line of the registry.
+            pub const fn spec(self) -> Spec {
+                match self {
+                    $(Metric::$metric => $spec,)*
+                }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Device time of one launch in a CUDA graph.
+    P50: spec(
+        "p50", Unit::Us, Better::Lower, Threshold::Interval(LATENCY_CHANGE), "two sessions of the same code differ by up to 1.6 %"
+    ).judged_by(GateId::L1),
+    P90: latency("p90"),
+    Mean: latency("mean"),
+    Std: context("std", Unit::Us),
+    Min: context("min", Unit::Us),
+    Samples: context("samples", Unit::Count),
+    /// One launch between two events.
+    SingleP50: context("single launch p50", Unit::Us),
+    /// The host's time for one call, which only enqueues.
+    HostP50: context("host call p50", Unit::Us),
+    SmMhz: context("SM clock", Unit::Mhz),
+    /// `base / new` of two arms, A B B A; so are the two below.
+    SpeedupP50: speedup("speedup p50"),
+    SpeedupP90: speedup("speedup p90"),
+    SpeedupMean: speedup("speedup mean"),
+    /// `(p90 - p50) / p50`.
+    Noise: context("noise", Unit::Share),
+    /// What no kernel can beat: the roofline, or an empty launch.
+    FloorUs: context("floor", Unit::Us),
+    /// Against FP64, over all cases.
+    MaxError: context("max error", Unit::Error),
+    /// Of a row, relative to its size.
+    MaxRowError: context("max row error", Unit::Error),
+    ErrorOfBound: of_bound("error of its bound", GateId::C2),
+    RowErrorOfBound: of_bound("row error of its bound", GateId::C3),
+    Cases: context("cases", Unit::Count),
+    CasesUnsupported: context("cases not taken", Unit::Count),
+    CasesFailed: context("launches failed", Unit::Count),
+    TileM: context("query rows per block", Unit::Count),
+    TileN: context("keys per tile", Unit::Count),
+    Threads: context("threads", Unit::Count),
+    MinBlocks: context("blocks promised", Unit::Count),
+    DynamicSharedBytes: resource("dynamic shared bytes"),
+    RegisterCap: context("register cap", Unit::Count),
+    SharedCapBytes: context("shared-memory cap", Unit::Count),
+    Registers: resource("registers"),
+    SpillBytes: spill("spilled bytes"),
+    StackBytes: spill("stack bytes"),
+    StaticSharedBytes: resource("static shared bytes"),
+    Occupancy: spec(
+        "occupancy", Unit::Share, Better::Higher, Threshold::ExactUnlessLatency, "resident warps hide latency, unless the latency says otherwise"
+    ),
+    /// Bytes that lanes read from global memory, cp.async included.
+    GlobalReadBytes: counter("global bytes read"),
+    GlobalReadSectors: cost("global sectors read"),
+    PlainReadBytes: counter("global bytes read through registers"),
+    AsyncCopyBytes: counter("cp.async bytes"),
+    AsyncCopyShare: share("cp.async share of global bytes read"),
+    GlobalWriteBytes: counter("global bytes written"),
+    GlobalWriteSectors: cost("global sectors written"),
+    SharedReadRequests: counter("shared-load requests"),
+    SharedReadBytes: counter("shared bytes read"),
+    SharedReadWavefronts: counter("shared-load wavefronts"),
+    SharedReadConflicts: cost("shared-load bank conflicts"),
+    SharedReadConflictShare: share("bank conflicts' share of shared-load wavefronts"),
+    SharedWriteRequests: counter("shared-store requests"),
+    SharedWriteBytes: counter("shared bytes written"),
+    SharedWriteWavefronts: counter("shared-store wavefronts"),
+    SharedWriteConflicts: cost("shared-store bank conflicts"),
+    SharedWriteConflictShare: share("bank conflicts' share of shared-store wavefronts"),
+    AsyncWriteWavefronts: counter("cp.async shared wavefronts"),
+    AsyncWriteConflicts: cost("cp.async bank conflicts"),
+    TensorOps: counter("tensor operations"),
+    TensorMacs: counter("tensor multiply-adds"),
+    Shuffles: counter("shuffles"),
+    Votes: counter("votes"),
+    WarpBarriers: counter("warp barriers"),
+    BlockBarriers: counter("block barriers"),
+    NamedBarriers: counter("named barriers"),
+    MbarrierArrivals: counter("mbarrier arrivals"),
+    MbarrierWaits: counter("mbarrier waits"),
+    Exps: counter("exponentials"),
+    TracedBlocks: context("traced blocks", Unit::Count),
+    LaunchBlocks: context("blocks of the launch", Unit::Count),
+    Tiles: context("tiles of the launch", Unit::Count),
+    ProfiledNs: profiled("time under ncu", Unit::Ns),
+    SmThroughput: profiled("SM throughput", Unit::Share),
+    DramThroughput: profiled("DRAM throughput", Unit::Share),
+    DramBytes: profiled("DRAM bytes", Unit::Count),
+    AchievedOccupancy: profiled("achieved occupancy", Unit::Share),
+    TensorPipeActive: profiled("tensor pipe active", Unit::Share).judged_by(GateId::E1),
+    SectorsPerRead: profiled("sectors per global read", Unit::Ratio),
+    L2SectorsRead: profiled("L2 sectors read", Unit::Count),
+    L2HitRate: profiled("L2 hit rate", Unit::Share),
+    LocalInstructions: profiled("local-memory instructions", Unit::Count),
+    BarrierStallShare: profiled("barrier stalls' share", Unit::Share).judged_by(GateId::E1),
+    LongScoreboardShare: profiled("long-scoreboard stalls' share", Unit::Share),
+    ShortScoreboardShare: profiled("short-scoreboard stalls' share", Unit::Share),
+    /// A matrix product of the same library in the same session.
+    MatrixFlops: context("matrix product", Unit::Rate),
+    CopyBytesPerSecond: context("copy", Unit::Rate),
+}
+
+/// Where a metric comes from: what it takes to judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The emulator's counters; needs its traced build, and neither GPU nor nvcc.
+    Counters,
+    /// What `kernel.cu` declares; always there.
+    Declared,
+    /// ptxas; needs nvcc.
+    Compiler,
+    /// ncu's counters; needs a GPU, and the permission to profile.
+    Profile,
+    /// A GPU.
+    Gpu,
+}
+
+impl Metric {
+    /// As printed.
+    pub const fn label(self) -> &'static str {
+        self.spec().label
+    }
+
+    /// As written in records.
+    pub fn name(self) -> String {
+        format!("{self:?}").chars().enumerate().fold(String::new(), |mut name, (at, c)| {
+            if c.is_ascii_uppercase() && at > 0 {
+                name.push('_');
+            }
+            name.push(c.to_ascii_lowercase());
+            name
+        })
+    }
+
+    /// What it takes to judge it.
+    pub fn source(self) -> Source {
+        match self {
+            Metric::DynamicSharedBytes => Source::Declared,
+            Metric::Registers | Metric::SpillBytes | Metric::StackBytes | Metric::StaticSharedBytes | Metric::Occupancy => {
+                Source::Compiler
+            }
+            _ if self.counted(&Counters::default()).is_some() => Source::Counters,
+            _ if self.spec().gate == Some(GateId::E1) => Source::Profile,
+            _ => Source::Gpu,
+        }
+    }
+
+    /// Every metric that the emulator counts, in the order of the tables.
+    pub fn all_counted() -> impl Iterator<Item = Metric> {
+        Metric::ALL.iter().copied().filter(|metric| metric.counted(&Counters::default()).is_some())
+    }
+
+    /// Whether it is a part of a whole, 0 to 1, and not a count.
+    pub const fn is_share(self) -> bool {
+        matches!(self.spec().unit, Unit::Share)
+    }
+
+    /// A value in words: `16,777,216`, `4.9 %`, `5.274 us`.
+    pub fn show(self, value: f64) -> String {
+        match self.spec().unit {
+            Unit::Count => grouped(value.round() as u64),
+            Unit::Share => format!("{:.1} %", 100.0 * value),
+            Unit::Us => format!("{} us", significant(value)),
+            Unit::Ns => format!("{} us", significant(value / 1e3)),
+            Unit::Mhz => format!("{value:.0} MHz"),
+            Unit::Ratio => format!("{value:.3}"),
+            Unit::Error => format!("{value:.1e}"),
+            Unit::Rate => format!("{:.1} T/s", value / 1e12),
+        }
+    }
+
+    /// Its value in `counters`; `None` for what the emulator does not count.
+    pub fn counted(self, counters: &Counters) -> Option<f64> {
+        let Counters { global_read, global_write, shared_read, shared_write, shared_async_write, .. } = counters;
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let count = match self {
+            Metric::AsyncCopyShare => return Some(share(counters.async_copy_bytes, global_read.bytes)),
+            Metric::SharedReadConflictShare => return Some(share(shared_read.conflicts(), shared_read.wavefronts)),
+            Metric::SharedWriteConflictShare => return Some(share(shared_write.conflicts(), shared_write.wavefronts)),
+            Metric::GlobalReadBytes => global_read.bytes,
+            Metric::GlobalReadSectors => global_read.sectors,
+            Metric::PlainReadBytes => global_read.bytes - counters.async_copy_bytes,
+            Metric::AsyncCopyBytes => counters.async_copy_bytes,
+            Metric::GlobalWriteBytes => global_write.bytes,
+            Metric::GlobalWriteSectors => global_write.sectors,
+            Metric::SharedReadRequests => shared_read.requests,
+            Metric::SharedReadBytes => shared_read.bytes,
+            Metric::SharedReadWavefronts => shared_read.wavefronts,
+            Metric::SharedReadConflicts => shared_read.conflicts(),
+            Metric::SharedWriteRequests => shared_write.requests,
+            Metric::SharedWriteBytes => shared_write.bytes,
+            Metric::SharedWriteWavefronts => shared_write.wavefronts,
+            Metric::SharedWriteConflicts => shared_write.conflicts(),
+            Metric::AsyncWriteWavefronts => shared_async_write.wavefronts,
+            Metric::AsyncWriteConflicts => shared_async_write.conflicts(),
+            Metric::TensorOps => counters.tensor_ops,
+            Metric::TensorMacs => counters.tensor_macs,
+            Metric::Shuffles => counters.shuffles,
+            Metric::Votes => counters.votes,
+            Metric::WarpBarriers => counters.warp_barriers,
+            Metric::BlockBarriers => counters.barriers,
+            Metric::NamedBarriers => counters.named_barriers,
+            Metric::MbarrierArrivals => counters.mbarrier_arrivals,
+            Metric::MbarrierWaits => counters.mbarrier_waits,
+            Metric::Exps => counters.exps,
+            _ => return None,
+        };
+        Some(count as f64)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+/// Four digits that mean something.
+fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Thousands apart: `16,777,216`.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let first = digits.len() % 3;
+    let groups = digits.as_bytes()[first..].chunks(3).map(String::from_utf8_lossy);
+    let head = (first > 0).then(|| digits[..first].into());
+    head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_and_labels_are_told_apart_and_read_back() {
+        let labels: BTreeSet<&str> = Metric::ALL.iter().map(|metric| metric.label()).collect();
+        assert_eq!(labels.len(), Metric::ALL.len());
+        for &metric in Metric::ALL {
+            let name = serde_json::to_value(metric).unwrap();
+            assert_eq!(name, metric.name());
+            assert_eq!(serde_json::from_value::<Metric>(name).unwrap(), metric);
+        }
+    }
+
+    #[test]
+    fn values_are_shown_as_people_write_them() {
+        for (value, expected) in [(0.0, "0"), (999.0, "999"), (1000.0, "1,000"), (17_301_504.0, "17,301,504")] {
+            assert_eq!(Metric::GlobalReadBytes.show(value), expected);
+        }
+        assert_eq!(Metric::SharedReadConflictShare.show(0.0494), "4.9 %");
+        assert_eq!(Metric::P50.show(5.2741), "5.274 us");
+        assert_eq!(Metric::ProfiledNs.show(32_384.0), "32.38 us");
+    }
+
+    #[test]
+    fn the_counted_metrics_are_all_that_have_a_value() {
+        let mut counters = Counters { async_copy_bytes: 24, tensor_ops: 2, ..Counters::default() };
+        counters.global_read.bytes = 32;
+        counters.shared_read.wavefronts = 40;
+        counters.shared_read.ideal_wavefronts = 30;
+        assert_eq!(Metric::all_counted().count(), 29);
+        assert!(Metric::all_counted().all(|metric| metric.source() == Source::Counters));
+        for (metric, expected) in [
+            (Metric::PlainReadBytes, 8.0),
+            (Metric::AsyncCopyShare, 0.75),
+            (Metric::SharedReadConflicts, 10.0),
+            (Metric::SharedReadConflictShare, 0.25),
+            (Metric::TensorOps, 2.0),
+        ] {
+            assert_eq!(metric.counted(&counters), Some(expected), "{metric}");
+        }
+        assert_eq!(Metric::AsyncCopyShare.counted(&Counters::default()), Some(0.0), "nothing is read");
+        assert_eq!(Metric::Registers.counted(&counters), None);
+        let sources = [Metric::Registers, Metric::DynamicSharedBytes, Metric::BarrierStallShare, Metric::P50];
+        use Source::{Compiler, Declared, Gpu, Profile};
+        assert_eq!(sources.map(Metric::source), [Compiler, Declared, Profile, Gpu]);
+    }
+
+    #[test]
+    fn what_is_judged_says_why() {
+        for &metric in Metric::ALL {
+            let Spec { better, threshold, because, .. } = metric.spec();
+            assert!(!because.is_empty(), "{metric}");
+            // Only what has a good side can be a regression, and only what is compared.
+            let is_compared = threshold != Threshold::NotCompared;
+            assert!(is_compared || matches!(metric.spec().gate, Some(_)) || better == Better::Informational, "{metric}");
+        }
+    }
+}

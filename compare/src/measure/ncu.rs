@@ -1,0 +1,197 @@
+//! What is drawn from ncu's metrics: figures of the registry, each the sum of ncu's metrics times a factor, over the sum of
+//! others. The metrics are under the names that they have on sm_90.
+
+use common::metric::Metric;
+use std::collections::BTreeMap;
+
+/// How one figure is read from ncu.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Formula {
+    pub metric: Metric,
+    /// ncu's metrics and their factors.
+    pub sum: &'static [(&'static str, f64)],
+    /// What the sum is divided by; empty for 1.
+    pub over: &'static [&'static str],
+    /// What it means on the GPU, where that is not what the emulator counts.
+    pub meaning: &'static str,
+}
+
+const fn sum(metric: Metric, sum: &'static [(&'static str, f64)], meaning: &'static str) -> Formula {
+    Formula { metric, sum, over: &[], meaning }
+}
+
+impl Formula {
+    const fn over(self, over: &'static [&'static str]) -> Self {
+        Self { over, ..self }
+    }
+
+    /// Its value; `None` where ncu has no value for one of the metrics, or the whole that it is a part of is 0.
+    pub fn value(&self, metrics: &BTreeMap<String, f64>) -> Option<f64> {
+        let add = |names: &mut dyn Iterator<Item = (&str, f64)>| -> Option<f64> {
+            names.map(|(name, factor)| Some(metrics.get(name)? * factor)).sum()
+        };
+        let value = add(&mut self.sum.iter().copied())?;
+        if self.over.is_empty() {
+            return Some(value);
+        }
+        let whole = add(&mut self.over.iter().map(|name| (*name, 1.0)))?;
+        (whole > 0.0).then(|| value / whole)
+    }
+}
+
+/// The formula of a metric, where ncu measures it.
+pub fn formula(metric: Metric) -> Option<&'static Formula> {
+    FORMULAS.iter().find(|formula| formula.metric == metric)
+}
+
+/// Whether ncu counts what the emulator counts, so that claims about it are judged on a GPU too. The others that both have
+/// are of another definition: instructions as nvcc joins them, wavefronts with the retries of the hardware.
+pub fn judges(metric: Metric) -> bool {
+    formula(metric).is_some()
+        && matches!(
+            metric,
+            Metric::TensorPipeActive
+                | Metric::TensorMacs
+                | Metric::GlobalReadBytes
+                | Metric::PlainReadBytes
+                | Metric::AsyncCopyBytes
+                | Metric::AsyncCopyShare
+                | Metric::GlobalWriteBytes
+                | Metric::SharedReadConflictShare
+                | Metric::BarrierStallShare
+        )
+}
+
+/// Every metric of ncu that the formulas need, each once.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Vec::new();
+    for formula in &FORMULAS {
+        for name in formula.sum.iter().map(|(name, _)| *name).chain(formula.over.iter().copied()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+const PERCENT: f64 = 0.01;
+const LOADED_BYTES: &str = "smsp__sass_data_bytes_mem_global_op_ld.sum";
+const COPIED_BYTES: &str = "smsp__sass_data_bytes_mem_global_op_ldgsts.sum";
+const READ_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
+const LOAD_WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum";
+const LOAD_CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
+const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
+
+/// All formulas, in the order of the tables.
+pub static FORMULAS: [Formula; 27] = [
+    sum(Metric::ProfiledNs, &[("gpu__time_duration.sum", 1.0)], "one launch with cold caches; no latency of the ladder"),
+    sum(
+        Metric::SmThroughput,
+        &[("sm__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)],
+        "of the busiest unit of an SM, of its peak",
+    ),
+    sum(Metric::DramThroughput, &[("dram__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)], "of its peak"),
+    sum(Metric::DramBytes, &[("dram__bytes.sum", 1.0)], "read and written, with a cold L2"),
+    sum(
+        Metric::AchievedOccupancy,
+        &[("sm__warps_active.avg.pct_of_peak_sustained_active", PERCENT)],
+        "warps resident on an SM with work, of those possible",
+    ),
+    sum(
+        Metric::TensorPipeActive,
+        &[("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", PERCENT)],
+        "of the cycles in which an SM has work",
+    ),
+    sum(
+        Metric::TensorMacs,
+        // A multiply-add is two operations.
+        &[("sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum", 0.5)],
+        "f16 products with f32 sums",
+    ),
+    sum(
+        Metric::TensorOps,
+        &[("sm__inst_executed_pipe_tensor_op_hmma.sum", 1.0)],
+        "HMMA per warp, and the HFMA2.MMA that nvcc writes constants with",
+    ),
+    sum(
+        Metric::GlobalReadBytes,
+        &[(LOADED_BYTES, 1.0), (COPIED_BYTES, 1.0)],
+        "by loads and cp.async, as the instructions ask",
+    ),
+    sum(Metric::PlainReadBytes, &[(LOADED_BYTES, 1.0)], "by loads"),
+    sum(Metric::AsyncCopyBytes, &[(COPIED_BYTES, 1.0)], "by cp.async"),
+    sum(Metric::AsyncCopyShare, &[(COPIED_BYTES, 1.0)], "of the bytes read").over(&[LOADED_BYTES, COPIED_BYTES]),
+    sum(
+        Metric::GlobalWriteBytes,
+        &[("smsp__sass_data_bytes_mem_global_op_st.sum", 1.0)],
+        "by stores, as the instructions ask",
+    ),
+    sum(Metric::GlobalReadSectors, &[(READ_SECTORS, 1.0)], "32 bytes each, that L1 looks up"),
+    sum(Metric::SectorsPerRead, &[(READ_SECTORS, 1.0)], "16 is all of a request of 16 bytes a lane")
+        .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
+    sum(Metric::L2SectorsRead, &[("lts__t_sectors_srcunit_tex_op_read.sum", 1.0)], "that reach L2"),
+    sum(Metric::L2HitRate, &[("lts__t_sector_hit_rate.pct", PERCENT)], "of sectors, from a cold cache"),
+    sum(
+        Metric::SharedReadRequests,
+        &[("smsp__sass_inst_executed_op_shared_ld.sum", 1.0), ("smsp__sass_inst_executed_op_ldsm.sum", 1.0)],
+        "loads and ldmatrix, as nvcc joins them",
+    ),
+    sum(Metric::SharedReadWavefronts, &[(LOAD_WAVEFRONTS, 1.0)], "of loads and ldmatrix"),
+    sum(Metric::SharedReadConflicts, &[(LOAD_CONFLICTS, 1.0)], "wavefronts more than needed"),
+    sum(Metric::SharedReadConflictShare, &[(LOAD_CONFLICTS, 1.0)], "of those wavefronts").over(&[LOAD_WAVEFRONTS]),
+    sum(
+        Metric::SharedWriteWavefronts,
+        &[("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum", 1.0)],
+        "of stores",
+    ),
+    sum(
+        Metric::AsyncWriteWavefronts,
+        &[("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum", 1.0)],
+        "of cp.async's writes",
+    ),
+    sum(Metric::LocalInstructions, &[("smsp__sass_inst_executed_op_local.sum", 1.0)], "spills and stack; 0 is right"),
+    sum(
+        Metric::BarrierStallShare,
+        &[("smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio", 1.0)],
+        "named barriers included, mbarriers not",
+    )
+    .over(&[WARP_LATENCY]),
+    sum(
+        Metric::LongScoreboardShare,
+        &[("smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", 1.0)],
+        "waits for global memory",
+    )
+    .over(&[WARP_LATENCY]),
+    sum(
+        Metric::ShortScoreboardShare,
+        &[("smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio", 1.0)],
+        "waits for shared memory, exp and the like",
+    )
+    .over(&[WARP_LATENCY]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use common::metric::Unit;
+
+    #[test]
+    fn figures_are_sums_over_sums_and_absent_where_a_metric_is() {
+        let values = |list: &[(&str, f64)]| list.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        let share = formula(Metric::AsyncCopyShare).unwrap();
+        assert_eq!(share.value(&values(&[(LOADED_BYTES, 25.0), (COPIED_BYTES, 75.0)])), Some(0.75));
+        assert_eq!(share.value(&values(&[(LOADED_BYTES, 0.0), (COPIED_BYTES, 0.0)])), None, "a part of nothing");
+        assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
+    }
+
+    #[test]
+    fn each_metric_has_one_formula_of_its_unit() {
+        for formula in &FORMULAS {
+            assert_eq!(FORMULAS.iter().filter(|other| other.metric == formula.metric).count(), 1, "{}", formula.metric);
+            let is_part = !formula.over.is_empty() || formula.sum[0].1 == PERCENT;
+            let unit = formula.metric.spec().unit;
+            assert_eq!(is_part, matches!(unit, Unit::Share | Unit::Ratio), "{}", formula.metric);
+        }
+    }
+}

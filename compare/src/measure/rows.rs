@@ -1,0 +1,337 @@
+//! From what was measured to rows.
+
+use super::ncu::FORMULAS;
+use crate::comparison::{caught, describe, subject_name};
+use crate::record::{Claim, Judged, On, Place, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use common::check::{CaseKey, CaseResult, Outcome};
+use common::device::BackendKind;
+use common::evidence::Counting;
+use common::faults::Caught;
+use common::gate::Errors;
+use common::metric::Metric;
+use common::problem::{Dtype, Mask, claims_problem};
+use common::record::{
+    BaseTerms, ClaimTerms, EvidenceTerms, PeerClaimTerms, PeerFigures, StageBuild, VariantSummary,
+};
+use common::suppression::{Finding, SiteResult};
+use common::telemetry::Conditions;
+use common::timing::stats::{Ratios, Summary};
+use common::timing::{Comparison, Measurement};
+use common::verdict::{GateId, GateResult};
+use std::collections::BTreeMap;
+
+/// What is said once of a stage.
+pub fn stage(build: &StageBuild) -> StageMeta {
+    let variant = |variant: &common::record::VariantBuild| VariantMeta {
+        name: variant.name.clone(),
+        family: variant.family.clone(),
+        takes_claims: Dtype::ALL.into_iter().filter(|&dtype| variant.claims_kernel(dtype).is_some()).collect(),
+    };
+    let claims = build.claims.iter().map(speed).chain(build.peer_claims.iter().map(peer));
+    StageMeta {
+        id: build.id.clone(),
+        idea: build.idea.clone(),
+        predecessor: build.predecessor.clone(),
+        default_variant: build.default_variant.clone(),
+        identity: build.identity.clone(),
+        host_compiler: build.host_compiler.clone(),
+        device_compiler: build.device_compiler.clone(),
+        claims: claims.chain(build.evidence.iter().map(evidence)).collect(),
+        variants: build.variants.iter().map(variant).collect(),
+        refused: build.refused.clone(),
+    }
+}
+
+fn speed(terms: &ClaimTerms) -> Claim {
+    let ClaimTerms { family, base_stage, base_family, at_least, dtype } = terms.clone();
+    Claim {
+        family,
+        metric: Metric::P50,
+        relation: Relation::Faster { stage: base_stage, family: base_family, at_least },
+        on: Place::claims(dtype),
+        why: String::new(),
+    }
+}
+
+fn peer(terms: &PeerClaimTerms) -> Claim {
+    let PeerClaimTerms { family, shape, mask, rival, at_least, goal } = terms.clone();
+    Claim {
+        family,
+        metric: Metric::P50,
+        relation: Relation::FasterThanPeer { rival, at_least, goal },
+        on: Place::new(&shape, Dtype::F16, mask),
+        why: String::new(),
+    }
+}
+
+fn evidence(terms: &EvidenceTerms) -> Claim {
+    use common::evidence::Relation as Predicted;
+    let EvidenceTerms { family, quantity, relation, dtype, why } = terms.clone();
+    let relation = match relation {
+        Predicted::Ratio { base: BaseTerms { stage, family }, at_least, at_most } => {
+            Relation::Ratio { stage, family, at_least, at_most }
+        }
+        Predicted::AtLeast { bound } => Relation::AtLeast { bound },
+        Predicted::AtMost { bound } => Relation::AtMost { bound },
+    };
+    Claim { family, metric: quantity, relation, on: Place::claims(dtype), why }
+}
+
+/// What kernel.cu declares of a stage's instances, and what ptxas reports of each for each architecture (gate R1).
+pub fn built(stage: &StageBuild) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for variant in &stage.variants {
+        let subject = || Subject::variant(&stage.id, &variant.name);
+        for kernel in &variant.kernels {
+            let facts = &kernel.facts;
+            let on = |arch: Option<&str>| On::Instance {
+                dtype: facts.dtype,
+                head_dim: facts.head_dim,
+                arch: arch.map(String::from),
+            };
+            let mut declared = Row::new(subject(), on(None), Source::Kernel)
+                .figure(Metric::TileM, facts.block_m)
+                .figure(Metric::TileN, facts.block_n)
+                .figure(Metric::Threads, facts.threads)
+                .figure(Metric::MinBlocks, facts.min_blocks)
+                .figure(Metric::DynamicSharedBytes, facts.dynamic_shared_bytes);
+            if let Some(caps) = &facts.caps {
+                declared = declared
+                    .figure(Metric::RegisterCap, caps.register_cap)
+                    .figure(Metric::SharedCapBytes, caps.shared_cap_bytes);
+            }
+            rows.push(declared);
+            for built in &kernel.built {
+                let found = &built.ptxas.resources;
+                let mut row = Row::new(subject(), on(Some(&built.ptxas.arch)), Source::Ptxas)
+                    .figure(Metric::Registers, found.registers)
+                    .figure(Metric::SpillBytes, found.spill_store_bytes + found.spill_load_bytes)
+                    .figure(Metric::StackBytes, found.stack_frame_bytes)
+                    .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
+                    .verdict(&built.result);
+                row.sass = Some(built.ptxas.sass_sha256.chars().take(16).collect());
+                if let Some(occupancy) = built.occupancy {
+                    row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
+                }
+                rows.push(row);
+            }
+        }
+    }
+    share_code(&mut rows);
+    rows
+}
+
+/// Two variants that compile to the same code are one (gate R1): both fail, each naming the other.
+fn share_code(rows: &mut [Row]) {
+    let mut by_code: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        if let Some(sass) = &row.sass {
+            by_code.entry((row.on.to_string(), sass.clone())).or_default().push(at);
+        }
+    }
+    for alike in by_code.into_values().filter(|alike| alike.len() > 1) {
+        for &at in &alike {
+            let others: Vec<&str> =
+                alike.iter().filter(|other| **other != at).map(|&other| rows[other].subject.name()).collect();
+            let reason = format!("the same machine code as {}: what tells them apart does nothing", others.join(", "));
+            let result = GateResult::judge(GateId::R1, false, reason);
+            rows[at].judge(GateId::R1, Judged::from(&result));
+        }
+    }
+}
+
+pub fn backend(kind: BackendKind) -> Source {
+    match kind {
+        BackendKind::Emulated => Source::Emulator,
+        BackendKind::Cuda => Source::Gpu,
+    }
+}
+
+/// One case.
+pub fn case(case: &CaseResult) -> Row {
+    let key = &case.key;
+    let words = describe(key);
+    let place = Place::new(&key.shape_name, key.dtype, key.mask);
+    let input = words.strip_prefix(&format!("{place} ")).unwrap_or(&words).to_string();
+    let row = Row::new(Subject::variant(&key.stage, &key.variant), On::Case(place, input), backend(key.backend));
+    match &case.outcome {
+        Outcome::Checked { errors, gates } => gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate)),
+        Outcome::Unsupported { reason } => row.note(reason),
+        Outcome::Failed { reason } => {
+            row.verdict(&GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}")))
+        }
+    }
+}
+
+fn with_errors(row: Row, errors: &Errors) -> Row {
+    row.figure(Metric::MaxError, errors.max_abs)
+        .figure(Metric::MaxRowError, errors.max_row_rel)
+        .figure(Metric::ErrorOfBound, errors.max_abs / errors.c2_bound())
+        .figure(Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound())
+}
+
+/// A variant over all its cases. The errors over their bounds are the largest of any case.
+pub fn summary(summary: &VariantSummary, kind: BackendKind, cases: &[&CaseResult]) -> Row {
+    let mut row = Row::new(Subject::variant(&summary.stage, &summary.variant), On::All, backend(kind))
+        .figure(Metric::Cases, summary.checked)
+        .figure(Metric::CasesUnsupported, summary.unsupported)
+        .figure(Metric::CasesFailed, summary.failed);
+    if let Some(worst) = &summary.worst {
+        row = row.figure(Metric::MaxError, worst.max_abs).figure(Metric::MaxRowError, worst.max_row).note(&*worst.at);
+        let errors = cases.iter().filter_map(|case| match &case.outcome {
+            Outcome::Checked { errors, .. } => Some(errors),
+            _ => None,
+        });
+        // No number is worse than any.
+        let worse = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+        let of_bound = errors.map(|e| [e.max_abs / e.c2_bound(), e.max_row_rel / e.c3_bound()]);
+        if let Some([max, row_max]) = of_bound.reduce(|a, b| [worse(a[0], b[0]), worse(a[1], b[1])]) {
+            row = row.figure(Metric::ErrorOfBound, max).figure(Metric::RowErrorOfBound, row_max);
+        }
+    }
+    for gate in &summary.gates {
+        row.judge(gate.result.gate, Judged::from(&gate.result).cases(gate.passed, gate.of));
+    }
+    row
+}
+
+/// The shape that a name in the rows stands for.
+pub fn shape(key: &CaseKey) -> (String, common::problem::Shape) {
+    (key.shape_name.clone(), key.shape)
+}
+
+fn with_summary(row: Row, device: &Summary) -> Row {
+    row.figure(Metric::P50, (device.p50, device.p50_interval.low, device.p50_interval.high))
+        .figure(Metric::P90, device.p90)
+        .figure(Metric::Mean, device.mean)
+        .figure(Metric::Std, device.std)
+        .figure(Metric::Samples, device.samples)
+}
+
+/// One timed arm, and what the gates say of the buffers that were timed.
+pub fn timing(subject: Subject, place: Place, measurement: &Measurement, after: &[GateResult]) -> Row {
+    let mut row = with_summary(Row::new(subject, On::Problem(place), Source::Gpu), &measurement.device)
+        .under(measurement.rotation.state.label())
+        .figure(Metric::SingleP50, measurement.single.p50);
+    let clocks = measurement.conditions.iter().filter_map(|conditions| match conditions {
+        Conditions::Read(reading) => reading.sm_mhz.filter(|&mhz| mhz > 0),
+        Conditions::Absent { .. } => None,
+    });
+    if let [first, last] = clocks.map(f64::from).collect::<Vec<_>>()[..] {
+        row = row.figure(Metric::SmMhz, (first + last) / 2.0);
+    }
+    failed(after).fold(row, |row, result| row.verdict(result))
+}
+
+fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
+    results.iter().filter(|result| result.verdict == common::verdict::Verdict::Fail)
+}
+
+/// Two arms alternated A B B A. `floor_us` is what no kernel can beat on the problem.
+pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Comparison, floor_us: Option<f64>) -> Row {
+    let row = with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
+        .figure(Metric::P50, pair.new.p50)
+        .figure(Metric::Min, pair.new.min.min(pair.base.min))
+        .figure(Metric::Noise, pair.noise());
+    match floor_us {
+        Some(us) => row.figure(Metric::FloorUs, us),
+        None => row,
+    }
+}
+
+fn with_ratios(row: Row, ratios: &Ratios) -> Row {
+    let figures =
+        [(Metric::SpeedupP50, ratios.p50), (Metric::SpeedupP90, ratios.p90), (Metric::SpeedupMean, ratios.mean)];
+    figures.into_iter().fold(row, |row, (metric, ratio)| {
+        row.figure(metric, (ratio.value, ratio.interval.low, ratio.interval.high))
+    })
+}
+
+/// One arm, ours or theirs, in the session with peers.
+pub fn peer_arm(subject: impl Into<Subject>, place: Place, figures: &PeerFigures, cache: &str) -> Row {
+    let row = with_summary(Row::new(subject, On::Problem(place), Source::Peers), &figures.device)
+        .under(cache)
+        .figure(Metric::SingleP50, figures.single.p50)
+        .figure(Metric::HostP50, figures.host.p50)
+        .figure(Metric::MaxError, figures.max_abs);
+    failed(&figures.after).fold(row, |row, result| row.verdict(result))
+}
+
+/// What the emulator counts of a variant on the claims' problem.
+pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
+    let row = Row::new(subject, On::Problem(Place::claims(dtype)), Source::Emulator);
+    match counting {
+        Counting::Counted { launch, traced_blocks, launch_blocks, tiles } => {
+            let counted = Metric::all_counted().filter(|metric| !metric.is_share());
+            let row = counted.fold(row, |row, metric| row.figure(metric, metric.counted(launch).unwrap_or(f64::NAN)));
+            row.figure(Metric::TracedBlocks, *traced_blocks)
+                .figure(Metric::LaunchBlocks, *launch_blocks)
+                .figure(Metric::Tiles, *tiles)
+        }
+        Counting::Hazardous { reason } => row.verdict(&GateResult::judge(GateId::H1, false, reason)),
+        Counting::NotCounted { reason } => row.note(reason),
+    }
+}
+
+/// What ncu read of one launch.
+pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>) -> Row {
+    let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
+    let read = FORMULAS.iter().filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
+    read.fold(row, |row, (metric, value)| row.figure(metric, value))
+}
+
+/// What compute-sanitizer found on a variant: its tools, each with the gate's result.
+pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usize) -> Row {
+    use common::verdict::Verdict;
+    let with = |verdict: Verdict| tools.iter().filter(move |(_, result)| result.verdict == verdict);
+    let mut row = Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
+    let worst = with(Verdict::Fail).chain(with(Verdict::NoData)).chain(with(Verdict::Pass)).next();
+    if let Some((tool, result)) = worst {
+        let result = GateResult { reason: format!("{tool}: {}", result.reason), ..(*result).clone() };
+        row.judge(GateId::C7, Judged::from(&result).cases(with(Verdict::Pass).count(), tools.len()));
+    }
+    row
+}
+
+/// What the gates make of a planted fault (gate S1): it must fail one of them, and the correct model none.
+pub fn planted(found: &Caught) -> Row {
+    let gates: Vec<String> = found.gates_that_failed.iter().map(GateId::to_string).collect();
+    let by = if gates.is_empty() { "no gate fails".to_string() } else { format!("failed by {}", gates.join(" ")) };
+    Row::new("self-test", On::Named(subject_name(found).to_string()), Source::SelfTest)
+        .figure(Metric::Cases, found.cases)
+        .figure(Metric::CasesFailed, found.cases_failed)
+        .verdict(&GateResult::judge(GateId::S1, found.as_it_should(), by.clone()))
+        .note(by)
+}
+
+/// What happens without one synchronisation site of a family (gate S1): a gate fails, or the stage lists it as redundant.
+pub fn site(site: &SiteResult) -> Row {
+    let found = match &site.finding {
+        Finding::Caught { gate, what, .. } => format!("killed by {gate}: {what}"),
+        Finding::Survived { cases } => match &site.listed {
+            Some(reason) => format!("survives {cases} cases; listed as redundant: {reason}"),
+            None => format!("survives {cases} cases"),
+        },
+    };
+    let remedy = site.remedy();
+    let result = GateResult::judge(GateId::S1, remedy.is_none(), remedy.unwrap_or_default());
+    Row::new(
+        Subject::variant(&site.stage, &site.family),
+        On::Named(format!("{} {}", site.operation, site.place)),
+        Source::SelfTest,
+    )
+    .verdict(&result)
+    .note(found)
+}
+
+/// Faults killed, and faults planted.
+pub fn killed(subjects: &[Caught]) -> (usize, usize) {
+    caught(subjects)
+}
+
+/// The problem that everything is counted on.
+pub fn claims_shape() -> (String, common::problem::Shape) {
+    let problem = claims_problem(Dtype::F16);
+    debug_assert_eq!(problem.mask, Mask::Full);
+    ("mission".to_string(), problem.shape)
+}

@@ -1,0 +1,221 @@
+//! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
+
+use super::row::{Place, Source};
+use common::device::BackendKind;
+use common::limits::DeviceLimits;
+use common::metric::Metric;
+use common::problem::{Dtype, Shape};
+pub use common::record::{
+    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Refusal, Scope, Tier, TimingScope,
+};
+use common::stage::Rival;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was built, where, and what the run set out to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Meta {
+    pub schema: u32,
+    /// UTC: `2026-11-20T18:30:00Z`.
+    pub started: String,
+    pub progress: Progress,
+    pub tool_version: String,
+    /// The command line; a path is reduced to its last part.
+    pub command: Vec<String>,
+    pub git: Git,
+    pub machine: Machine,
+    pub tier: Tier,
+    pub backend: BackendKind,
+    /// Whether flags narrowed the tier.
+    pub scope: Scope,
+    /// The smaller device that the run was limited to, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceLimits>,
+    /// Environment variables that change the build, where set.
+    pub toggles: BTreeMap<String, String>,
+    /// Whether the program could tell source lines.
+    pub source_lines: bool,
+    /// For each gate, whether this machine, backend and tier can measure it.
+    pub gates: Vec<GateScope>,
+    /// Versions of what measured: `ncu 2025.3.1.0`, `torch 2.11.0+cu130`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<Source, Vec<String>>,
+    /// How it measured, in words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub methods: BTreeMap<Source, String>,
+    /// What was not timed of a stage, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<TimingScope>,
+    /// The extents behind the names of shapes in the rows.
+    pub shapes: BTreeMap<String, Shape>,
+    /// Every stage, whether or not the run selected it.
+    pub stages: Vec<StageMeta>,
+    /// Claims that the record was committed to refute. Only in committed records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative: Option<Negative>,
+}
+
+/// A stage as built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageMeta {
+    /// `stage0-scalar`.
+    pub id: String,
+    /// Its one idea.
+    pub idea: String,
+    /// The stage it is a diff of.
+    pub predecessor: Option<String>,
+    pub default_variant: String,
+    /// Hash of kernel.cu, headers and flags. Rows of another identity are STALE.
+    pub identity: String,
+    pub host_compiler: String,
+    pub device_compiler: DeviceCompiler,
+    pub claims: Vec<Claim>,
+    /// In the order of kernel.cu, without what the device refuses.
+    pub variants: Vec<VariantMeta>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refusal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantMeta {
+    /// `wmma-qk-32x64`.
+    pub name: String,
+    /// `wmma-qk`.
+    pub family: String,
+    /// Whether the device can run it on the claims' problems, by element type.
+    pub takes_claims: Vec<Dtype>,
+}
+
+impl VariantMeta {
+    /// What follows the family in its name: `32x64-k2`.
+    pub fn preset(&self) -> &str {
+        self.name.strip_prefix(&self.family).unwrap_or_default().trim_start_matches('-')
+    }
+}
+
+impl StageMeta {
+    pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// The variants of a family, in the order of kernel.cu.
+    pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
+        self.variants.iter().filter(move |variant| variant.family == family)
+    }
+
+    /// The family's variant of this preset: it differs from others of the preset in its idea alone.
+    pub fn same_preset<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantMeta> {
+        self.claimants(family).find(|variant| variant.preset() == preset)
+    }
+
+    /// The stage's default where it is of the family, else the family's first that the device can run on the claims'
+    /// problem.
+    pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantMeta> {
+        self.family(family).find(|variant| variant.name == self.default_variant).or(self.claimants(family).next())
+    }
+
+    fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
+        self.family(family).filter(|variant| variant.takes_claims.contains(&Dtype::F16))
+    }
+}
+
+/// A promise about one metric of one family on one problem, and why it must be so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    pub family: String,
+    /// What is looked at; the median stands for p50, p90 and mean, each of which must keep the promise.
+    pub metric: Metric,
+    pub relation: Relation,
+    /// The problem.
+    pub on: Place,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+/// What is promised of the metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Relation {
+    /// `base / value >= at_least`, both timed A B B A.
+    Faster { stage: String, family: String, at_least: f64 },
+    /// The same against a peer. The goal is shown, never judged.
+    FasterThanPeer {
+        rival: Rival,
+        at_least: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        goal: Option<f64>,
+    },
+    /// `at_least * base <= value <= at_most * base` at the same preset.
+    Ratio { stage: String, family: String, at_least: f64, at_most: f64 },
+    AtLeast { bound: f64 },
+    AtMost { bound: f64 },
+}
+
+impl Relation {
+    /// The stage and family that the claim compares with.
+    pub fn base(&self) -> Option<(&str, &str)> {
+        match self {
+            Relation::Faster { stage, family, .. } | Relation::Ratio { stage, family, .. } => Some((stage, family)),
+            _ => None,
+        }
+    }
+}
+
+impl Claim {
+    /// Whether it is about time, and so about one GPU.
+    pub fn is_of_speed(&self) -> bool {
+        matches!(self.relation, Relation::Faster { .. } | Relation::FasterThanPeer { .. })
+    }
+
+    /// What is predicted of a counter, without what of: `0.5 to 0.8x stage0-scalar scalar`.
+    pub fn prediction(&self) -> String {
+        match &self.relation {
+            Relation::Faster { stage, family, at_least } => format!(">= {at_least:.2}x over {stage} {family}"),
+            Relation::FasterThanPeer { rival, at_least, .. } => format!(">= {at_least:.2}x over {rival}"),
+            Relation::Ratio { stage, family, at_least, at_most } => match (at_least == at_most, *at_least) {
+                (true, 1.0) => format!("as in {stage} {family}"),
+                (true, factor) => format!("{factor}x {stage} {family}"),
+                (false, _) => format!("{at_least} to {at_most}x {stage} {family}"),
+            },
+            Relation::AtLeast { bound } => format!(">= {}", self.metric.show(*bound)),
+            Relation::AtMost { bound } => format!("<= {}", self.metric.show(*bound)),
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    /// Unless it says otherwise a claim is about mission with f16, and its words are what a record refutes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_of_speed() { String::new() } else { format!(": {}", self.metric) };
+        write!(f, "{}{what} {}", self.family, self.prediction())?;
+        match (&self.relation, self.on.dtype) {
+            (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.on),
+            (_, Dtype::E4m3) => f.write_str(" with e4m3"),
+            (_, Dtype::F16) => Ok(()),
+        }
+    }
+}
+
+/// Why a committed record refutes claims.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Negative {
+    /// In words.
+    pub reason: String,
+    pub claims: Vec<Refuted>,
+}
+
+/// A claim that a record refutes: of this stage, in these words, with the identity that the record has for the stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refuted {
+    pub stage: String,
+    pub claim: String,
+    /// What was measured.
+    pub evidence: String,
+}

@@ -1,0 +1,9 @@
+//! A record: what one run measured, as rows. Whoever measures appends rows; whoever judges or shows asks them.
+
+pub mod meta;
+pub mod row;
+pub mod store;
+
+pub use meta::{Claim, Meta, Negative, Refuted, Relation, StageMeta, VariantMeta};
+pub use row::{Figure, Judged, On, Place, Row, Source, Subject};
+pub use store::{Record, StoreError};

@@ -1,0 +1,450 @@
+//! One row: all that one source knows of one subject at one place.
+
+use common::metric::{Metric, Unit};
+use common::problem::{Dtype, Mask, Problem};
+use common::verdict::{GateId, GateResult, Verdict};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// All that one source knows of one subject at one place. A figure that was not measured is not there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    pub subject: Subject,
+    pub on: On,
+    pub by: Source,
+    /// The other arm of a pair that was timed A B B A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<Subject>,
+    /// What must be equal before two rows are compared: `warm L2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
+    /// Hash of the machine code, of what was compiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sass: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<Metric, Figure>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub verdicts: BTreeMap<GateId, Judged>,
+    /// Where the worst figure is, or why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Row {
+    pub fn new(subject: impl Into<Subject>, on: On, by: Source) -> Self {
+        let (figures, verdicts) = Default::default();
+        Self { subject: subject.into(), on, by, against: None, under: None, sass: None, figures, verdicts, note: None }
+    }
+
+    pub fn against(mut self, base: impl Into<Subject>) -> Self {
+        self.against = Some(base.into());
+        self
+    }
+
+    pub fn under(mut self, state: impl Into<String>) -> Self {
+        self.under = Some(state.into());
+        self
+    }
+
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
+    pub fn figure(mut self, metric: Metric, value: impl Into<Figure>) -> Self {
+        self.figures.insert(metric, value.into());
+        self
+    }
+
+    /// A gate says it once a row: FAIL stays, whatever is added.
+    pub fn verdict(mut self, result: &GateResult) -> Self {
+        self.judge(result.gate, Judged::from(result));
+        self
+    }
+
+    pub fn judge(&mut self, gate: GateId, judged: Judged) {
+        let said = self.verdicts.entry(gate).or_insert_with(|| judged.clone());
+        if said.verdict != Verdict::Fail {
+            *said = judged;
+        }
+    }
+
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.figures.get(&metric).map(|figure| figure.value)
+    }
+
+    /// What no other row of a record has.
+    pub fn key(&self) -> (&Subject, &On, Source, Option<&Subject>) {
+        (&self.subject, &self.on, self.by, self.against.as_ref())
+    }
+
+    pub fn failed(&self) -> impl Iterator<Item = (GateId, &Judged)> {
+        self.verdicts.iter().filter(|(_, judged)| judged.verdict == Verdict::Fail).map(|(gate, judged)| (*gate, judged))
+    }
+}
+
+/// What a row is about: a variant (`stage5-swizzle/swizzle-32x256-k4`), a stage, a family, a peer (`torch-cudnn`), or
+/// the harness itself (`self-test`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject(String);
+
+impl Subject {
+    pub fn variant(stage: &str, variant: &str) -> Self {
+        Self(format!("{stage}/{variant}"))
+    }
+
+    /// The part before the slash; all of it where there is none.
+    pub fn stage(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(stage, _)| stage)
+    }
+
+    /// The part behind the slash: the variant's name, or the family's.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or("", |(_, name)| name)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Subject {
+    fn from(text: &str) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// What `kernel.cu` declares.
+    Kernel,
+    Ptxas,
+    Emulator,
+    /// The run on a GPU.
+    Gpu,
+    /// The session in which our arms and those of peers were alternated.
+    Peers,
+    Ncu,
+    ComputeSanitizer,
+    /// Planted faults, and kernels without one of their synchronisation sites.
+    SelfTest,
+    /// The `out` of `--input`.
+    Input,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Kernel => "kernel.cu",
+            Source::Ptxas => "ptxas",
+            Source::Emulator => "emulator",
+            Source::Gpu => "GPU",
+            Source::Peers => "peers",
+            Source::Ncu => "ncu",
+            Source::ComputeSanitizer => "compute-sanitizer",
+            Source::SelfTest => "self-test",
+            Source::Input => "input",
+        })
+    }
+}
+
+/// What a row's figures are of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum On {
+    /// All cases or launches of the subject.
+    All,
+    /// A problem: `mission f16 full`.
+    Problem(Place),
+    /// A problem with its inputs: `mission f16 full normal:0`.
+    Case(Place, String),
+    /// A compiled instance: `f16 d64 sm_90a`; without an architecture what is declared of it.
+    Instance { dtype: Dtype, head_dim: usize, arch: Option<String> },
+    /// A planted fault, a synchronisation site: any other words, written after `: `.
+    Named(String),
+}
+
+/// A problem by the name of its shape, or its extents where it has none. Extents of names are in the record's meta data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    pub shape: String,
+    pub dtype: Dtype,
+    pub mask: Mask,
+}
+
+impl Place {
+    pub fn new(shape: &str, dtype: Dtype, mask: Mask) -> Self {
+        Self { shape: shape.to_string(), dtype, mask }
+    }
+
+    pub fn of(shape_name: &str, problem: &Problem) -> Self {
+        Self::new(shape_name, problem.dtype, problem.mask)
+    }
+
+    /// The problem that claims are stated on.
+    pub fn claims(dtype: Dtype) -> Self {
+        Self::new("mission", dtype, Mask::Full)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.shape, self.dtype, self.mask)
+    }
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse()? {
+            On::Problem(place) => Ok(place),
+            _ => Err(format!("'{text}' is no problem")),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl On {
+    pub fn problem(&self) -> Option<&Place> {
+        match self {
+            On::Problem(place) => Some(place),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            On::All => f.write_str("all"),
+            On::Problem(place) => write!(f, "{place}"),
+            On::Case(place, input) => write!(f, "{place} {input}"),
+            On::Instance { dtype, head_dim, arch } => {
+                write!(f, "{dtype} d{head_dim}")?;
+                arch.iter().try_for_each(|arch| write!(f, " {arch}"))
+            }
+            On::Named(words) => write!(f, ": {words}"),
+        }
+    }
+}
+
+impl std::str::FromStr for On {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is no problem, case, instance or `: words`");
+        if text == "all" {
+            return Ok(On::All);
+        }
+        if let Some(words) = text.strip_prefix(": ") {
+            return Ok(On::Named(words.to_string()));
+        }
+        let words: Vec<&str> = text.split(' ').collect();
+        if let [dtype, head_dim, rest @ ..] = &words[..]
+            && let (Ok(dtype), Some(Ok(head_dim))) = (dtype.parse(), head_dim.strip_prefix('d').map(str::parse))
+        {
+            return match rest {
+                [] => Ok(On::Instance { dtype, head_dim, arch: None }),
+                [arch] => Ok(On::Instance { dtype, head_dim, arch: Some(arch.to_string()) }),
+                _ => Err(wrong()),
+            };
+        }
+        let [shape, dtype, mask, rest @ ..] = &words[..] else { return Err(wrong()) };
+        let place = Place {
+            shape: shape.to_string(),
+            dtype: dtype.parse().map_err(|_| wrong())?,
+            mask: mask.parse().map_err(|_| wrong())?,
+        };
+        if rest.is_empty() { Ok(On::Problem(place)) } else { Ok(On::Case(place, rest.join(" "))) }
+    }
+}
+
+impl Serialize for On {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for On {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A value, with its 95 % interval where it is an estimate: `5.274`, or `[5.274, 5.272, 5.276]`. JSON has no NaN; null is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    pub value: f64,
+    pub interval: Option<(f64, f64)>,
+}
+
+impl From<f64> for Figure {
+    fn from(value: f64) -> Self {
+        Self { value, interval: None }
+    }
+}
+
+impl From<(f64, f64, f64)> for Figure {
+    fn from((value, low, high): (f64, f64, f64)) -> Self {
+        Self { value, interval: Some((low, high)) }
+    }
+}
+
+macro_rules! figure_from {
+    ($($integer:ty),*) => {
+        $(impl From<$integer> for Figure {
+            fn from(value: $integer) -> Self {
+                Self::from(value as f64)
+            }
+        })*
+    };
+}
+figure_from!(u32, u64, usize);
+
+impl Figure {
+    /// As a record keeps it: counts whole, all else at four digits, speedups and their intervals at three decimals more
+    /// than one.
+    pub fn rounded(self, metric: Metric) -> Self {
+        let digits = |value: f64| match metric.spec().unit {
+            Unit::Count => value.round(),
+            _ if value == 0.0 || !value.is_finite() => value,
+            _ => format!("{value:.3e}").parse().unwrap_or(value),
+        };
+        Self { value: digits(self.value), interval: self.interval.map(|(low, high)| (digits(low), digits(high))) }
+    }
+}
+
+impl Serialize for Figure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A whole number is written as one: 216, not 216.0.
+        let number = |value: f64| match value {
+            whole if whole.fract() == 0.0 && whole.abs() < 9e15 => serde_json::json!(whole as i64),
+            other => serde_json::json!(other),
+        };
+        match self.interval {
+            None => number(self.value).serialize(serializer),
+            Some((low, high)) => [self.value, low, high].map(number).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Figure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Value(f64),
+            Interval([Option<f64>; 3]),
+        }
+        let nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
+        Ok(match Option::<Written>::deserialize(deserializer)? {
+            None => f64::NAN.into(),
+            Some(Written::Value(value)) => value.into(),
+            Some(Written::Interval([value, low, high])) => (nan(value), nan(low), nan(high)).into(),
+        })
+    }
+}
+
+/// What a gate says. A reason is kept where it is not PASS, counts where it judged several cases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Judged {
+    #[serde(rename = "is")]
+    pub verdict: Verdict,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl Judged {
+    pub fn cases(mut self, passed: usize, of: usize) -> Self {
+        (self.passed, self.of) = (Some(passed), Some(of));
+        self
+    }
+}
+
+impl From<&GateResult> for Judged {
+    fn from(result: &GateResult) -> Self {
+        let reason = if result.verdict == Verdict::Pass { String::new() } else { result.reason.clone() };
+        Self { verdict: result.verdict, passed: None, of: None, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_line_that_reads_back() {
+        let mut row = Row::new("stage5-swizzle/swizzle-32x256-k4", On::Problem(Place::claims(Dtype::F16)), Source::Gpu)
+            .under("warm L2")
+            .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
+            .figure(Metric::Samples, 500_usize)
+            .verdict(&GateResult::judge(GateId::C1, false, "NaN left"));
+        for (metric, figure) in &mut row.figures {
+            *figure = figure.rounded(*metric);
+        }
+        let line = serde_json::to_string(&row).unwrap();
+        insta::assert_snapshot!(line, @r#"{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C1":{"is":"fail","reason":"NaN left"}}}"#);
+        assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
+        assert!(serde_json::from_str::<Row>(&line.replace("\"by\"", "\"bye\"")).is_err());
+    }
+
+    #[test]
+    fn every_place_reads_back() {
+        let instance = |arch: Option<&str>| On::Instance { dtype: Dtype::E4m3, head_dim: 128, arch: arch.map(String::from) };
+        let place = || Place::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
+        let words = "kernel.cu:166 __syncthreads: \"tile read\"".to_string();
+        let places = [
+            (On::All, "all"),
+            (On::Problem(place()), "1x2:1x113:203x64 f16 causal"),
+            (On::Case(place(), "normal:3".into()), "1x2:1x113:203x64 f16 causal normal:3"),
+            (On::Case(place(), "a b.safetensors".into()), "1x2:1x113:203x64 f16 causal a b.safetensors"),
+            (instance(None), "e4m3 d128"),
+            (instance(Some("sm_90a")), "e4m3 d128 sm_90a"),
+            (On::Named(words.clone()), &format!(": {words}")),
+        ];
+        for (on, text) in places {
+            assert_eq!(on.to_string(), text);
+            assert_eq!(text.parse::<On>().as_ref(), Ok(&on));
+        }
+        for wrong in ["", "mission", "mission f16", "mission bf16 full", "f16 d64 sm_89 sm_90a"] {
+            assert!(wrong.parse::<On>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_failure_stays_and_no_number_is_no_number() {
+        let pass = GateResult::judge(GateId::H1, true, "clean");
+        let fail = GateResult::judge(GateId::H1, false, "race");
+        let row = Row::new("s/v", On::All, Source::Emulator).verdict(&fail).verdict(&pass);
+        assert_eq!(row.failed().map(|(gate, judged)| (gate, judged.reason.as_str())).collect::<Vec<_>>(), [(GateId::H1, "race")]);
+        let nan = Row::new("s/v", On::All, Source::Emulator).figure(Metric::MaxError, f64::NAN);
+        let read: Row = serde_json::from_str(&serde_json::to_string(&nan).unwrap()).unwrap();
+        assert!(read.value(Metric::MaxError).unwrap().is_nan());
+    }
+}

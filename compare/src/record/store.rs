@@ -1,0 +1,207 @@
+//! The folder of a record: `meta.json` and `rows.jsonl`, one row a line, sorted, the same bytes for the same rows. Beside
+//! them, where the run took place and never committed: `cases.jsonl`, passing cases as rows, and `samples.jsonl`.
+
+use super::meta::Meta;
+use super::row::{On, Row, Source, Subject};
+use common::metric::Metric;
+use common::record::store::write_atomically;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The version of the format. A reader refuses any other: 1 was several files of figures of their own kinds.
+pub const SCHEMA: u32 = 2;
+
+pub const META: &str = "meta.json";
+pub const ROWS: &str = "rows.jsonl";
+pub const CASES: &str = "cases.jsonl";
+pub const SAMPLES: &str = "samples.jsonl";
+
+/// The first file of a record of version 1.
+const OLD_META: &str = "build_meta.json";
+
+/// All that one run measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub meta: Meta,
+    /// What is committed.
+    pub rows: Vec<Row>,
+    /// Passing cases; empty in a committed record.
+    pub cases: Vec<Row>,
+    /// Raw samples; empty in a committed record.
+    pub samples: Vec<Samples>,
+}
+
+/// Device times of one row, in the order taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    pub subject: Subject,
+    pub on: On,
+    pub by: Source,
+    /// Nanoseconds per launch.
+    pub device_ns: Vec<f64>,
+}
+
+/// Why a record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Write(#[from] common::record::store::StoreError),
+    #[error("{}: line {line} is no row of a record", path.display())]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{}: two rows of {row}", path.display())]
+    Twice { path: PathBuf, row: String },
+    #[error("{} has schema {found}, and this program reads {SCHEMA}: use the version of compare that wrote it", path.display())]
+    Schema { path: PathBuf, found: u64 },
+    #[error("{} is no record: it has no {META}", path.display())]
+    NoRecord { path: PathBuf },
+}
+
+impl Record {
+    pub fn new(meta: Meta) -> Self {
+        Self { meta, rows: vec![], cases: vec![], samples: vec![] }
+    }
+
+    /// Adds a row in the digits of a record. One of the same key is replaced.
+    pub fn append(&mut self, mut row: Row) {
+        for (metric, figure) in &mut row.figures {
+            *figure = figure.rounded(*metric);
+        }
+        match self.rows.iter_mut().find(|other| other.key() == row.key()) {
+            Some(other) => *other = row,
+            None => self.rows.push(row),
+        }
+    }
+
+    pub fn stage(&self, id: &str) -> Option<&super::StageMeta> {
+        self.meta.stages.iter().find(|stage| stage.id == id)
+    }
+
+    /// The row of a subject at a place, from one source.
+    pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
+        self.rows.iter().find(|row| row.key() == (subject, on, by, None))
+    }
+
+    pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.by == source)
+    }
+
+    pub fn value(&self, subject: &Subject, on: &On, by: Source, metric: Metric) -> Option<f64> {
+        self.row(subject, on, by)?.value(metric)
+    }
+
+    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+        let meta = read_meta(folder)?;
+        let rows: Vec<Row> = lines(&folder.join(ROWS))?.unwrap_or_default();
+        let mut keys: Vec<_> = rows.iter().map(Row::key).collect();
+        keys.sort();
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            let row = format!("{} on {} by {}", pair[0].0, pair[0].1, pair[0].2);
+            return Err(StoreError::Twice { path: folder.join(ROWS), row });
+        }
+        let cases = lines(&folder.join(CASES))?.unwrap_or_default();
+        let samples = lines(&folder.join(SAMPLES))?.unwrap_or_default();
+        Ok(Self { meta, rows, cases, samples })
+    }
+
+    /// What is committed: names and bytes. The meta data comes last: it says how much is finished, which must not be more
+    /// than the rows hold when a run is killed between two files.
+    pub fn committed(&self) -> [(&'static str, Vec<u8>); 2] {
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by(|a, b| a.key().cmp(&b.key()));
+        let mut meta = serde_json::to_string_pretty(&self.meta).expect("meta data has no map keys but strings");
+        meta.push('\n');
+        [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
+    }
+
+    /// Writes all of it.
+    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+        let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
+        if !self.cases.is_empty() {
+            write(CASES, &to_lines(&self.cases))?;
+        }
+        if !self.samples.is_empty() {
+            write(SAMPLES, &to_lines(&self.samples))?;
+        }
+        Ok(self.committed().iter().try_for_each(|(name, bytes)| write(name, bytes))?)
+    }
+}
+
+fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for item in items {
+        serde_json::to_writer(&mut bytes, &item).expect("rows have no map keys but strings");
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// `None` only where there is no such file.
+fn bytes(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Read { path: path.to_path_buf(), source }),
+    }
+}
+
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Option<Vec<T>>, StoreError> {
+    let Some(bytes) = bytes(path)? else { return Ok(None) };
+    let text = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    let read = |(index, line): (usize, &[u8])| {
+        let malformed = |source| StoreError::Malformed { path: path.to_path_buf(), line: index + 1, source };
+        serde_json::from_slice(line).map_err(malformed)
+    };
+    text.map(read).collect::<Result<_, _>>().map(Some)
+}
+
+fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
+    let path = folder.join(META);
+    let Some(text) = bytes(&path)? else {
+        return Err(match bytes(&folder.join(OLD_META))? {
+            Some(_) => StoreError::Schema { path: folder.to_path_buf(), found: 1 },
+            None => StoreError::NoRecord { path: folder.to_path_buf() },
+        });
+    };
+    let malformed = |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
+    let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+    match value["schema"].as_u64() {
+        Some(found) if found != u64::from(SCHEMA) => Err(StoreError::Schema { path, found }),
+        _ => serde_json::from_value(value).map_err(malformed),
+    }
+}
+
+/// The finished records below `folder`, oldest first, by folder name; none if there is no such folder.
+pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
+    let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
+    let mut names = Vec::new();
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(fail(source)),
+        Ok(entries) => {
+            for entry in entries {
+                let entry = entry.map_err(fail)?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if !name.starts_with('.') && [META, OLD_META].iter().any(|file| entry.path().join(file).is_file()) {
+                    names.push(name);
+                }
+            }
+        }
+    }
+    names.sort();
+    names.into_iter().map(|name| Record::read(&folder.join(&name)).map(|record| (name, record))).collect()
+}
