@@ -302,9 +302,11 @@ impl Metric {
     pub fn source(self) -> Source {
         match self {
             Metric::DynamicSharedBytes => Source::Declared,
-            Metric::Registers | Metric::SpillBytes | Metric::StackBytes | Metric::StaticSharedBytes | Metric::Occupancy => {
-                Source::Compiler
-            }
+            Metric::Registers
+            | Metric::SpillBytes
+            | Metric::StackBytes
+            | Metric::StaticSharedBytes
+            | Metric::Occupancy => Source::Compiler,
             _ if self.counted(&Counters::default()).is_some() => Source::Counters,
             _ if self.spec().gate == Some(GateId::E1) => Source::Profile,
             _ => Source::Gpu,
@@ -319,6 +321,16 @@ impl Metric {
     /// Whether it is a part of a whole, 0 to 1, and not a count.
     pub const fn is_share(self) -> bool {
         matches!(self.spec().unit, Unit::Share)
+    }
+
+    /// The counters that a share is of: part and whole.
+    pub const fn parts(self) -> Option<(Metric, Metric)> {
+        match self {
+            Metric::AsyncCopyShare => Some((Metric::AsyncCopyBytes, Metric::GlobalReadBytes)),
+            Metric::SharedReadConflictShare => Some((Metric::SharedReadConflicts, Metric::SharedReadWavefronts)),
+            Metric::SharedWriteConflictShare => Some((Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts)),
+            _ => None,
+        }
     }
 
     /// A value in words: `16,777,216`, `4.9 %`, `5.274 us`.
@@ -338,11 +350,11 @@ impl Metric {
     /// Its value in `counters`; `None` for what the emulator does not count.
     pub fn counted(self, counters: &Counters) -> Option<f64> {
         let Counters { global_read, global_write, shared_read, shared_write, shared_async_write, .. } = counters;
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        if let Some((part, whole)) = self.parts() {
+            let (part, whole) = (part.counted(counters)?, whole.counted(counters)?);
+            return Some(if whole == 0.0 { 0.0 } else { part / whole });
+        }
         let count = match self {
-            Metric::AsyncCopyShare => return Some(share(counters.async_copy_bytes, global_read.bytes)),
-            Metric::SharedReadConflictShare => return Some(share(shared_read.conflicts(), shared_read.wavefronts)),
-            Metric::SharedWriteConflictShare => return Some(share(shared_write.conflicts(), shared_write.wavefronts)),
             Metric::GlobalReadBytes => global_read.bytes,
             Metric::GlobalReadSectors => global_read.sectors,
             Metric::PlainReadBytes => global_read.bytes - counters.async_copy_bytes,
@@ -458,7 +470,10 @@ mod tests {
             assert!(!because.is_empty(), "{metric}");
             // Only what has a good side can be a regression, and only what is compared.
             let is_compared = threshold != Threshold::NotCompared;
-            assert!(is_compared || matches!(metric.spec().gate, Some(_)) || better == Better::Informational, "{metric}");
+            assert!(
+                is_compared || matches!(metric.spec().gate, Some(_)) || better == Better::Informational,
+                "{metric}"
+            );
         }
     }
 }

@@ -134,9 +134,11 @@ fn correctness(old: &common::record::Record, record: &mut Record, rows: &mut Vec
         rows.extend(suppressed.sites.iter().map(rows::site));
         for (at, error) in suppressed.errors.iter().enumerate() {
             let on = On::Named(format!("error {}", at + 1));
-            rows.push(
-                Row::new("self-test", on, Source::SelfTest).verdict(&GateResult::judge(GateId::S1, false, &**error)),
-            );
+            rows.push(Row::new("self-test", on, Source::SelfTest).verdict(&GateResult::judge(
+                GateId::S1,
+                false,
+                &**error,
+            )));
         }
     }
 }
@@ -154,7 +156,10 @@ fn performance(old: &common::record::Record) -> Vec<Row> {
         let place = Place::claims(claim.terms.dtype);
         let new = || Subject::variant(&claim.stage, &claim.variant);
         let base = Subject::variant(&claim.terms.base_stage, &claim.base_variant);
-        rows.push(impossible(rows::pair(new(), base, place.clone(), Source::Gpu, &claim.comparison, None), &claim.result));
+        rows.push(impossible(
+            rows::pair(new(), base, place.clone(), Source::Gpu, &claim.comparison, None),
+            &claim.result,
+        ));
         if let Some(same) = &claim.same_preset {
             let name = format!("{}-{}", claim.terms.base_family, same.preset);
             let base = Subject::variant(&claim.terms.base_stage, &name);
@@ -192,9 +197,8 @@ fn peers(old: &common::record::Record) -> Vec<Row> {
                 PeerOutcome::Timed { figures, over } => {
                     rows.push(rows::peer_arm(&*arm.peer, place(), figures, cache));
                     for over in over {
-                        let of_arm = |arm: &&common::record::OurArm| {
-                            (&arm.stage, &arm.variant) == (&over.stage, &over.variant)
-                        };
+                        let of_arm =
+                            |arm: &&common::record::OurArm| (&arm.stage, &arm.variant) == (&over.stage, &over.variant);
                         let Some(arm) = problem.ours.iter().find(of_arm) else { continue };
                         let comparison =
                             Comparison { base: figures.device, new: arm.figures.device, ratios: over.ratios };

@@ -15,6 +15,8 @@ mod diff;
 mod execute;
 mod history;
 mod input;
+#[allow(dead_code, reason = "the commands move to rows next")]
+mod judge;
 mod launch;
 mod list;
 mod machine;

@@ -246,7 +246,9 @@ impl<'a> Measured<'a> {
                     .collect();
                 if values.is_empty() { Err(lacks("no GPU code was built")) } else { Ok(values) }
             }
-            Source::Profile | Source::Gpu => Err(lacks("only ncu measures it; `compare profile` on a GPU completes this record")),
+            Source::Profile | Source::Gpu => {
+                Err(lacks("only ncu measures it; `compare profile` on a GPU completes this record"))
+            }
         }
     }
 }

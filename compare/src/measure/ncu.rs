@@ -85,7 +85,11 @@ const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
 /// All formulas, in the order of the tables.
 pub static FORMULAS: [Formula; 27] = [
-    sum(Metric::ProfiledNs, &[("gpu__time_duration.sum", 1.0)], "one launch with cold caches; no latency of the ladder"),
+    sum(
+        Metric::ProfiledNs,
+        &[("gpu__time_duration.sum", 1.0)],
+        "one launch with cold caches; no latency of the ladder",
+    ),
     sum(
         Metric::SmThroughput,
         &[("sm__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)],

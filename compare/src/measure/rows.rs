@@ -10,9 +10,7 @@ use common::faults::Caught;
 use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, claims_problem};
-use common::record::{
-    BaseTerms, ClaimTerms, EvidenceTerms, PeerClaimTerms, PeerFigures, StageBuild, VariantSummary,
-};
+use common::record::{BaseTerms, ClaimTerms, EvidenceTerms, PeerClaimTerms, PeerFigures, StageBuild, VariantSummary};
 use common::suppression::{Finding, SiteResult};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
@@ -155,7 +153,9 @@ pub fn case(case: &CaseResult) -> Row {
     let input = words.strip_prefix(&format!("{place} ")).unwrap_or(&words).to_string();
     let row = Row::new(Subject::variant(&key.stage, &key.variant), On::Case(place, input), backend(key.backend));
     match &case.outcome {
-        Outcome::Checked { errors, gates } => gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate)),
+        Outcome::Checked { errors, gates } => {
+            gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
+        }
         Outcome::Unsupported { reason } => row.note(reason),
         Outcome::Failed { reason } => {
             row.verdict(&GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}")))
@@ -242,9 +242,9 @@ pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Compar
 fn with_ratios(row: Row, ratios: &Ratios) -> Row {
     let figures =
         [(Metric::SpeedupP50, ratios.p50), (Metric::SpeedupP90, ratios.p90), (Metric::SpeedupMean, ratios.mean)];
-    figures.into_iter().fold(row, |row, (metric, ratio)| {
-        row.figure(metric, (ratio.value, ratio.interval.low, ratio.interval.high))
-    })
+    figures
+        .into_iter()
+        .fold(row, |row, (metric, ratio)| row.figure(metric, (ratio.value, ratio.interval.low, ratio.interval.high)))
 }
 
 /// One arm, ours or theirs, in the session with peers.

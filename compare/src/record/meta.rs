@@ -142,7 +142,11 @@ pub struct Claim {
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
-    Faster { stage: String, family: String, at_least: f64 },
+    Faster {
+        stage: String,
+        family: String,
+        at_least: f64,
+    },
     /// The same against a peer. The goal is shown, never judged.
     FasterThanPeer {
         rival: Rival,
@@ -151,9 +155,18 @@ pub enum Relation {
         goal: Option<f64>,
     },
     /// `at_least * base <= value <= at_most * base` at the same preset.
-    Ratio { stage: String, family: String, at_least: f64, at_most: f64 },
-    AtLeast { bound: f64 },
-    AtMost { bound: f64 },
+    Ratio {
+        stage: String,
+        family: String,
+        at_least: f64,
+        at_most: f64,
+    },
+    AtLeast {
+        bound: f64,
+    },
+    AtMost {
+        bound: f64,
+    },
 }
 
 impl Relation {

@@ -71,8 +71,14 @@ impl Row {
         }
     }
 
+    /// A share of counters is drawn from its parts where the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        self.figures.get(&metric).map(|figure| figure.value)
+        let found = |metric| self.figures.get(&metric).map(|figure| figure.value);
+        let share = |(part, whole)| {
+            let (part, whole) = (found(part)?, found(whole)?);
+            Some(if whole == 0.0 { 0.0 } else { part / whole })
+        };
+        found(metric).or_else(|| metric.parts().and_then(share))
     }
 
     /// What no other row of a record has.
@@ -416,7 +422,8 @@ mod tests {
 
     #[test]
     fn every_place_reads_back() {
-        let instance = |arch: Option<&str>| On::Instance { dtype: Dtype::E4m3, head_dim: 128, arch: arch.map(String::from) };
+        let instance =
+            |arch: Option<&str>| On::Instance { dtype: Dtype::E4m3, head_dim: 128, arch: arch.map(String::from) };
         let place = || Place::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
         let words = "kernel.cu:166 __syncthreads: \"tile read\"".to_string();
         let places = [
@@ -442,7 +449,10 @@ mod tests {
         let pass = GateResult::judge(GateId::H1, true, "clean");
         let fail = GateResult::judge(GateId::H1, false, "race");
         let row = Row::new("s/v", On::All, Source::Emulator).verdict(&fail).verdict(&pass);
-        assert_eq!(row.failed().map(|(gate, judged)| (gate, judged.reason.as_str())).collect::<Vec<_>>(), [(GateId::H1, "race")]);
+        assert_eq!(
+            row.failed().map(|(gate, judged)| (gate, judged.reason.as_str())).collect::<Vec<_>>(),
+            [(GateId::H1, "race")]
+        );
         let nan = Row::new("s/v", On::All, Source::Emulator).figure(Metric::MaxError, f64::NAN);
         let read: Row = serde_json::from_str(&serde_json::to_string(&nan).unwrap()).unwrap();
         assert!(read.value(Metric::MaxError).unwrap().is_nan());

@@ -177,7 +177,8 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
             None => StoreError::NoRecord { path: folder.to_path_buf() },
         });
     };
-    let malformed = |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
+    let malformed =
+        |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
     match value["schema"].as_u64() {
         Some(found) if found != u64::from(SCHEMA) => Err(StoreError::Schema { path, found }),

@@ -1,0 +1,137 @@
+//! Which variant is best, by which figure, and whose it is.
+
+use super::state::is_green;
+use super::{Known, Origin};
+use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+use common::record::Gpu;
+
+/// Latencies of a record, shown or not.
+pub fn timed(record: &Record) -> impl DoubleEndedIterator<Item = &Row> {
+    let is_latency =
+        |row: &&Row| row.against.is_none() && row.on.problem().is_some() && row.figures.contains_key(&Metric::P50);
+    record.by(Source::Gpu).filter(is_latency)
+}
+
+/// Why a latency may not be shown.
+pub fn withheld(record: &Record, row: &Row) -> Option<String> {
+    if super::state::summary(record, &row.subject).is_none() {
+        return Some(format!("{} was not checked in the run that timed it", row.subject));
+    }
+    if !is_green(record, &row.subject) {
+        return Some(format!("{} is not green on C1-C6 and B1 in the run that timed it", row.subject));
+    }
+    let (gate, judged) = row.failed().next()?;
+    Some(format!("{}: {gate} failed on the timed buffers: {}", row.subject, judged.reason))
+}
+
+/// Latencies that may be shown: green in the same record, and green after timing.
+pub fn shown(record: &Record) -> impl Iterator<Item = &Row> {
+    timed(record).filter(|row| withheld(record, row).is_none())
+}
+
+pub fn p50(row: &Row) -> f64 {
+    row.value(Metric::P50).unwrap_or(f64::INFINITY)
+}
+
+/// The fastest shown variant of a stage on a problem, of those that `takes`.
+pub fn best<'a>(record: &'a Record, stage: &str, place: &Place, takes: impl Fn(&str) -> bool) -> Option<&'a Row> {
+    let of_stage = shown(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
+    of_stage.filter(|row| takes(row.subject.name())).min_by(|a, b| p50(a).total_cmp(&p50(b)))
+}
+
+/// The fastest of a family.
+pub fn best_of<'a>(record: &'a Record, stage: &StageMeta, family: &str, place: &Place) -> Option<&'a Row> {
+    best(record, &stage.id, place, |name| stage.family(family).any(|variant| variant.name == name))
+}
+
+/// The best variant of a stage: the fastest shown one on mission with f16 in the first record that timed the kernel as it
+/// is now, of those that the device can run; the default where there is none.
+pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
+    let place = Place::claims(Dtype::F16);
+    let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16));
+    let found = known.sources().into_iter().find_map(|(name, record)| {
+        let is_now = record.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity);
+        let _ = name;
+        best(record, &stage.id, &place, runs).filter(|_| is_now)
+    });
+    found.map_or(&stage.default_variant, |row| row.subject.name())
+}
+
+/// The latency of a variant on a problem.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Latency<'a> {
+    Measured {
+        row: &'a Row,
+        record: &'a Record,
+        origin: Origin,
+    },
+    /// Measured, and not shown.
+    Withheld(String),
+    NoData(String),
+}
+
+/// This run's, else the newest committed one of the kernel as it is now, else the newest.
+pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Latency<'a> {
+    let mut stale = None;
+    for (name, record) in known.sources() {
+        let found = timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place));
+        let Some(row) = found else { continue };
+        if let Some(reason) = withheld(record, row) {
+            if name.is_none() {
+                return Latency::Withheld(reason);
+            }
+            continue;
+        }
+        let origin = known.origin(name, record, subject.stage(), true);
+        let is_stale = origin.is_stale();
+        let latency = Latency::Measured { row, record, origin };
+        match is_stale {
+            true => stale = stale.or(Some(latency)),
+            false => return latency,
+        }
+    }
+    stale.unwrap_or_else(|| {
+        Latency::NoData(match known.run.map(|(_, run)| &run.meta.machine.gpu) {
+            Some(Gpu::Absent { reason }) => format!("no GPU here ({reason}), and no committed record has it"),
+            Some(Gpu::Present { .. }) => "not timed in this run, and no committed record has it".into(),
+            None => "no committed record has it".into(),
+        })
+    })
+}
+
+/// `base / new` of the medians of two rows of one record.
+pub fn speedup(base: Option<&Row>, new: &Row) -> Option<(Subject, f64)> {
+    base.map(|base| (base.subject.clone(), p50(base) / p50(new)))
+}
+
+/// Against the best variant of the predecessor, and of the first stage's default family, in the same record.
+pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
+    let On::Problem(place) = &row.on else { return [None, None] };
+    let stages = &record.meta.stages;
+    let stage = stages.iter().find(|stage| stage.id == row.subject.stage());
+    let previous = stage.and_then(|stage| best(record, stage.predecessor.as_deref()?, place, |_| true));
+    let first =
+        stages.first().and_then(|first| best_of(record, first, &first.variant(&first.default_variant)?.family, place));
+    [speedup(previous, row), speedup(first, row)]
+}
+
+/// The best of each stage on every problem of the first record that timed any, in the order of the rows.
+pub fn by_problem<'a>(known: &Known<'a>) -> Option<(Option<&'a str>, &'a Record, Vec<(Place, Vec<Option<&'a Row>>)>)> {
+    let (name, record) = known.sources().into_iter().find(|(_, record)| shown(record).next().is_some())?;
+    let mut places: Vec<(Place, Vec<Option<&Row>>)> = Vec::new();
+    for row in shown(record) {
+        let Some(index) = known.stages.iter().position(|stage| stage.id == row.subject.stage()) else { continue };
+        let Some(place) = row.on.problem() else { continue };
+        let at = places.iter().position(|(other, _)| other == place).unwrap_or_else(|| {
+            places.push((place.clone(), vec![None; known.stages.len()]));
+            places.len() - 1
+        });
+        let best = &mut places[at].1[index];
+        if best.is_none_or(|other| p50(row) < p50(other)) {
+            *best = Some(row);
+        }
+    }
+    Some((name, record, places))
+}

@@ -1,0 +1,470 @@
+//! Claims, of speed (L1) and of counters (E1): what a record says of each, what a committed record said, and whether a
+//! negative record settles it. One path from a stage's constant to its verdict.
+
+use super::best::{best_of, p50};
+use super::{Known, Origin};
+use crate::measure::ncu;
+use crate::record::{Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use common::metric::{self, Metric};
+use common::stage::Rival;
+use common::timing::claim::NOISE_LIMIT;
+use common::verdict::{GateId, Verdict};
+use serde::Serialize;
+
+/// On the GPU an exact ratio may be off by this much: hardware counters see retries that no definition has, and ncu adds
+/// them up over passes. The plan of the ladder allows ncu 10 % where the emulator must be exact.
+pub const NCU_TOLERANCE: f64 = 0.1;
+
+/// A claim as a record judges it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    pub verdict: Verdict,
+    /// With the figures.
+    pub reason: String,
+    /// Of a claim of speed: both arms and the speedup on p50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pair: Option<Pair>,
+}
+
+/// Two arms that were alternated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    pub new: Subject,
+    pub base: Subject,
+    /// Of p50.
+    pub speedup: f64,
+    pub interval: (f64, f64),
+    /// The speedup over the base's variant of the same preset, where there is one.
+    pub same_preset: Option<f64>,
+}
+
+impl Finding {
+    fn no_data(reason: String) -> Self {
+        Self { verdict: Verdict::NoData, reason, pair: None }
+    }
+}
+
+/// The gate of a claim.
+pub fn gate(claim: &Claim) -> GateId {
+    if claim.is_of_speed() { GateId::L1 } else { GateId::E1 }
+}
+
+/// Whether figures of the claim are of one GPU, and of no other.
+pub fn is_of_gpu(claim: &Claim) -> bool {
+    claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
+}
+
+/// What the rows of `record` say of a claim of `stage`; `None` where they have nothing of it.
+pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Finding> {
+    match &claim.relation {
+        Relation::Faster { stage: base, family, at_least } => {
+            faster(record, stage, claim, (base, family)).map(|(row, same)| of_speed(row, same, *at_least))
+        }
+        Relation::FasterThanPeer { rival, at_least, .. } => {
+            faster_than(record, stage, claim, *rival).map(|row| of_speed(row, None, *at_least))
+        }
+        _ => {
+            let counted = evidence(record, stage, claim, Source::Emulator);
+            let by_ncu = ncu::judges(claim.metric).then(|| evidence(record, stage, claim, Source::Ncu)).flatten();
+            both(counted, by_ncu)
+        }
+    }
+}
+
+/// The pair of the best of both families, and the row of the best against the base's variant of the same preset.
+fn faster<'a>(
+    record: &'a Record,
+    stage: &StageMeta,
+    claim: &Claim,
+    (base, base_family): (&str, &str),
+) -> Option<(&'a Row, Option<&'a Row>)> {
+    let base_stage = record.stage(base)?;
+    let [new, old] = [(stage, &*claim.family), (base_stage, base_family)]
+        .map(|(stage, family)| best_of(record, stage, family, &claim.on));
+    let (new, old) = (new?, old?);
+    let preset = stage.variant(new.subject.name()).map_or("", VariantMeta::preset);
+    let same = base_stage.same_preset(base_family, preset).map(|variant| Subject::variant(base, &variant.name));
+    let pair = |base: &Subject| pair(record, &new.subject, base, &new.on, Source::Gpu);
+    Some((pair(&old.subject)?, same.as_ref().and_then(pair)))
+}
+
+fn pair<'a>(record: &'a Record, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&'a Row> {
+    record.rows.iter().find(|row| row.key() == (new, on, by, Some(base)))
+}
+
+/// The pair of ours and the fastest of the rival's whose output is right.
+fn faster_than<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim, rival: Rival) -> Option<&'a Row> {
+    let on = On::Problem(claim.on.clone());
+    let arms = || {
+        record
+            .by(Source::Peers)
+            .filter(|row| row.on == on && row.against.is_none() && row.figures.contains_key(&Metric::P50))
+    };
+    let ours = arms().find(|row| {
+        row.subject.stage() == stage.id && stage.family(&claim.family).any(|variant| variant.name == row.subject.name())
+    })?;
+    let rivals = arms().filter(|row| rival.is(row.subject.as_str()));
+    let pairs = rivals.filter_map(|row| Some((row, pair(record, &ours.subject, &row.subject, &on, Source::Peers)?)));
+    pairs.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0))).map(|(_, pair)| pair)
+}
+
+/// A speedup of at least `at_least` on p50, p90 and mean. A time below the floor fails whatever the ratio: it is
+/// impossible, so the kernel or the timer is broken. Then noise above [`NOISE_LIMIT`] is AMBIGUOUS: it was measured twice.
+/// Then each figure's whole interval must reach the claim to pass; one that lies wholly below fails.
+fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
+    let figure = |metric: Metric| row.figures.get(&metric).copied().unwrap_or(Figure::from(f64::NAN));
+    let p50 = figure(Metric::SpeedupP50);
+    let pair = Pair {
+        new: row.subject.clone(),
+        base: row.against.clone().unwrap_or_else(|| Subject::from("nothing")),
+        speedup: p50.value,
+        interval: p50.interval.unwrap_or((f64::NAN, f64::NAN)),
+        same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
+    };
+    let finding = |verdict, reason| Finding { verdict, reason, pair: Some(pair.clone()) };
+    if let Some(judged) = row.verdicts.get(&GateId::L1).filter(|judged| judged.verdict == Verdict::Fail) {
+        return finding(Verdict::Fail, judged.reason.clone());
+    }
+    let noise = figure(Metric::Noise).value;
+    // Written so that no number is noise.
+    if !(noise <= NOISE_LIMIT) {
+        let reason = format!("noise {:.1} % after one repeat, limit {:.0} %", 100.0 * noise, 100.0 * NOISE_LIMIT);
+        return finding(Verdict::Ambiguous, reason);
+    }
+    let figures = [("p50", p50), ("p90", figure(Metric::SpeedupP90)), ("mean", figure(Metric::SpeedupMean))];
+    let reaches = |figure: &Figure| match figure.interval {
+        Some((low, _)) if low >= at_least => Verdict::Pass,
+        Some((_, high)) if high < at_least => Verdict::Fail,
+        _ => Verdict::Ambiguous,
+    };
+    let verdicts = figures.each_ref().map(|(_, figure)| reaches(figure));
+    let worst = [Verdict::Fail, Verdict::Ambiguous].into_iter().find(|worst| verdicts.contains(worst));
+    let list = figures.map(|(name, figure)| {
+        let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
+        format!("{name} {:.3}x [{low:.3}, {high:.3}]", figure.value)
+    });
+    finding(worst.unwrap_or(Verdict::Pass), format!("{}, claim {at_least:.2}x", list.join(", ")))
+}
+
+/// The emulator's finding and ncu's as one: what either refutes is refuted.
+fn both(counted: Option<Finding>, by_ncu: Option<Finding>) -> Option<Finding> {
+    let (Some(counted), Some(by_ncu)) = (&counted, &by_ncu) else { return counted.or(by_ncu) };
+    Some(match (counted.verdict, by_ncu.verdict) {
+        (Verdict::NoData, Verdict::NoData) => counted.clone(),
+        (Verdict::NoData, _) => Finding { reason: format!("ncu: {}", by_ncu.reason), ..by_ncu.clone() },
+        (here, there) => Finding {
+            verdict: if there == Verdict::Fail { Verdict::Fail } else { here },
+            reason: format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason),
+            pair: None,
+        },
+    })
+}
+
+/// A variant, and what it is compared with.
+pub type Compared<'a> = (&'a VariantMeta, Option<(&'a StageMeta, &'a VariantMeta)>);
+
+/// What a claim compares over all variants of its family, or what is missing: one preset is never compared with another
+/// because its own or its base's was left out.
+pub fn compared<'a>(
+    stages: &'a [StageMeta],
+    stage: &'a StageMeta,
+    claim: &'a Claim,
+) -> Result<Vec<Compared<'a>>, String> {
+    let Some((base, family)) = claim.relation.base() else {
+        return Ok(stage.family(&claim.family).map(|variant| (variant, None)).collect());
+    };
+    let base_stage = stages.iter().find(|other| other.id == base);
+    let base_stage = base_stage.ok_or_else(|| format!("there is no stage {base}"))?;
+    let same_preset = |variant: &'a VariantMeta| {
+        Some((variant, Some((base_stage, base_stage.same_preset(family, variant.preset())?))))
+    };
+    let pairs: Vec<Compared<'_>> = stage.family(&claim.family).filter_map(same_preset).collect();
+    if !pairs.is_empty() {
+        return Ok(pairs);
+    }
+    let (Some(new), Some(old)) = (stage.default_of(&claim.family), base_stage.default_of(family)) else {
+        return Err(format!("{base} has no family {family}"));
+    };
+    Ok(vec![(new, Some((base_stage, old)))])
+}
+
+/// What one instrument says of a claim: NO DATA where a figure is missing, with the reason of the first; FAIL where any
+/// variant is not as predicted, whatever else is missing. `None` where the record has no variant of the family.
+fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
+    let on = On::Problem(claim.on.clone());
+    let has = |variant: &VariantMeta| record.row(&Subject::variant(&stage.id, &variant.name), &on, by).is_some();
+    if !stage.family(&claim.family).any(has) {
+        return None;
+    }
+    let pairs = match compared(&record.meta.stages, stage, claim) {
+        Ok(pairs) => pairs.into_iter().filter(|(variant, _)| has(variant)).collect::<Vec<_>>(),
+        Err(reason) => return Some(Finding::no_data(reason)),
+    };
+    if pairs.is_empty() {
+        let reason = format!("no variant of {} in this run is one that the claim compares", claim.family);
+        return Some(Finding::no_data(reason));
+    }
+    let (mut holds, mut breaks, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for (variant, base) in pairs {
+        match compare(record, (stage, variant), base, claim, by) {
+            Err(reason) => missing.push(reason),
+            Ok(found) => found.into_iter().for_each(
+                |(is_kept, words)| {
+                    if is_kept { holds.push(words) } else { breaks.push(words) }
+                },
+            ),
+        }
+    }
+    let finding = |verdict, reason| Some(Finding { verdict, reason, pair: None });
+    match (breaks.is_empty(), missing.into_iter().next(), holds.split_first()) {
+        (false, ..) => finding(Verdict::Fail, breaks.join("; ")),
+        (true, Some(reason), _) => finding(Verdict::NoData, reason),
+        (true, None, Some((first, []))) => finding(Verdict::Pass, first.clone()),
+        (true, None, Some((first, others))) => {
+            finding(Verdict::Pass, format!("{first}; {} more as predicted", others.len()))
+        }
+        (true, None, None) => {
+            finding(Verdict::NoData, format!("{} was not compiled for the same architecture as its base", claim.family))
+        }
+    }
+}
+
+/// Whether a variant is as predicted, in words, for each architecture that both sides were compiled for.
+fn compare(
+    record: &Record,
+    (stage, variant): (&StageMeta, &VariantMeta),
+    base: Option<(&StageMeta, &VariantMeta)>,
+    claim: &Claim,
+    by: Source,
+) -> Result<Vec<(bool, String)>, String> {
+    let show = |arch: &Option<String>, name: &str, value: f64| {
+        let arch = arch.as_ref().map(|arch| format!(" ({arch})")).unwrap_or_default();
+        format!("{name}{arch} {}", claim.metric.show(value))
+    };
+    let values = values(record, &Subject::variant(&stage.id, &variant.name), claim, by)?;
+    let Some((base_stage, base)) = base else {
+        let judge =
+            |(arch, value): &(_, f64)| (holds(&claim.relation, *value, None, by), show(arch, &variant.name, *value));
+        return Ok(values.iter().map(judge).collect());
+    };
+    let bases = self::values(record, &Subject::variant(&base_stage.id, &base.name), claim, by)?;
+    let judge = |(arch, value): &(Option<String>, f64)| {
+        let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
+        let ratio = if *old == 0.0 { String::new() } else { format!(" = {:.3}x", value / old) };
+        let words = format!("{} / {}{ratio}", show(arch, &variant.name, *value), show(arch, &base.name, *old));
+        Some((holds(&claim.relation, *value, Some(*old), by), words))
+    };
+    Ok(values.iter().filter_map(judge).collect())
+}
+
+/// Whether `value` is as predicted, beside the base's where there is one. NaN never is, nor is a ratio without a base. A
+/// ratio that was predicted exactly may be off by [`NCU_TOLERANCE`] on a GPU.
+fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool {
+    match *relation {
+        Relation::Ratio { at_least, at_most, .. } => {
+            let slack = if by == Source::Ncu && at_least == at_most { NCU_TOLERANCE } else { 0.0 };
+            let (at_least, at_most) = (at_least * (1.0 - slack), at_most * (1.0 + slack));
+            base.is_some_and(|base| at_least * base <= value && value <= at_most * base)
+        }
+        Relation::AtLeast { bound } => value >= bound,
+        Relation::AtMost { bound } => value <= bound,
+        Relation::Faster { .. } | Relation::FasterThanPeer { .. } => false,
+    }
+}
+
+/// The values of a metric, each with the architecture where it depends on one; or why there is none.
+fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Result<Vec<(Option<String>, f64)>, String> {
+    let Claim { metric, on, .. } = claim;
+    let lacks = |what: &str| format!("{subject}: {what}");
+    let of_instance = |source: Source| {
+        let rows = record.by(source).filter(|row| row.subject == *subject);
+        rows.filter_map(|row| match &row.on {
+            On::Instance { dtype, head_dim: 64, arch } if *dtype == on.dtype => {
+                Some((arch.clone(), row.value(*metric)?))
+            }
+            _ => None,
+        })
+        .collect::<Vec<_>>()
+    };
+    if by == Source::Ncu && ncu::judges(*metric) {
+        let row = record.row(subject, &On::Problem(on.clone()), Source::Ncu);
+        let row = row.ok_or_else(|| lacks("not launched under ncu"))?;
+        let value = row.value(*metric).ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
+        return Ok(vec![(None, value)]);
+    }
+    match metric.source() {
+        metric::Source::Counters => {
+            let row = record.row(subject, &On::Problem(on.clone()), Source::Emulator);
+            let row = row.ok_or_else(|| lacks("not counted in this run"))?;
+            if let Some((_, judged)) = row.failed().next() {
+                return Err(lacks(&judged.reason));
+            }
+            match row.value(*metric) {
+                Some(value) => Ok(vec![(None, value)]),
+                None => Err(lacks(row.note.as_deref().unwrap_or("not counted"))),
+            }
+        }
+        metric::Source::Declared => match of_instance(Source::Kernel) {
+            found if found.is_empty() => Err(lacks(&format!("it has no instance for {} and head_dim 64", on.dtype))),
+            found => Ok(found),
+        },
+        metric::Source::Compiler => match of_instance(Source::Ptxas) {
+            found if found.is_empty() => Err(lacks("no GPU code was built")),
+            found => Ok(found),
+        },
+        metric::Source::Profile | metric::Source::Gpu => {
+            Err(lacks("only ncu measures it; `compare profile` on a GPU completes this record"))
+        }
+    }
+}
+
+/// What is known of a claim.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Status {
+    /// This run judged it, or a committed record whose kernel is the same.
+    Judged {
+        origin: Origin,
+        finding: Finding,
+    },
+    /// It fails, and a committed record says so, with evidence: not promoted, and not an error.
+    Negative {
+        record: String,
+        reason: String,
+        evidence: String,
+    },
+    /// It passes although a committed record refutes it: the record should go.
+    UnexpectedPass {
+        record: String,
+        finding: Finding,
+    },
+    NoData {
+        reason: String,
+    },
+}
+
+/// A claim of the ladder, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claimed {
+    pub stage: String,
+    pub claim: Claim,
+    pub status: Status,
+}
+
+impl Claimed {
+    /// `stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk`.
+    pub fn title(&self) -> String {
+        format!("{}: {}", self.stage, self.claim)
+    }
+
+    fn finds(&self, verdict: Verdict) -> Option<&Origin> {
+        match &self.status {
+            Status::Judged { origin, finding } if finding.verdict == verdict => Some(origin),
+            _ => None,
+        }
+    }
+
+    /// It fails, and no committed record refutes it. What a changed kernel measured before counts no more.
+    pub fn is_broken(&self) -> bool {
+        self.finds(Verdict::Fail).is_some_and(|origin| !origin.is_stale())
+    }
+
+    /// This run does not decide it.
+    pub fn is_ambiguous(&self) -> bool {
+        self.finds(Verdict::Ambiguous) == Some(&Origin::Run)
+    }
+
+    /// The committed record did not decide it, which is no fault of this run.
+    pub fn is_open(&self) -> bool {
+        matches!(self.finds(Verdict::Ambiguous), Some(Origin::Committed { .. }))
+    }
+
+    pub fn is_negative(&self) -> bool {
+        matches!(self.status, Status::Negative { .. })
+    }
+}
+
+/// Claims that fail in `record`: stage, claim, and what was measured.
+pub fn failed<'a>(record: &'a Record) -> impl Iterator<Item = (&'a StageMeta, &'a Claim, Finding)> {
+    judged(record).filter(|(.., finding)| finding.verdict == Verdict::Fail)
+}
+
+/// Every claim that `record` has something of.
+pub fn judged<'a>(record: &'a Record) -> impl Iterator<Item = (&'a StageMeta, &'a Claim, Finding)> {
+    let claims = record.meta.stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+    claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
+}
+
+/// The newest negative record that covers a claim: the same stage, words and identity, and the same GPU where its figures
+/// are of one.
+pub fn refuted_by<'a>(
+    known: &Known<'a>,
+    stage: &StageMeta,
+    claim: &Claim,
+    gpu: Option<&str>,
+) -> Option<(&'a str, &'a Record)> {
+    let words = claim.to_string();
+    let covers = |(_, record): &&(String, Record)| {
+        let refuted = record.meta.negative.iter().flat_map(|negative| &negative.claims);
+        let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
+        let same_kernel = record.stage(&stage.id).is_some_and(|other| other.identity == stage.identity);
+        same_gpu && same_kernel && refuted.into_iter().any(|other| other.stage == stage.id && other.claim == words)
+    };
+    known.committed.iter().rev().find(covers).map(|(name, record)| (name.as_str(), record))
+}
+
+/// What is known of every claim of the ladder as built now.
+pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
+    let each = known.stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+    each.map(|(stage, claim)| Claimed {
+        stage: stage.id.clone(),
+        claim: claim.clone(),
+        status: status(known, stage, claim),
+    })
+    .collect()
+}
+
+fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
+    let find = |record: &Record| {
+        let measured = record.stage(&stage.id)?;
+        judge(record, measured, claim)
+    };
+    let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
+    let evidence = |record: &Record| {
+        let refuted = record.meta.negative.iter().flat_map(|negative| &negative.claims);
+        let mut of_claim = refuted.filter(|other| other.stage == stage.id && other.claim == claim.to_string());
+        let reason = record.meta.negative.as_ref().map_or(String::new(), |negative| negative.reason.clone());
+        (reason, of_claim.next().map_or(String::new(), |refuted| refuted.evidence.clone()))
+    };
+    let mut why = "not measured in this run, and no committed record has it".to_string();
+    if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
+        match (finding.verdict, negative(run)) {
+            (Verdict::NoData, _) => why = finding.reason,
+            (Verdict::Pass, Some((record, _))) => {
+                return Status::UnexpectedPass { record: record.to_string(), finding };
+            }
+            (Verdict::Fail, Some((name, record))) => {
+                let (reason, _) = evidence(record);
+                return Status::Negative { record: name.to_string(), reason, evidence: finding.reason };
+            }
+            _ => return Status::Judged { origin: Origin::Run, finding },
+        }
+    }
+    let mut stale = None;
+    for (name, record) in known.committed.iter().rev() {
+        let Some(finding) = find(record).filter(|finding| finding.verdict != Verdict::NoData) else { continue };
+        let origin = known.origin(Some(name), record, &stage.id, is_of_gpu(claim));
+        if origin.is_stale() {
+            stale = stale.or(Some(Status::Judged { origin, finding }));
+            continue;
+        }
+        return match negative(record) {
+            Some((name, record)) => {
+                let (reason, evidence) = evidence(record);
+                Status::Negative { record: name.to_string(), reason, evidence }
+            }
+            None => Status::Judged { origin, finding },
+        };
+    }
+    stale.unwrap_or(Status::NoData { reason: why })
+}

@@ -1,0 +1,123 @@
+//! Figures over the committed records: one line per stage or variant, and per GPU.
+
+use super::{Named, best, place};
+use crate::record::{On, Place, Record, Source, StageMeta, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+use common::record::Git;
+use serde::Serialize;
+
+/// What is followed: a stage by its best variant of each record, or one variant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    pub stage: String,
+    /// Absent for the stage's best.
+    pub variant: Option<String>,
+    /// The GPU, or the emulator: lines of two GPUs are never one line.
+    pub gpu: String,
+    /// One per record of that GPU, oldest first.
+    pub points: Vec<Point>,
+}
+
+/// A series in one record. A figure that the record does not have is absent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    pub record: String,
+    /// The commit that it was built from; `-dirty` where files had been changed since.
+    pub commit: String,
+    /// The variant that stands for the series here.
+    pub variant: Option<String>,
+    /// Median device time on mission, f16, full mask, in microseconds.
+    pub p50_us: Option<f64>,
+    /// Registers per thread of its f16, head_dim 64 instance on this GPU.
+    pub registers: Option<f64>,
+    /// Bank conflicts of shared memory on mission, f16, full mask, counted by the emulator.
+    pub conflicts: Option<f64>,
+}
+
+impl Series {
+    /// `stage5-swizzle`, or where variants are followed `swizzle-32x64`.
+    pub fn followed(&self) -> &str {
+        self.variant.as_ref().unwrap_or(&self.stage)
+    }
+}
+
+/// The history of all stages, or of every variant of `only`.
+pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
+    let mut names: Vec<(String, Option<String>)> = Vec::new();
+    for stage in records.iter().flat_map(|(_, record)| &record.meta.stages) {
+        let followed: Vec<_> = match only {
+            None => vec![(stage.id.clone(), None)],
+            Some(id) if id == stage.id => {
+                stage.variants.iter().map(|variant| (stage.id.clone(), Some(variant.name.clone()))).collect()
+            }
+            Some(_) => vec![],
+        };
+        followed.into_iter().for_each(|name| {
+            if !names.contains(&name) {
+                names.push(name)
+            }
+        });
+    }
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut gpus: Vec<String> = Vec::new();
+    records.iter().map(|(_, record)| place(record)).for_each(|gpu| {
+        if !gpus.contains(&gpu) {
+            gpus.push(gpu)
+        }
+    });
+    let mut series = Vec::new();
+    for gpu in gpus {
+        for (stage, variant) in &names {
+            let of_gpu = records.iter().filter(|(_, record)| place(record) == gpu);
+            let points = of_gpu.map(|named| point(named, stage, variant.as_deref())).collect();
+            series.push(Series { stage: stage.clone(), variant: variant.clone(), gpu: gpu.clone(), points });
+        }
+    }
+    series
+}
+
+fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
+    let stage = record.stage(id);
+    let on = Place::claims(Dtype::F16);
+    let row = best::best(record, id, &on, |name| variant.is_none_or(|variant| variant == name));
+    let default = |stage: &StageMeta| row.map_or(stage.default_variant.clone(), |row| row.subject.name().to_string());
+    let chosen = variant.map(String::from).or_else(|| stage.map(default));
+    let chosen = chosen.filter(|chosen| stage.is_some_and(|stage| stage.variant(chosen).is_some()));
+    let subject = chosen.as_deref().map(|variant| Subject::variant(id, variant));
+    Point {
+        record: name.clone(),
+        commit: match &record.meta.git {
+            Git::Commit { sha, dirty } => format!("{sha:.8}{}", if *dirty { "-dirty" } else { "" }),
+            Git::Unknown { .. } => "unknown".to_string(),
+        },
+        p50_us: row.map(best::p50),
+        registers: subject.as_ref().and_then(|subject| registers(record, subject)),
+        conflicts: subject.as_ref().and_then(|subject| conflicts(record, subject)),
+        variant: chosen,
+    }
+}
+
+/// Registers per thread of the f16, head_dim 64 instance: for the GPU of the record, else for the last architecture built.
+pub fn registers(record: &Record, subject: &Subject) -> Option<f64> {
+    of_instance(record, subject, Metric::Registers)
+}
+
+/// A figure of the f16, head_dim 64 instance as compiled for the GPU of the record, else for the last architecture built.
+pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
+    let built = record.by(Source::Ptxas).filter(|row| row.subject == *subject);
+    let of_claims = built.filter_map(|row| match &row.on {
+        On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some(arch) } => Some((arch, row.value(metric)?)),
+        _ => None,
+    });
+    let of_claims: Vec<(&String, f64)> = of_claims.collect();
+    let runs = |arch: &str| record.meta.machine.gpu.runs(arch);
+    of_claims.iter().find(|(arch, _)| runs(arch)).or(of_claims.last()).map(|(_, value)| *value)
+}
+
+/// Bank conflicts of shared-memory reads, writes and cp.async.
+pub fn conflicts(record: &Record, subject: &Subject) -> Option<f64> {
+    let row = record.row(subject, &On::Problem(Place::claims(Dtype::F16)), Source::Emulator)?;
+    let parts = [Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts];
+    parts.into_iter().map(|metric| row.value(metric)).sum()
+}

@@ -1,0 +1,94 @@
+//! The ladder beside its peers: whose figures are shown, what is won and lost, and fast_p.
+
+use super::best::p50;
+use super::state::{is_green, summary};
+use super::{Known, Origin};
+use crate::record::{On, Place, Record, Row, Source, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+use serde::Serialize;
+
+/// The speedups of fast_p.
+const P: [f64; 3] = [1.0, 1.5, 2.0];
+
+/// The peer that fast_p is about: what a user gets who chooses nothing.
+const DEFAULT: &str = "torch-default";
+
+/// KernelBench runs a program on this many random inputs before it calls it correct.
+const INPUTS: f64 = 5.0;
+
+/// One problem: our arm of the last stage, and the fastest right peer.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    pub place: Place,
+    pub ours: &'a Row,
+    /// The fastest peer, and our speedup over it with its interval; absent where none was right.
+    pub fastest: Option<(&'a Row, &'a Row)>,
+}
+
+/// The newest figures of peers.
+pub struct Beside<'a> {
+    pub record: &'a Record,
+    pub origin: Origin,
+    pub problems: Vec<Problem<'a>>,
+    pub fast: Option<FastP>,
+}
+
+/// The share of f16 problems on which a stage is right and more than p times as fast as PyTorch's default.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FastP {
+    pub stage: String,
+    pub of: usize,
+    /// p, and how many problems.
+    pub faster: Vec<(f64, usize)>,
+}
+
+/// Arms of the session, ours and theirs, in the order of the record.
+pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
+    record.by(Source::Peers).filter(|row| row.against.is_none() && row.on.problem().is_some())
+}
+
+pub fn is_ours(record: &Record, row: &Row) -> bool {
+    record.stage(row.subject.stage()).is_some()
+}
+
+/// Our speedup over a peer on a problem.
+pub fn over<'a>(record: &'a Record, ours: &Row, peer: &Subject) -> Option<&'a Row> {
+    record.rows.iter().find(|row| row.key() == (&ours.subject, &ours.on, Source::Peers, Some(peer)))
+}
+
+/// Peers of the run, else of the newest record that has them.
+pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
+    let has = |record: &Record| arms(record).next().is_some();
+    let (name, record) = known.sources().into_iter().find(|(_, record)| has(record))?;
+    let last = known.stages.iter().rev().find(|stage| arms(record).any(|row| row.subject.stage() == stage.id))?;
+    let problems = arms(record).filter(|row| row.subject.stage() == last.id).filter_map(|ours| {
+        let place = ours.on.problem()?.clone();
+        let theirs = arms(record).filter(|row| row.on == ours.on && !is_ours(record, row));
+        let right = theirs.filter_map(|peer| Some((peer, over(record, ours, &peer.subject)?)));
+        let fastest = right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)));
+        Some(Problem { place, ours, fastest })
+    });
+    let origin = known.origin(name, record, &last.id, true);
+    Some(Beside { record, origin, problems: problems.collect(), fast: fast(record, &last.id) })
+}
+
+fn fast(record: &Record, stage: &str) -> Option<FastP> {
+    let mut speedups = Vec::new();
+    for ours in arms(record).filter(|row| row.subject.stage() == stage) {
+        let On::Problem(Place { dtype: Dtype::F16, .. }) = &ours.on else { continue };
+        let default = Subject::from(DEFAULT);
+        let is_timed = arms(record)
+            .any(|row| row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50));
+        if !is_timed {
+            continue;
+        }
+        let checked = summary(record, &ours.subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
+        let is_right = is_green(record, &ours.subject) && checked >= INPUTS;
+        // Ours has no ratio where the timed buffers are wrong.
+        let speedup = over(record, ours, &default).filter(|_| is_right).and_then(|row| row.value(Metric::SpeedupP50));
+        speedups.push(speedup.unwrap_or(0.0));
+    }
+    let faster = P.map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count())).to_vec();
+    (!speedups.is_empty()).then(|| FastP { stage: stage.to_string(), of: speedups.len(), faster })
+}

@@ -1,0 +1,200 @@
+//! What the gates say of a variant.
+
+use super::Known;
+use crate::record::{Judged, On, Record, Row, Source, StageMeta, Subject};
+use common::device::BackendKind;
+use common::metric::Metric;
+use common::record::{Measurable, Scope, Tier};
+use common::verdict::{GateId, Verdict};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The verdict on a variant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "status", content = "detail", rename_all = "snake_case")]
+pub enum State {
+    /// No gate fails, and all that can be measured is.
+    Green,
+    Failed(Vec<GateId>),
+    Ambiguous(Vec<GateId>),
+    /// Data is missing for these gates that the record should have.
+    NoData(Vec<GateId>),
+    /// The record does not include it, and why: the tier or the flags.
+    NotRun(String),
+    /// Measured on another version of the kernel.
+    Stale,
+}
+
+/// A gate that failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    pub subject: Subject,
+    pub gate: GateId,
+    pub reason: String,
+}
+
+/// The gates that a variant is judged by: correctness, hazards, resources. Claims are judged by L1 and E1, the gates
+/// themselves by S1.
+pub const OF_VARIANTS: [GateId; 10] = [
+    GateId::C1,
+    GateId::C2,
+    GateId::C3,
+    GateId::C4,
+    GateId::C5,
+    GateId::C6,
+    GateId::C7,
+    GateId::B1,
+    GateId::H1,
+    GateId::R1,
+];
+
+/// What each gate says of a variant over all rows of a record: any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA.
+/// Single cases are summed up in the row of all.
+pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
+    let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
+    let rank = |verdict| {
+        [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData].iter().position(|v| *v == verdict)
+    };
+    let rows = record.rows.iter().filter(|row| row.subject == *subject && row.against.is_none());
+    for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && !matches!(row.by, Source::Peers | Source::SelfTest))
+    {
+        // What the gates say of timed buffers withholds a time; here it would be said twice.
+        for (&gate, judged) in row.verdicts.iter().filter(|(gate, _)| OF_VARIANTS.contains(gate)) {
+            if row.by == Source::Gpu && row.on != On::All {
+                continue;
+            }
+            let said = gates.entry(gate).or_insert_with(|| judged.clone());
+            let is_worse = rank(judged.verdict) < rank(said.verdict);
+            let adds_up =
+                judged.verdict == said.verdict && judged.verdict == Verdict::Fail && judged.reason != said.reason;
+            if is_worse {
+                *said = judged.clone();
+            } else if adds_up {
+                said.reason = format!("{}; {}", said.reason, judged.reason);
+            }
+        }
+    }
+    gates
+}
+
+/// The row of a variant over all its cases.
+pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
+    record.row(subject, &On::All, source(record))
+}
+
+/// What the cases of a record ran on.
+pub fn source(record: &Record) -> Source {
+    match record.meta.backend {
+        BackendKind::Cuda => Source::Gpu,
+        BackendKind::Emulated => Source::Emulator,
+    }
+}
+
+/// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
+/// all have evidence but C4, which has nothing to say about some problems, and B1, which judges those of a tier.
+pub fn is_green(record: &Record, subject: &Subject) -> bool {
+    let Some(row) = summary(record, subject) else { return false };
+    let verdict = |gate: GateId| row.verdicts.get(&gate).map(|judged| judged.verdict);
+    let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
+    row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
+        && gates(record, subject).get(&GateId::H1).is_none_or(|judged| judged.verdict != Verdict::Fail)
+        && needed.into_iter().all(|gate| verdict(gate) == Some(Verdict::Pass))
+        && [GateId::C4, GateId::B1]
+            .into_iter()
+            .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
+}
+
+/// Whether the machine, backend and tier of a record can measure `gate`.
+pub fn measurable(record: &Record, gate: GateId) -> bool {
+    record.meta.gates.iter().any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
+}
+
+/// Whether gate C7 is part of the record: of a whole run on a GPU, which `compare sanitize` completes.
+pub fn needs_sanitizer(record: &Record) -> bool {
+    let meta = &record.meta;
+    (meta.tier, meta.backend, &meta.scope) == (Tier::T2, BackendKind::Cuda, &Scope::Whole)
+}
+
+/// Whether compute-sanitizer was run on anything.
+pub fn is_sanitized(record: &Record) -> bool {
+    record.by(Source::ComputeSanitizer).next().is_some()
+}
+
+/// The variants that ran and whose C7 the record needs and does not have. What a device refuses has not run.
+pub fn unsanitized(record: &Record) -> Vec<Subject> {
+    let lacks = |subject: &Subject| record.row(subject, &On::All, Source::ComputeSanitizer).is_none();
+    let ran = |subject: &Subject| summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0));
+    let subjects = record.meta.stages.iter().flat_map(subjects);
+    subjects.filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject)).collect()
+}
+
+/// The variants of a stage.
+pub fn subjects(stage: &StageMeta) -> impl Iterator<Item = Subject> {
+    stage.variants.iter().map(|variant| Subject::variant(&stage.id, &variant.name))
+}
+
+/// The verdict on a variant of the ladder as built now.
+pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
+    let Some((_, record)) = known.subject() else { return State::NotRun("nothing was run".into()) };
+    let Some(row) = summary(record, subject) else {
+        return State::NotRun(match &record.meta.scope {
+            Scope::Selected { .. } => "not selected".into(),
+            Scope::Whole => format!("not in tier {}", record.meta.tier),
+        });
+    };
+    if record.stage(&stage.id).is_none_or(|measured| measured.identity != stage.identity) {
+        return State::Stale;
+    }
+    let [checked, failed, unsupported] = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
+        .map(|metric| row.value(metric).unwrap_or(0.0) as usize);
+    if checked == 0 && failed == 0 && unsupported > 0 {
+        return State::NotRun("it takes none of these problems".into());
+    }
+    let gates = gates(record, subject);
+    let with = |verdict: Verdict| -> Vec<GateId> {
+        gates.iter().filter(|(_, judged)| judged.verdict == verdict).map(|(gate, _)| *gate).collect()
+    };
+    match (with(Verdict::Fail), with(Verdict::Ambiguous)) {
+        (failed, _) if !failed.is_empty() => return State::Failed(failed),
+        (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
+        _ => {}
+    }
+    // A selection may leave a gate without a case; a whole tier may not, but for C4, which has nothing to say about most
+    // problems, where the device cannot run the variant on the others.
+    let excused = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
+    let has_data = |gate: GateId| gates.get(&gate).is_some_and(|judged| judged.verdict == Verdict::Pass);
+    let due = OF_VARIANTS.into_iter().filter(|&gate| !excused(gate) && measurable(record, gate));
+    let mut lacking: Vec<GateId> = due.filter(|&gate| !has_data(gate)).collect();
+    // A run ends before `compare sanitize` can begin.
+    let is_due = is_sanitized(record) || known.run.is_none();
+    if is_due && needs_sanitizer(record) && !has_data(GateId::C7) {
+        lacking.push(GateId::C7);
+    }
+    if checked == 0 || record.meta.scope == Scope::Whole && !lacking.is_empty() {
+        return State::NoData(lacking);
+    }
+    State::Green
+}
+
+/// Every gate that fails in a record, of variants, of stages and of real tensors' outputs; each once a subject.
+pub fn failures(record: &Record) -> Vec<Failure> {
+    let mut subjects: Vec<&Subject> = Vec::new();
+    for row in &record.rows {
+        if row.against.is_none() && row.failed().next().is_some() && !subjects.contains(&&row.subject) {
+            subjects.push(&row.subject);
+        }
+    }
+    let of = |subject: &&Subject| {
+        let failed = gates(record, subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
+        let subject = (*subject).clone();
+        failed
+            .map(move |(gate, judged)| Failure { subject: subject.clone(), gate, reason: judged.reason })
+            .collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of).collect()
+}
+
+/// What the self-test found wrong (gate S1): faults that survive, and synchronisation that is not as listed.
+pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
+    record.by(Source::SelfTest).filter(|row| row.failed().next().is_some())
+}
