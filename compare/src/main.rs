@@ -22,6 +22,8 @@ mod list;
 mod machine;
 #[allow(dead_code, reason = "the commands move to rows next")]
 mod measure;
+#[allow(dead_code, unused_imports)]
+mod page;
 mod peers;
 mod plan;
 mod profile;

@@ -1,7 +1,7 @@
 //! From a [`Report`](crate::comparison::Report) to text: Markdown, a page, JSON, charts.
 
 pub mod brief;
-mod charts;
+pub mod charts;
 pub mod diff;
 pub mod document;
 pub mod history;

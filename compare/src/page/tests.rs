@@ -1,0 +1,176 @@
+use super::*;
+
+/// Each kind of block, text and cell.
+fn sample() -> Document {
+    let us = |value| Cell::number(value, Digits::Significant(4), "µs");
+    let mut figures = Table::new(["stage", "verdict", "cases", "p50", "was", "over | torch", "vs previous"]);
+    figures.push(vec![
+        Text::default().strong("swizzle").into(),
+        Cell::Verdict(Tone::Good, "GREEN".into()),
+        Cell::Count(34_077),
+        us(5.274).noted("k4"),
+        Cell::change(us(5.3), us(5.274)),
+        Cell::Interval { value: 1.747, low: 1.736, high: 1.755, digits: Digits::Fixed(3), unit: "x" },
+        Cell::Ratio(1.54),
+    ]);
+    figures.push(vec![
+        "scalar".into(),
+        Cell::change(Cell::Verdict(Tone::Good, "GREEN".into()), Cell::Verdict(Tone::Bad, "FAIL C2".into())),
+        Cell::Count(7),
+        Cell::Missing("not timed".into()),
+        us(f64::NAN),
+        Cell::Missing("no <peer>".into()),
+        Cell::Missing("the first".into()),
+    ]);
+    Document {
+        marker: Some("compare"),
+        title: "The ladder".into(),
+        verdict: Some(Verdict { tone: Tone::Open, word: "AMBIGUOUS".into(), why: "1 claim < 1".into() }),
+        blocks: vec![
+            Block::bullets(["Fix a_b", "look_"]),
+            Block::section("Times & ratios"),
+            Block::paragraph(
+                Text::from("See ").code("a|b").plain(" in ").link("the record", "results/a.json").plain("."),
+            ),
+            Block::Table(figures),
+            Block::section("Details"),
+            Block::folded(
+                "2 <more>",
+                vec![Block::Heading { level: 3, text: "Here".into() }, Block::paragraph("folded")],
+            ),
+            Block::Chart(Chart {
+                title: "Time".into(),
+                alt: "shorter is better".into(),
+                path: "plots/time.svg".into(),
+                svg: "<svg viewBox=\"0 0 1 1\"></svg>".into(),
+            }),
+        ],
+    }
+}
+
+#[test]
+fn markdown_of_each_block_and_cell() {
+    insta::assert_snapshot!(markdown::markdown(&sample()), @r##"
+<!-- compare -->
+
+# The ladder
+
+**AMBIGUOUS: 1 claim < 1**
+
+- Fix a_b
+- look\_
+
+## Times & ratios
+
+See `a|b` in [the record](results/a.json).
+
+| stage | verdict | cases | p50 | was | over \| torch | vs previous |
+|---|---|---:|---|---:|---:|---:|
+| **swizzle** | GREEN | 34,077 | 5.274 µs (k4) | 5.300 µs → 5.274 µs | 1.747x [1.736, 1.755] | 1.54x (−35 %) |
+| scalar | GREEN → FAIL C2 | 7 | – | NaN µs | – | – |
+
+## Details
+
+<details><summary>2 &lt;more&gt;</summary>
+
+### Here
+
+folded
+
+</details>
+
+**Time**
+
+![shorter is better](plots/time.svg)
+"##);
+}
+
+#[test]
+fn terminal_of_each_block_and_cell() {
+    insta::assert_snapshot!(terminal::terminal(&sample(), terminal::WIDTH, "COMPARE.md"), @r##"
+The ladder
+
+AMBIGUOUS: 1 claim < 1
+
+- Fix a_b
+- look_
+
+== Times & ratios ==
+
+See a|b in the record (results/a.json).
+
+| stage   | verdict         |  cases | p50           |        was |   over | torch |   vs previous |
+|---------|-----------------|--------|---------------|------------|----------------|---------------|
+| swizzle | GREEN           | 34,077 | 5.274 µs (k4) | 5.300 µs → | 1.747x [1.736, | 1.54x (−35 %) |
+|         |                 |        |               |   5.274 µs |         1.755] |               |
+| scalar  | GREEN → FAIL C2 |      7 | –             |     NaN µs |              – |             – |
+
+== Details ==
+
+2 <more> (in COMPARE.md)
+
+Time: plots/time.svg
+"##);
+}
+
+#[test]
+fn html_of_each_block_and_cell() {
+    let page = html::page(&sample());
+    let (head, body) = page.split_once("<body>\n").unwrap();
+    for part in
+        ["default-src 'none'; style-src 'unsafe-inline'", "<title>AMBIGUOUS: The ladder</title>", "color-scheme:dark"]
+    {
+        assert!(head.contains(part), "{part}");
+    }
+    insta::assert_snapshot!(body, @r##"
+<main>
+<nav aria-label="Sections"><ul><li><a href="#times-ratios">Times &amp; ratios</a></li><li><a href="#details">Details</a></li></ul></nav>
+<h1>The ladder</h1>
+<p class="verdict open"><strong>AMBIGUOUS</strong>: 1 claim &lt; 1</p>
+<ul><li>Fix a_b</li><li>look_</li></ul>
+<h2 id="times-ratios">Times &amp; ratios</h2>
+<p>See <code>a|b</code> in <a href="results/a.json">the record</a>.</p>
+<div class="scroll" tabindex="0"><table>
+<tr><th scope="col">stage</th><th scope="col">verdict</th><th scope="col" class="number">cases</th><th scope="col">p50</th><th scope="col" class="number">was</th><th scope="col" class="number">over | torch</th><th scope="col" class="number">vs previous</th></tr>
+<tr><td><strong>swizzle</strong></td><td class="good">GREEN</td><td class="number">34,077</td><td>5.274 µs (k4)</td><td class="number">5.300 µs → 5.274 µs</td><td class="number">1.747x [1.736, 1.755]</td><td class="number">1.54x (−35 %)</td></tr>
+<tr><td>scalar</td><td class="bad">GREEN → FAIL C2</td><td class="number">7</td><td title="not timed">–</td><td class="number">NaN µs</td><td class="number" title="no &lt;peer&gt;">–</td><td class="number" title="the first">–</td></tr>
+</table></div>
+<h2 id="details">Details</h2>
+<details><summary>2 &lt;more&gt;</summary>
+<h3>Here</h3>
+<p>folded</p>
+</details>
+<figure><figcaption>Time</figcaption><div class="scroll" tabindex="0"><svg viewBox="0 0 1 1"></svg></div></figure>
+</main>
+</body>
+</html>
+"##);
+}
+
+#[test]
+fn json_of_each_block_and_cell() {
+    let text = json::value(&sample()).to_string().replace("},{", "},\n{").replace("],[", "],\n[");
+    insta::assert_snapshot!(text, @r##"
+{"blocks":[{"items":["Fix a_b","look_"],"kind":"bullets"},
+{"kind":"heading","level":2,"text":"Times & ratios"},
+{"kind":"paragraph","text":"See a|b in the record (results/a.json)."},
+{"columns":["stage","verdict","cases","p50","was","over | torch","vs previous"],"kind":"table","rows":[[{"kind":"text","text":"swizzle"},
+{"kind":"verdict","tone":"good","word":"GREEN"},
+{"kind":"count","value":34077},
+{"cell":{"kind":"number","unit":"µs","value":5.274},"kind":"noted","note":"k4"},
+{"from":{"kind":"number","unit":"µs","value":5.3},"kind":"change","to":{"kind":"number","unit":"µs","value":5.274}},
+{"high":1.755,"kind":"interval","low":1.736,"unit":"x","value":1.747},
+{"kind":"ratio","value":1.54}],
+[{"kind":"text","text":"scalar"},
+{"from":{"kind":"verdict","tone":"good","word":"GREEN"},"kind":"change","to":{"kind":"verdict","tone":"bad","word":"FAIL C2"}},
+{"kind":"count","value":7},
+{"kind":"missing","reason":"not timed"},
+{"kind":"number","unit":"µs","value":"NaN"},
+{"kind":"missing","reason":"no <peer>"},
+{"kind":"missing","reason":"the first"}]]},
+{"kind":"heading","level":2,"text":"Details"},
+{"blocks":[{"kind":"heading","level":3,"text":"Here"},
+{"kind":"paragraph","text":"folded"}],"kind":"folded","summary":"2 <more>"},
+{"alt":"shorter is better","kind":"chart","path":"plots/time.svg","title":"Time"}],"title":"The ladder","verdict":{"tone":"open","why":"1 claim < 1","word":"AMBIGUOUS"}}
+"##);
+}
