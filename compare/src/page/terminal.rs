@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_asked() {
         let phrase = "a reason of several words and an_identifier_that_is_longer_than_most_columns_are – → µs ";
-        for columns in 1..=20 {
+        for columns in [1, 2, 3, 5, 7, 8, 10, 14, 20, 40] {
             for length in [1, 3, 11, 12, 13, 30, 80, 88] {
                 let cell: String = phrase.chars().cycle().skip(columns).take(length).collect();
                 let mut table = Table::new((0..columns).map(|column| format!("column {column}")));
