@@ -2,10 +2,10 @@
 
 mod source;
 
-use crate::comparison::diff::{Difference, Harness, HarnessChange, LATENCY_CHANGE, Pair, overall};
+use crate::comparison::diff::{Difference, Harness, HarnessChange, LATENCY_CHANGE, Pair, outdated, overall};
 use crate::comparison::{Committed, Exit};
-use crate::machine;
 use crate::render::{diff as layout, document};
+use crate::{builds, machine, registry};
 use clap::{Args, ValueEnum};
 use common::record::Git;
 use common::record::store::write_atomically;
@@ -16,7 +16,8 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 BASE and NEW each name a record's folder, a folder of records (the newest of each GPU and backend), a record in results/,
 or a git revision (its committed results/; the work tree is not touched). Records of one GPU and backend are compared.
-What is not the same thing (another GPU, driver, shape, compiler) is NO DATA, with a reason.
+What is not the same thing (another GPU, driver, shape, compiler) is NO DATA, with a reason. A NEW that is a folder stands
+for the sources as they are: it is incomplete where a kernel has changed since.
 
 Examples:
   compare diff main results                     what this branch's records say against those of main
@@ -30,7 +31,8 @@ Exit codes:
   0  nothing relevant, or improvements only
   1  regressions, with or without improvements
   2  wrong usage, or a record that cannot be read
-  3  nothing can be compared; or without a regression, something is undecided or data is missing that the base had";
+  3  nothing can be compared; or without a regression, something is undecided, a run did not end, or data is missing that
+     the base had";
 
 /// How the comparison is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -87,7 +89,15 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         }
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
-    let difference = difference(&base, &new, args.threshold / 100.0);
+    let mut difference = difference(&base, &new, args.threshold / 100.0);
+    if new.is_folder {
+        let now = builds::builds(&registry::load()?);
+        for pair in &mut difference.pairs {
+            let record = new.records.iter().find(|(name, _)| *name == pair.new);
+            let rows = record.map_or(vec![], |(_, record)| outdated(record, &now));
+            pair.rows.splice(0..0, rows);
+        }
+    }
     let text = match args.format {
         Format::Terminal => document::terminal(&layout::blocks(&difference)),
         Format::Markdown => document::markdown(&layout::blocks(&difference)),

@@ -15,6 +15,7 @@ mod verdict;
 
 pub use accuracy::ERROR_MARGIN;
 pub use latency::{LATENCY_CHANGE, latencies};
+pub use presence::outdated;
 pub use stages::{Pair, StageLine};
 pub use verdict::{Difference, Harness, HarnessChange, overall};
 
@@ -114,6 +115,8 @@ pub enum Reason {
     NewlyMissing,
     /// A refuted claim that the new record's own refutation covers.
     RefutedAndRecorded,
+    /// What the new side no longer declares.
+    Removed,
     /// Only one side has it, and the other need not.
     OneSideOnly,
     /// The whole interval lies within the threshold.
@@ -144,6 +147,10 @@ pub enum Reason {
     OtherBackend,
     /// Different sets of cases.
     OtherCases,
+    /// The kernel has changed since the record was made.
+    OtherKernel,
+    /// A run that did not come to its end.
+    Unfinished,
     /// Spills or stack.
     Spills,
     /// Occupancy or wasted traffic moved, and no latency contradicts.
@@ -199,6 +206,8 @@ pub struct Problem {
 /// What is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
+    /// The run as a whole.
+    Run,
     /// The variant itself.
     Variant,
     /// A gate's verdict.
@@ -221,7 +230,7 @@ impl Metric {
     /// The table that it belongs to.
     pub fn group(&self) -> Group {
         match self {
-            Metric::Variant | Metric::Gate(_) | Metric::Claim(_) | Metric::GatesOnGates => Group::Gates,
+            Metric::Run | Metric::Variant | Metric::Gate(_) | Metric::Claim(_) | Metric::GatesOnGates => Group::Gates,
             Metric::Error(_) => Group::Errors,
             Metric::Latency(_) => Group::Latency,
             Metric::Resource(..) => Group::Resources,
@@ -233,6 +242,7 @@ impl Metric {
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Metric::Run => f.write_str("whole run"),
             Metric::Variant => f.write_str("variant"),
             Metric::Gate(gate) => write!(f, "gate {gate}"),
             Metric::Claim(title) => write!(f, "claim {title}"),

@@ -16,6 +16,8 @@ pub struct Side {
     pub name: String,
     /// The newest record of each GPU and backend, oldest first.
     pub records: Vec<Committed>,
+    /// Whether a path led to it. A name in results/ or a revision may be of kernels that were.
+    pub is_folder: bool,
 }
 
 /// Why a name is no side of a comparison.
@@ -71,16 +73,17 @@ pub fn kind((_, record): &Committed) -> (BackendKind, Option<&str>) {
 /// With `pool`, records of one kind are sessions of one build, and the newest gets the samples of all.
 pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, SourceError> {
     let store = |source| SourceError::Store { name: name.to_string(), source };
+    let named = Path::new(name);
+    let is_folder = named.is_dir();
     let side = |records: Vec<Committed>, place: &str| {
         let records = newest_of_each_kind(records, pool);
         match records.is_empty() {
             true => Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() }),
-            false => Ok(Side { name: name.to_string(), records }),
+            false => Ok(Side { name: name.to_string(), records, is_folder }),
         }
     };
-    let named = Path::new(name);
     let committed = root.map(|root| root.join("results").join(name)).filter(|path| path.join(BUILD_META).is_file());
-    let folder = if named.is_dir() { Some(named.to_path_buf()) } else { committed };
+    let folder = if is_folder { Some(named.to_path_buf()) } else { committed };
     match folder {
         Some(folder) if folder.join(BUILD_META).is_file() => {
             let name = folder.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());

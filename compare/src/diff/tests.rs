@@ -8,7 +8,7 @@ const US: [f64; 3] = [32.0, 20.0, 15.0];
 
 fn side(name: &str, records: Vec<(&str, common::record::Record)>) -> Side {
     let records = records.into_iter().map(|(name, record)| (name.to_string(), record)).collect();
-    Side { name: name.into(), records }
+    Side { name: name.into(), records, is_folder: false }
 }
 
 /// The same ladder with something of each kind: slower and faster, a cost that doubles, a missing variant.

@@ -86,9 +86,10 @@ fn harness(harness: &Harness) -> String {
 
 fn of_pair(pair: &Pair) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let urgent =
-        |row: &&Row| row.required || row.reason == Reason::NewlyFailing || row.reason == Reason::NewlyUndecided;
-    blocks.extend(table("Newly failing or missing", pair.rows.iter().filter(urgent)));
+    let urgent = |row: &&Row| {
+        row.required || matches!(row.reason, Reason::NewlyFailing | Reason::NewlyUndecided | Reason::Removed)
+    };
+    blocks.extend(table("Newly failing, missing or removed", pair.rows.iter().filter(urgent)));
     if !pair.stages.is_empty() {
         blocks.push(Block::Heading("Stages".into()));
         blocks.push(stages(&pair.stages));

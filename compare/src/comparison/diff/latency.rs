@@ -22,7 +22,7 @@ pub fn latencies(base: &Record, new: &Record, threshold: f64) -> Vec<Row> {
     if let Some((reason, note)) = incomparable(base, new) {
         let per_stage = |stage: &String| {
             let row = Row::new(stage, None, Metric::Latency(None), Class::NoData, reason);
-            Row { required: false, ..row }.note(note.clone())
+            Row { required: timings(base) > 0, ..row }.note(note.clone())
         };
         return stages(&[base, new]).iter().map(per_stage).collect();
     }
@@ -104,11 +104,11 @@ fn one_sided(base: &Record, new: &Record) -> Vec<Row> {
                 rows.push(Row { required, ..row }.note(format!("{count} {words}")));
             }
         };
-        // A run times some variants only where it says so, or where flags chose; a removed variant has a row of its own.
+        // A run times some variants only where it says so; a removed stage has a row of its own.
         let is_built = new.meta.stages.iter().any(|build| build.id == stage);
         let left_out = new.performance.iter().flat_map(|performance| &performance.scopes);
         let says_so = left_out.into_iter().any(|scope| scope.stage == stage && scope.left_out > 0);
-        let required = is_built && !says_so && super::presence::covers(new, base);
+        let required = is_built && !says_so;
         push(alone(base, new, &stage), "timed in the base only", required);
         push(alone(new, base, &stage), "timed in the new record only", false);
     }

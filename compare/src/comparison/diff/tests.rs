@@ -1,10 +1,10 @@
 use super::*;
 use crate::comparison::{Exit, resource_gate};
-use crate::testing::{built, case, counted, emulated, rejudge, resummarise, timed};
+use crate::testing::{built, case, counted, emulated, ladder, rejudge, resummarise, timed};
 use common::check::Outcome;
 use common::device::BackendKind;
 use common::record::store::read_all;
-use common::record::{Gpu, Performance, SCHEMA, Samples, Scope, Tier};
+use common::record::{Gpu, Performance, Progress, SCHEMA, Samples, Scope, Tier};
 use common::timing::stats::Summary;
 use common::verdict::Verdict;
 
@@ -197,8 +197,10 @@ fn another_gpu_driver_shape_or_cache_is_no_data() {
         timing.measurement.rotation.state = common::timing::CacheState::Cold;
     }
     assert_eq!(reasons(&other_cache), [(Class::NoData, Reason::OtherCache); 3]);
-    // Gates and counters still are the same thing.
-    assert_eq!(verdict(&base, &other_gpu), (Exit::Pass, "NOTHING RELEVANT"));
+    // Gates and counters still are the same thing; that no latency of the base could be compared is not passed over.
+    for new in [other_gpu, other_driver] {
+        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+    }
 }
 
 #[test]
@@ -215,6 +217,52 @@ fn where_nothing_can_be_compared_there_is_no_verdict() {
         rows.iter().filter(|row| row.class != Class::NoData && row.metric != Metric::GatesOnGates).collect();
     assert_eq!(comparable, [&rows[0]; 0]);
     assert_eq!(overall(&Difference { pairs: vec![], ..difference(&base, &new, 0.02) }).exit, Exit::Undecided);
+}
+
+#[test]
+fn a_record_of_an_interrupted_run_is_incomplete_data() {
+    let interrupted = |mut record: Record| {
+        record.meta.progress = Progress::Partial { finished: 1, planned: 3 };
+        record
+    };
+    for (base, new) in [(emulated(), interrupted(emulated())), (interrupted(emulated()), emulated())] {
+        assert_eq!(moved(&base, &new), ["NO DATA the record whole run unfinished"]);
+        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+    }
+    let note = rows(&emulated(), &interrupted(emulated()), LATENCY_CHANGE).remove(0).note;
+    assert_eq!(note, "the new record is of a run that ended after 1 of 3 cases");
+}
+
+#[test]
+fn a_gpu_against_the_emulator_is_incomplete_in_both_directions() {
+    for (base, new) in [(timed(US), emulated()), (emulated(), timed(US))] {
+        assert!(moved(&base, &new).contains(&"NO DATA the record whole run other-backend".to_string()));
+        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+    }
+}
+
+#[test]
+fn gates_on_the_gates_alone_are_no_comparison() {
+    let mut nothing = emulated();
+    nothing.meta.stages.clear();
+    nothing.correctness.variants.clear();
+    nothing.evidence.counters.clear();
+    nothing.evidence.claims.clear();
+    assert!(rows(&nothing, &nothing, LATENCY_CHANGE).iter().all(|row| row.metric == Metric::GatesOnGates));
+    assert_eq!(verdict(&nothing, &nothing), (Exit::Undecided, "NO DATA"));
+}
+
+#[test]
+fn a_record_of_other_kernels_than_those_built_now_is_incomplete() {
+    let mut now = ladder();
+    assert_eq!(outdated(&emulated(), &now), []);
+    now[1].identity = "changed since".into();
+    let rows = outdated(&emulated(), &now);
+    let words: Vec<String> = rows.iter().map(|row| format!("{} {} {}", row.place(), row.metric, row.reason)).collect();
+    assert_eq!(words, ["stage1-cpasync whole run other-kernel"]);
+    let mut difference = difference(&emulated(), &emulated(), LATENCY_CHANGE);
+    difference.pairs[0].rows.extend(rows);
+    assert_eq!((overall(&difference).exit, overall(&difference).word), (Exit::Undecided, "INCOMPLETE"));
 }
 
 #[test]
@@ -244,19 +292,19 @@ fn a_missing_variant_gate_or_counter_is_missing_data() {
     gone.meta.stages[0].variants.remove(0);
     gone.correctness.variants.remove(0);
     gone.evidence.counters.remove(0);
-    assert_eq!(moved(&base, &gone), ["NO DATA stage0-scalar/scalar-32x64 variant newly-missing"]);
-    assert_eq!(verdict(&base, &gone), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(moved(&base, &gone), ["CHANGED stage0-scalar/scalar-32x64 variant removed"]);
+    assert_eq!(verdict(&base, &gone), (Exit::Pass, "NOTHING RELEVANT"), "what is no longer declared was removed");
     assert_eq!(moved(&gone, &base)[0], "CHANGED stage0-scalar/scalar-32x64 variant one-side-only");
 
     let mut unchecked = emulated();
     unchecked.correctness.variants.remove(0);
     assert_eq!(moved(&base, &unchecked), ["NO DATA stage0-scalar/scalar-32x64 variant newly-missing"]);
-    // Flags or a smaller tier say so themselves.
+    // Flags or a smaller tier explain it; the data is missing all the same.
     unchecked.meta.scope = Scope::Selected { flags: vec!["--variants wmma-qk-32x64".into()] };
-    assert!(moved(&base, &unchecked).iter().all(|line| !line.contains("newly-missing")));
+    assert_eq!(verdict(&base, &unchecked), (Exit::Undecided, "INCOMPLETE"));
     unchecked.meta.scope = Scope::Whole;
     unchecked.meta.tier = Tier::T0;
-    assert!(moved(&base, &unchecked).iter().all(|line| !line.contains("newly-missing")));
+    assert_eq!(verdict(&base, &unchecked), (Exit::Undecided, "INCOMPLETE"));
 
     let mut ungated = emulated();
     ungated.correctness.variants[0].gates.retain(|gate| gate.result.gate != GateId::C5);

@@ -1,6 +1,6 @@
 //! The verdict on a comparison: one line, what to do, the exit code.
 
-use super::{Class, Group, Pair, Reason, Row};
+use super::{Class, Group, Metric, Pair, Reason, Row};
 use crate::comparison::{Exit, Overall};
 use serde::Serialize;
 
@@ -77,11 +77,12 @@ pub fn overall(difference: &Difference) -> Overall {
     let better = count(&|row| row.class.is_better());
     let ambiguous = count(&|row| row.class == Class::Ambiguous);
     let required = count(&|row| row.required);
-    let compared = count(&|row| row.class != Class::NoData);
+    // The gates on the gates say nothing of the kernels.
+    let compared = count(&|row| row.class != Class::NoData && row.metric != Metric::GatesOnGates);
     let (exit, word) = match (worse, better) {
-        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         (1.., 0) => (Exit::Fail, "REGRESSION"),
         (1.., _) => (Exit::Fail, "MIXED"),
+        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         _ if required > 0 => (Exit::Undecided, "INCOMPLETE"),
         _ if ambiguous > 0 => (Exit::Undecided, "AMBIGUOUS"),
         (0, 1..) => (Exit::Pass, "IMPROVED"),
@@ -89,7 +90,7 @@ pub fn overall(difference: &Difference) -> Overall {
     };
     let tally: Vec<String> =
         counts(difference.rows()).iter().map(|(class, count)| format!("{count} {class}")).collect();
-    let line = match compared {
+    let line = match compared + worse {
         0 => "nothing can be compared".to_string(),
         _ => tally.join(", "),
     };
