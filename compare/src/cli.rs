@@ -203,7 +203,7 @@ pub struct RunArgs {
     /// Write every row as JSON to a file, or to standard output with `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
-    /// No table and no progress; errors only
+    /// No table and no progress; what is wrong goes to standard error
     #[arg(long, short)]
     pub quiet: bool,
 }

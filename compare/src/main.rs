@@ -224,9 +224,13 @@ fn run(args: &RunArgs) -> Result<Exit> {
             common::record::store::write_atomically(json, text.as_bytes())?;
         }
     }
+    if let (true, Some(reproach)) = (args.quiet, render::terminal::reproach(&finished.report)) {
+        eprintln!("{reproach}");
+    }
     if !args.quiet {
         let record = format!("record: {}", finished.folder.display());
-        let summary = format!("{}\n{record}\nreport: {}", terminal(&finished.report), report_path.display());
+        let table = render::terminal::summary(&finished.report);
+        let summary = format!("{table}\n{record}\nreport: {}", report_path.display());
         // Standard output belongs to the document where that goes there.
         match args.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
             true => eprintln!("{summary}"),
@@ -234,34 +238,6 @@ fn run(args: &RunArgs) -> Result<Exit> {
         }
     }
     Ok(finished.report.overall.exit)
-}
-
-/// The verdict, what to do, and one line per variant.
-fn terminal(report: &comparison::Report) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(["stage", "variant", "verdict", "cases", "max error", "p50 µs"]);
-    for row in &report.rows {
-        let time = match &row.latency {
-            comparison::Latency::Measured { figures, origin: comparison::Origin::Run } => format!("{:.2}", figures.p50),
-            _ => "–".to_string(),
-        };
-        let error = row.worst.as_ref().map_or("–".to_string(), |worst| format!("{:.1e}", worst.max_abs));
-        let cases = row.checked.to_string();
-        table.add_row([
-            row.stage.clone(),
-            row.variant.clone(),
-            render::markdown::state(&row.state),
-            cases,
-            error,
-            time,
-        ]);
-    }
-    let mut lines = vec![table.to_string(), String::new(), report.overall.to_string()];
-    lines.extend(report.failures.iter().map(|f| format!("  {} {}: {}", f.place, f.result.gate, f.result.reason)));
-    lines.extend(report.overall.actions.iter().map(|action| format!("  {action}")));
-    lines.extend(report.refused().map(|refusal| format!("  unsupported: {refusal}")));
-    lines.join("\n")
 }
 
 /// Where the report goes: as asked, else COMPARE.md of the workspace, else of the current folder.

@@ -8,6 +8,7 @@ pub mod history;
 mod html;
 pub mod json;
 pub mod markdown;
+pub mod terminal;
 
 use common::record::store::{StoreError, write_atomically};
 use std::path::{Path, PathBuf};
