@@ -24,6 +24,10 @@ pub const SANITIZER: &str = "sanitizer.json";
 /// The file of [`Peers`].
 pub const PEERS: &str = "peers.json";
 
+/// All files that a record can have.
+pub const FILES: [&str; 8] =
+    [BUILD_META, CORRECTNESS, PERFORMANCE, EVIDENCE, NEGATIVE, PROFILE, SANITIZER, PEERS];
+
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -64,14 +68,42 @@ pub enum StoreError {
     },
 }
 
-/// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part.
+/// Links that are followed from one to the next, at most; as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// Where a write to `path` goes: at the end of its symbolic links, whether or not there is a file yet.
+pub fn destination(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its links lead to each other"))
+}
+
+/// The folder that a file lies in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether `path` leads to a device, a pipe or a socket, which take bytes and are not replaced.
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part. A link stays
+/// one, and a device or pipe is written to as it is.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let fail = |source| StoreError::Write { path: path.to_path_buf(), source };
+    if is_stream(path) {
+        let stream = fs::OpenOptions::new().write(true).open(path);
+        return stream.and_then(|mut stream| stream.write_all(bytes)).map_err(fail);
+    }
+    let path = &destination(path).map_err(fail)?;
     let name = path.file_name().ok_or_else(|| fail(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")))?;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = folder_of(path);
     fs::create_dir_all(parent).map_err(fail)?;
     if path.is_dir() {
         return Err(fail(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")));
@@ -375,6 +407,39 @@ mod tests {
         assert!(matches!(write_atomically(&path.join("below"), b"x"), Err(StoreError::Write { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_and_pipes_written_in_place() {
+        use std::os::unix::fs::{FileTypeExt, symlink};
+        let folder = Folder::new("in-place");
+        let [file, link, pipe] = ["file", "link", "pipe"].map(|name| folder.0.join(name));
+        symlink("file", &link).unwrap();
+        for text in [b"created", b"changed"] {
+            write_atomically(&link, text).unwrap();
+            assert_eq!(fs::read(&file).unwrap(), text);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link is still one");
+        }
+        symlink("loop", folder.0.join("loop")).unwrap();
+        assert!(matches!(write_atomically(&folder.0.join("loop"), b"x"), Err(StoreError::Write { .. })));
+
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        write_atomically(&pipe, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+
+        // A link keeps the machine's own devices out of it, should this test ever fail.
+        for (device, is_ok) in [("/dev/null", true), ("/dev/full", false)] {
+            let link = folder.0.join(device.rsplit('/').next().unwrap());
+            symlink(device, &link).unwrap();
+            assert_eq!(write_atomically(&link, b"x").is_ok(), is_ok, "{device}");
+            assert!(fs::metadata(device).unwrap().file_type().is_char_device(), "{device}");
+        }
     }
 
     #[test]
