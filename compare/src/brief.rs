@@ -1,6 +1,7 @@
 //! `compare brief`: what there is to know before optimising a stage.
 
 use crate::comparison::{self, Exit};
+use crate::output::{self, Output};
 use crate::render::{brief as layout, document};
 use crate::tune::Elites;
 use crate::{builds, machine, registry, select};
@@ -39,6 +40,7 @@ pub struct BriefArgs {
 
 /// Writes the brief of a stage.
 pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
+    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     let builds = builds::builds(&registry::load()?);
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();

@@ -4,6 +4,7 @@ mod source;
 
 use crate::comparison::diff::{Difference, Harness, HarnessChange, LATENCY_CHANGE, Pair, outdated, overall};
 use crate::comparison::{Committed, Exit};
+use crate::output::{self, Output};
 use crate::render::{diff as layout, document};
 use crate::{builds, machine, registry};
 use clap::{Args, ValueEnum};
@@ -79,6 +80,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Compares what `args` name, prints it, and says how it went.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
+    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     let root = machine::workspace();
     let [base, new] = [&args.base, &args.new].map(|name| source::resolve(name, root.as_deref(), args.pool));
     let (base, new) = match (base, new) {

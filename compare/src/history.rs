@@ -3,6 +3,7 @@
 use crate::comparison::Exit;
 use crate::comparison::history::history as follow;
 use crate::diff::Format;
+use crate::output::{self, Output};
 use crate::render::{document, history as layout};
 use crate::{builds, machine, registry, select};
 use clap::Args;
@@ -43,6 +44,7 @@ pub struct HistoryArgs {
 
 /// Prints the history, and draws it where asked.
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
+    output::check(&Output::text("--svg", args.svg.as_ref()), &[])?;
     let builds = builds::builds(&registry::load()?);
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
     let results = args.results.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("results"));

@@ -25,6 +25,19 @@ pub fn workspace() -> Option<PathBuf> {
     starts.iter().flatten().flat_map(|start| start.ancestors()).find(|root| is_workspace(root)).map(Path::to_path_buf)
 }
 
+/// Nobody said where to write, and there is no workspace to take.
+#[derive(Debug, thiserror::Error)]
+#[error("the current folder is not inside the workspace; go there, or say where with {instead}")]
+pub struct NoWorkspace {
+    /// The flags that name the place instead.
+    pub instead: &'static str,
+}
+
+/// The workspace, or an error that names the flags that can do without.
+pub fn root(instead: &'static str) -> Result<PathBuf, NoWorkspace> {
+    workspace().ok_or(NoWorkspace { instead })
+}
+
 fn is_workspace(root: &Path) -> bool {
     root.join("Cargo.toml").is_file() && root.join("compare/src/registry.rs").is_file()
 }

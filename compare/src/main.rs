@@ -24,6 +24,7 @@ mod machine;
 mod measure;
 #[allow(dead_code, unused_imports)]
 mod page;
+mod output;
 mod peers;
 mod plan;
 mod profile;
@@ -44,13 +45,15 @@ mod timed_problem;
 mod tool;
 mod tune;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SanitizeArgs, SelftestArgs, TuneArgs};
 use common::limits::Limited;
+use common::record::store::is_stream;
 use common::record::{Scope, Tier};
 use comparison::Exit;
 use execute::ExecuteError;
+use output::{Content, Output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tune::Tuned;
@@ -110,9 +113,7 @@ fn selftest(args: &SelftestArgs) -> Result<Exit> {
 }
 
 fn tune(args: &TuneArgs) -> Result<Exit> {
-    if let Some(path) = &args.out {
-        check_writable(path)?;
-    }
+    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     match tune::tune(args)? {
         Tuned::NoData { reason } => {
             say(format!("NO DATA: presets are ranked by times on a GPU: {reason}"))?;
@@ -179,7 +180,7 @@ fn sanitize(args: &SanitizeArgs) -> Result<Exit> {
 
 fn peers(args: &peers::PeersArgs) -> Result<Exit> {
     let report_path = report_path(args.report.as_deref())?;
-    check_writable(&report_path)?;
+    output::check(&report_outputs(&report_path), &[])?;
     match peers::peers(args)? {
         peers::Measured::NoData { reason } => {
             say(format!("NO DATA: peers are timed on a GPU by a Python with PyTorch: {reason}"))?;
@@ -203,9 +204,11 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
 
 fn run(args: &RunArgs) -> Result<Exit> {
     let report_path = report_path(args.report.as_deref())?;
-    for path in [Some(&report_path), args.json.as_ref().filter(|path| path.as_os_str() != "-")].into_iter().flatten() {
-        check_writable(path)?;
-    }
+    let mut outputs = report_outputs(&report_path);
+    let json = args.json.iter().filter(|path| path.as_os_str() != "-");
+    outputs.extend(json.map(|path| Output { flag: "--json", path: path.clone(), content: Content::Json }));
+    let input: Vec<_> = args.input.iter().map(|path| ("--input", path.as_path())).collect();
+    output::check(&outputs, &input)?;
     let finished = run::run(args)?;
     let mut files = render::files(&finished.report, &report_path);
     // The README shows whole ladders only, of devices that ran them.
@@ -240,25 +243,19 @@ fn run(args: &RunArgs) -> Result<Exit> {
     Ok(finished.report.overall.exit)
 }
 
-/// Where the report goes: as asked, else COMPARE.md of the workspace, else of the current folder.
+/// Where the report goes: as asked, else COMPARE.md of the workspace.
 fn report_path(asked: Option<&Path>) -> Result<PathBuf> {
     match asked {
-        Some(path) if path.is_dir() => {
-            bail!("--report {}: is a folder; give a file, such as COMPARE.md", path.display())
-        }
         Some(path) => Ok(path.to_path_buf()),
-        None => Ok(machine::workspace().unwrap_or_default().join("COMPARE.md")),
+        None => Ok(machine::root("--report FILE")?.join("COMPARE.md")),
     }
 }
 
-/// Refuses a place that cannot be written before minutes of work go by. Overwrites nothing.
-fn check_writable(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let probe = folder.join(format!(".compare-{}.tmp", std::process::id()));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&probe, b""))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .with_context(|| format!("cannot write {}; choose another place with --report or --json", path.display()))
+/// The files that go where `path` says, by the flag that says it.
+fn report_outputs(path: &Path) -> Vec<Output> {
+    let report = Output { flag: "--report", path: path.to_path_buf(), content: Content::Report };
+    let page = Output { flag: "the page of --report", path: render::page_beside(path), content: Content::Page };
+    if is_stream(path) { vec![report] } else { vec![report, page] }
 }
 
 /// The README of the workspace with the ladder table of this report, where there is one with markers.

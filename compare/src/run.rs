@@ -5,7 +5,7 @@ use crate::cli::{Backend, RunArgs};
 use crate::comparison::Report;
 use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::input::{FileError, FileInput};
-use crate::machine::{self, Timestamp};
+use crate::machine::{self, NoWorkspace, Timestamp};
 use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
 use crate::select::SelectError;
@@ -69,6 +69,9 @@ pub enum RunError {
         /// Why there is none.
         reason: String,
     },
+    /// Nobody said where the record goes.
+    #[error(transparent)]
+    NoWorkspace(#[from] NoWorkspace),
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -127,7 +130,10 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         }
     }
     let name = format!("{}-{}", started.compact(), machine.name);
-    let out = args.out.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("target/compare"));
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => machine::root("--out DIR")?.join("target/compare"),
+    };
     let folder = out.join(&name);
     for path in [args.save_outputs.as_ref(), Some(&folder)].into_iter().flatten() {
         std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;

@@ -40,6 +40,10 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn path_of(folder: &Folder, name: &str) -> String {
+    folder.path(name).to_str().unwrap().to_string()
+}
+
 fn json(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
@@ -70,7 +74,7 @@ fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
 #[test]
 fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
     let folder = Folder::new();
-    std::fs::write(folder.path("REPORT.md"), "kept").unwrap();
+    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
     for (arguments, expected) in [
         (&["--stages", "stage0-scaler"][..], "stage0-scalar"),
         (&["--variants", "wmma-qk-32x46"], "wmma-qk-32x64"),
@@ -93,7 +97,7 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
     assert!(!folder.path("records").exists(), "nothing was run, so nothing is recorded");
 }
 
@@ -149,6 +153,53 @@ fn places_that_cannot_be_written_are_refused_before_the_run() {
 }
 
 #[test]
+fn results_never_destroy_what_is_there() {
+    let folder = Folder::new();
+    let path = |name: &str| path_of(&folder, name);
+    let [input, json, manifest, sub] = ["in.safetensors", "all.json", "Cargo.toml", "sub"].map(path);
+    for file in [&input, &manifest] {
+        std::fs::write(file, "[workspace]\n").unwrap();
+    }
+    std::fs::create_dir(&sub).unwrap();
+    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
+    let page = path("REPORT.html");
+    for (arguments, expected) in [
+        (&["--input", &input, "--json", &input][..], "--json and --input are one file"),
+        (&["--quick", "--json", &path("REPORT.md")], "--json and --report are one file"),
+        (&["--quick", "--json", &page], "--json and the page of --report are one file"),
+        (&["--quick", "--json", &sub], "is a folder"),
+        (&["--quick", "--json", &manifest], "this program did not write"),
+    ] {
+        let output = folder.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(!folder.path("records").exists() && !Path::new(&json).exists());
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), "[workspace]\n");
+}
+
+#[test]
+fn outside_the_workspace_nothing_is_written_unasked() {
+    let folder = Folder::new();
+    let place = path_of(&folder, "REPORT.md");
+    for (arguments, expected) in [
+        (&["--quick"][..], "--report FILE"),
+        (&["--quick", "--report", &place], "--out DIR"),
+        (&["render"], "--results DIR"),
+        (&["render", "--results", "."], "--report FILE"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        command.args(arguments).current_dir(folder.0.path()).env_remove("CARGO_MANIFEST_DIR");
+        let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("not inside the workspace"), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
     let output = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["--backend", "cuda", "--quick"])
@@ -162,7 +213,7 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
 #[test]
 fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     let folder = Folder::new();
-    std::fs::write(folder.path("REPORT.md"), "kept").unwrap();
+    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
     // Long enough to be interrupted: tier T2, which takes minutes after its first case.
     let mut child = folder.command(&["--full", "--stages", "stage0-scalar", "--quiet"]).spawn().unwrap();
     // A hang would end here; how fast the machine is does not matter.
@@ -184,7 +235,7 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     assert!(!child.wait().unwrap().success());
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "kept");
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
     let record = common::record::Record::read(&folder.record()).unwrap();
     assert!(record.correctness.cases.len() as u64 >= finished);
 }

@@ -25,8 +25,7 @@ pub const SANITIZER: &str = "sanitizer.json";
 pub const PEERS: &str = "peers.json";
 
 /// All files that a record can have.
-pub const FILES: [&str; 8] =
-    [BUILD_META, CORRECTNESS, PERFORMANCE, EVIDENCE, NEGATIVE, PROFILE, SANITIZER, PEERS];
+pub const FILES: [&str; 8] = [BUILD_META, CORRECTNESS, PERFORMANCE, EVIDENCE, NEGATIVE, PROFILE, SANITIZER, PEERS];
 
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ pub mod json;
 pub mod markdown;
 pub mod terminal;
 
-use common::record::store::{StoreError, write_atomically};
+use common::record::store::{StoreError, is_stream, write_atomically};
 use std::path::{Path, PathBuf};
 
 /// Where the ladder table stands in the README.
@@ -25,8 +25,19 @@ pub struct Rendered {
     pub text: String,
 }
 
+/// The page that goes with the report at `path`: the workspace's own has the name that people look for, another report's is
+/// named after it.
+pub fn page_beside(path: &Path) -> PathBuf {
+    let is_own = path.file_stem().is_none_or(|stem| stem == "COMPARE");
+    if is_own { path.with_file_name("report.html") } else { path.with_extension("html") }
+}
+
 /// COMPARE.md at `path`; beside it the same as a page, and its charts in a folder named after it.
 pub fn files(report: &crate::comparison::Report, path: &Path) -> Vec<Rendered> {
+    // Nothing lies beside a pipe.
+    if is_stream(path) {
+        return vec![Rendered { path: path.to_path_buf(), text: markdown::report(report, &[]) }];
+    }
     let stem = path.file_stem().map_or_else(|| "COMPARE".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = format!("{}-plots", stem.to_lowercase());
     let pictures: Vec<Picture> = charts::all(report)
@@ -34,8 +45,7 @@ pub fn files(report: &crate::comparison::Report, path: &Path) -> Vec<Rendered> {
         .map(|chart| Picture { path: format!("{folder}/{}.svg", chart.name), chart })
         .collect();
     let text = markdown::report(report, &pictures);
-    // The workspace's own page has the name that people look for; another report's is named after it.
-    let page = if stem == "COMPARE" { path.with_file_name("report.html") } else { path.with_extension("html") };
+    let page = page_beside(path);
     let beside = path.parent().unwrap_or(Path::new(""));
     let mut files =
         vec![Rendered { path: page, text: html::page(&text, &pictures) }, Rendered { path: path.to_path_buf(), text }];

@@ -1,0 +1,263 @@
+//! Where results go: every place is checked before anything runs, and what is there already is not destroyed.
+
+use common::record::store::{self, destination, folder_of, is_stream};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why results cannot go where they should. Nothing was run, nothing written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// Not a place for a file.
+    #[error("{flag} {}: is a folder; give a file", path.display())]
+    Folder {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// One of the two would destroy the other.
+    #[error("{flag} and {other} are one file, {}; give each its own", path.display())]
+    Same {
+        /// The flag of the output.
+        flag: &'static str,
+        /// The flag of what it would overwrite.
+        other: &'static str,
+        /// The path as given with the first.
+        path: PathBuf,
+    },
+    /// A record is evidence, and complete.
+    #[error("{flag} {}: is part of a record, which it would destroy; choose another place", path.display())]
+    Record {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// Another program or a person wrote it.
+    #[error(
+        "{flag} {}: there is a file that this program did not write ({expected}); remove it, or choose another place",
+        path.display()
+    )]
+    Foreign {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+        /// What this program's own begin with.
+        expected: &'static str,
+    },
+    /// The folder does not take files.
+    #[error("{flag}: cannot write {}; choose another place", path.display())]
+    Unwritable {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The path as given.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What a file of this program is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// COMPARE.md.
+    Report,
+    /// The same as a page.
+    Page,
+    /// What `--json` writes.
+    Json,
+    /// Text that nothing is known of: it may overwrite any file that is not a record's.
+    Any,
+}
+
+impl Content {
+    /// Whether `file` begins as this program's own do; an empty file is nobody's.
+    fn is_ours(self, file: &Path) -> io::Result<bool> {
+        let mut text = Vec::new();
+        fs::File::open(file)?.take(Self::LONGEST).read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.is_empty()
+            || match self {
+                Content::Report => text.starts_with("# COMPARE\n"),
+                Content::Page => text.starts_with("<!DOCTYPE html>"),
+                // The first names in alphabetical order, each with what is in it, and all of `meta`.
+                Content::Json => text.starts_with('{') && text.contains("\"meta\""),
+                Content::Any => true,
+            })
+    }
+
+    /// So much of a file is looked at.
+    const LONGEST: u64 = 1 << 20;
+
+    fn expected(self) -> &'static str {
+        match self {
+            Content::Report => "its own begin with '# COMPARE'",
+            Content::Page => "its own are pages",
+            Content::Json => "its own are objects with `meta`",
+            Content::Any => "",
+        }
+    }
+}
+
+/// A file to be written.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The flag that names it.
+    pub flag: &'static str,
+    /// Where it goes.
+    pub path: PathBuf,
+    /// What goes there.
+    pub content: Content,
+}
+
+impl Output {
+    /// Text to `path`, if one is given.
+    pub fn text(flag: &'static str, path: Option<&PathBuf>) -> Vec<Self> {
+        path.map(|path| Self { flag, path: path.clone(), content: Content::Any }).into_iter().collect()
+    }
+}
+
+/// Refuses outputs that cannot be written, that are each other or one of `inputs`, or that would destroy what this program
+/// did not write. Creates and changes nothing.
+pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> Result<(), OutputError> {
+    for (index, output) in outputs.iter().enumerate() {
+        let Output { flag, path, content } = output;
+        let (flag, path) = (*flag, path.clone());
+        if is_stream(&path) {
+            continue;
+        }
+        if path.is_dir() {
+            return Err(OutputError::Folder { flag, path });
+        }
+        let others = outputs[..index].iter().map(|other| (other.flag, other.path.as_path()));
+        if let Some((other, _)) = others.chain(inputs.iter().copied()).find(|(_, other)| is_same(&path, other)) {
+            return Err(OutputError::Same { flag, other, path });
+        }
+        let unwritable = |source| OutputError::Unwritable { flag, path: path.clone(), source };
+        let place = destination(&path).map_err(unwritable)?;
+        if is_part_of_a_record(&place) {
+            return Err(OutputError::Record { flag, path });
+        }
+        if place.exists() && !content.is_ours(&place).map_err(unwritable)? {
+            return Err(OutputError::Foreign { flag, path, expected: content.expected() });
+        }
+        probe(&place).map_err(unwritable)?;
+    }
+    Ok(())
+}
+
+/// Whether a write to one path changes what is at the other.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let is_one_file = || match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(a), Ok(b)) => is_one_inode(&a, &b),
+        _ => false,
+    };
+    matches!((canonical(a), canonical(b)), (Ok(a), Ok(b)) if a == b) || is_one_file()
+}
+
+#[cfg(unix)]
+fn is_one_inode(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_one_inode(_: &fs::Metadata, _: &fs::Metadata) -> bool {
+    false
+}
+
+/// `path` without links and dots, as far as it exists.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    let place = destination(path)?;
+    match (place.canonicalize(), place.file_name()) {
+        (Ok(whole), _) => Ok(whole),
+        (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(canonical(folder_of(&place))?.join(name))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn is_part_of_a_record(path: &Path) -> bool {
+    let is_record_file = path.file_name().is_some_and(|name| store::FILES.iter().any(|file| name == *file));
+    is_record_file && folder_of(path).join(store::BUILD_META).is_file()
+}
+
+/// Finds out whether a file can be created in the folder of `path`, or in the nearest one that exists and would hold it.
+fn probe(path: &Path) -> io::Result<()> {
+    let mut folder = folder_of(path);
+    while !folder.exists() {
+        folder = folder_of(folder);
+    }
+    let probe = folder.join(format!(".compare-{}.tmp", std::process::id()));
+    fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::emulated;
+
+    fn output(flag: &'static str, path: &Path, content: Content) -> Output {
+        Output { flag, path: path.to_path_buf(), content }
+    }
+
+    #[test]
+    fn an_output_is_no_input_and_no_other_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("in"), "# COMPARE\n").unwrap();
+        fs::hard_link(at("in"), at("hard")).unwrap();
+        fs::create_dir(at("sub")).unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(at("in"), at("soft")).unwrap();
+        for name in ["in", "hard", "soft", "sub/../in"] {
+            let error = check(&[output("--report", &at(name), Content::Report)], &[("--input", &at("in"))]);
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("--report and --input are one file"), "{name}: {error}");
+        }
+        let both = [("new", "sub/../new"), ("no/such/folder/x", "no/such/folder/x")]
+            .map(|(a, b)| [output("--report", &at(a), Content::Report), output("--json", &at(b), Content::Json)]);
+        for both in both {
+            let error = check(&both, &[]).unwrap_err().to_string();
+            assert!(error.contains("--json and --report are one file"), "{error}");
+        }
+        assert!(check(&[output("--report", &at("new"), Content::Report)], &[("--input", &at("in"))]).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "checking leaves nothing behind");
+    }
+
+    #[test]
+    fn what_this_program_did_not_write_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let refused = |content, text: &str| {
+            fs::write(&path, text).unwrap();
+            matches!(check(&[output("--report", &path, content)], &[]), Err(OutputError::Foreign { .. }))
+        };
+        for (content, ours, foreign) in [
+            (Content::Report, "# COMPARE\n\nFAIL", "[workspace]\n"),
+            (Content::Page, "<!DOCTYPE html>\n<html>", "# notes"),
+            (Content::Json, "{\n  \"meta\": {}}", "{ \"name\": \"x\" }"),
+        ] {
+            assert!(!refused(content, ours) && !refused(content, "") && refused(content, foreign), "{content:?}");
+        }
+        assert!(!refused(Content::Any, "anything"));
+        emulated().write(folder.path()).unwrap();
+        let error = check(&[output("--out", &folder.path().join("evidence.json"), Content::Any)], &[]).unwrap_err();
+        assert!(error.to_string().contains("is part of a record"), "{error}");
+    }
+
+    #[test]
+    fn folders_and_places_below_files_are_refused_and_devices_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let check = |path: &Path| check(&[output("--json", path, Content::Json)], &[]);
+        assert!(matches!(check(folder.path()), Err(OutputError::Folder { .. })));
+        assert!(matches!(check(&file.join("below")), Err(OutputError::Unwritable { .. })));
+        assert!(check(Path::new("/dev/null")).is_ok() && check(Path::new("relative.json")).is_ok());
+    }
+}
