@@ -45,7 +45,7 @@ mod timed_problem;
 mod tool;
 mod tune;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SanitizeArgs, SelftestArgs, TuneArgs};
 use common::limits::Limited;
@@ -209,13 +209,17 @@ fn run(args: &RunArgs) -> Result<Exit> {
     outputs.extend(json.map(|path| Output { flag: "--json", path: path.clone(), content: Content::Json }));
     let input: Vec<_> = args.input.iter().map(|path| ("--input", path.as_path())).collect();
     output::check(&outputs, &input)?;
+    if args.report.is_none() {
+        // Hours of work must not end before a README that has no place for their result.
+        render::place_of_ladder(&read_readme()?.text)?;
+    }
     let finished = run::run(args)?;
     let mut files = render::files(&finished.report, &report_path);
     // The README shows whole ladders only, of devices that ran them.
     let meta = &finished.record.meta;
     let is_whole = meta.scope == Scope::Whole && meta.tier > Tier::T0 && meta.device.is_none();
     if args.report.is_none() && is_whole {
-        files.extend(ladder_in_readme(&finished.report)?);
+        files.push(ladder_in_readme(&finished.report)?);
     }
     render::write(&files)?;
     if let Some(json) = &args.json {
@@ -258,26 +262,43 @@ fn report_outputs(path: &Path) -> Vec<Output> {
     if is_stream(path) { vec![report] } else { vec![report, page] }
 }
 
-/// The README of the workspace with the ladder table of this report, where there is one with markers.
-fn ladder_in_readme(report: &comparison::Report) -> Result<Option<render::Rendered>> {
-    let Some(path) = machine::workspace().map(|root| root.join("README.md")).filter(|path| path.exists()) else {
-        return Ok(None);
-    };
-    let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(render::readme(&old, report).map(|text| render::Rendered { path, text }))
+/// The README of the workspace.
+fn read_readme() -> Result<render::Rendered> {
+    let path = machine::root("--report FILE")?.join("README.md");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(render::Rendered { path, text })
+}
+
+/// The README of the workspace with the ladder table of this report.
+fn ladder_in_readme(report: &comparison::Report) -> Result<render::Rendered> {
+    let render::Rendered { path, text } = read_readme()?;
+    Ok(render::Rendered { text: render::readme(&text, report)?, path })
 }
 
 /// COMPARE.md and the README's ladder from the committed records alone.
 fn render(args: &RenderArgs) -> Result<Exit> {
-    let root = machine::workspace().unwrap_or_default();
-    let results = args.results.clone().unwrap_or_else(|| root.join("results"));
+    let results = match &args.results {
+        Some(results) => results.clone(),
+        None => machine::root("--results DIR and --report FILE")?.join("results"),
+    };
+    let report_path = report_path(args.report.as_deref())?;
+    if !args.check {
+        output::check(&report_outputs(&report_path), &[])?;
+    }
     let committed = common::record::store::read_all(&results)?;
+    if committed.is_empty() {
+        bail!(
+            "there is no record in {}, so that everything would be 'not run'; name the folder with --results, or commit a record \
+             with `compare accept`",
+            results.display()
+        );
+    }
     committed.iter().try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
     let builds = builds::builds(&registry::load()?);
     let report = comparison::report(&builds, None, &committed);
-    let mut files = render::files(&report, &report_path(args.report.as_deref())?);
+    let mut files = render::files(&report, &report_path);
     if args.report.is_none() {
-        files.extend(ladder_in_readme(&report)?);
+        files.push(ladder_in_readme(&report)?);
     }
     if !args.check {
         render::write(&files)?;

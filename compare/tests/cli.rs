@@ -200,6 +200,21 @@ fn outside_the_workspace_nothing_is_written_unasked() {
 }
 
 #[test]
+fn rendering_without_a_record_is_refused() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("empty")).unwrap();
+    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
+    for (results, check) in [("typo", false), ("empty", false), ("typo", true)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        command.args(["render", "--results"]).arg(folder.path(results)).arg("--report").arg(folder.path("REPORT.md"));
+        let output = command.args(check.then_some("--check")).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{results}: {}", stderr(&output));
+        assert!(stderr(&output).contains("there is no record in "), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
+}
+
+#[test]
 fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
     let output = Command::new(env!("CARGO_BIN_EXE_compare"))
         .args(["--backend", "cuda", "--quick"])

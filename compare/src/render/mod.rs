@@ -11,6 +11,7 @@ pub mod markdown;
 pub mod terminal;
 
 use common::record::store::{StoreError, is_stream, write_atomically};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Where the ladder table stands in the README.
@@ -64,11 +65,32 @@ pub struct Picture {
     pub chart: charts::Chart,
 }
 
-/// `readme` with the ladder table between its markers; `None` if it has no markers.
-pub fn readme(readme: &str, report: &crate::comparison::Report) -> Option<String> {
-    let begin = readme.find(LADDER[0])? + LADDER[0].len();
-    let end = begin + readme[begin..].find(LADDER[1])?;
-    Some(format!("{}\n{}{}", &readme[..begin], markdown::ladder(report), &readme[end..]))
+/// Why the README has no place for the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "README.md must have one line '{}' and below it one '{}'; it has {begins} and {ends}{}",
+    LADDER[0], LADDER[1], if *.begins == 1 && *.ends == 1 { ", in the wrong order" } else { "" }
+)]
+pub struct NoLadder {
+    begins: usize,
+    ends: usize,
+}
+
+/// Where in `readme` the ladder stands.
+pub fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
+    let [begins, ends] = LADDER.map(|marker| readme.matches(marker).count());
+    let wrong = NoLadder { begins, ends };
+    let place = LADDER.map(|marker| readme.find(marker));
+    match (begins, ends, place) {
+        (1, 1, [Some(begin), Some(end)]) if begin < end => Ok(begin + LADDER[0].len()..end),
+        _ => Err(wrong),
+    }
+}
+
+/// `readme` with the ladder table between its markers.
+pub fn readme(readme: &str, report: &crate::comparison::Report) -> Result<String, NoLadder> {
+    let place = place_of_ladder(readme)?;
+    Ok(format!("{}\n{}{}", &readme[..place.start], markdown::ladder(report), &readme[place.end..]))
 }
 
 /// Writes each file at once; charts first, so that COMPARE.md never points at one that is not there.

@@ -51,7 +51,18 @@ fn the_readme_keeps_all_but_its_table() {
     assert!(text.starts_with("# Title\n\n<!-- ladder:begin -->\n| stage |"), "{text}");
     assert!(text.ends_with("<!-- ladder:end -->\n\ntail\n") && !text.contains("outdated"));
     assert_eq!(readme(&text, &report).unwrap(), text, "rendering twice changes nothing");
-    assert!(readme("no markers", &report).is_none());
+    let [begin, end] = LADDER;
+    for (text, found) in [
+        ("no markers".to_string(), "it has 0 and 0"),
+        (format!("{begin}\n17.13\n"), "it has 1 and 0"),
+        (format!("17.13\n{end}"), "it has 0 and 1"),
+        (format!("{begin}{end}{begin}{end}"), "it has 2 and 2"),
+        (format!("{begin}{begin}{end}"), "it has 2 and 1"),
+        (format!("{end}\n{begin}"), "it has 1 and 1, in the wrong order"),
+    ] {
+        let error = readme(&text, &report).unwrap_err().to_string();
+        assert!(error.ends_with(found), "{text}: {error}");
+    }
 }
 
 #[test]
