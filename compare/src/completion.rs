@@ -4,7 +4,7 @@ use crate::comparison::{is_green, summary_of};
 use crate::machine;
 use crate::select::SelectError;
 use common::limits::DeviceError;
-use common::record::store::{BUILD_META, StoreError};
+use common::record::store::{self, BUILD_META, StoreError};
 use common::record::{Record, StageBuild};
 use common::stage::LoadError;
 use std::io;
@@ -117,8 +117,8 @@ impl Completing {
 /// The newest record in `folder`: names begin with the time.
 fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    let records = entries.filter(|path| path.join(BUILD_META).is_file() && !is_hidden(path));
+    let is_listed = |path: &PathBuf| path.file_name().is_some_and(|name| store::is_listed(&name.to_string_lossy()));
+    let records = entries.filter(|path| path.join(BUILD_META).is_file() && is_listed(path));
     records.max().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_is_taken() {
-        let names = ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp"];
+        let names = ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"];
         let folder = written(&timed([3.0, 2.0, 1.0]), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));

@@ -18,7 +18,7 @@ use common::faults;
 use common::gate;
 use common::limits::{DeviceError, DeviceLimits};
 use common::problem::Problem;
-use common::record::store::{StoreError, read_all, write_atomically};
+use common::record::store::{StoreError, Unfinished, read_all, write_atomically};
 use common::record::{
     BuildMeta, Correctness, DeviceCompiler, Evidence, EvidenceRow, GateScope, Machine, Measurable, Planted, Progress,
     Record, SCHEMA, StageBuild,
@@ -129,14 +129,18 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
             tune::keep_elites(&mut plan, args, &builds, &elites, &format!("tune/{}.json", machine.name));
         }
     }
-    let name = format!("{}-{}", started.compact(), machine.name);
+    let base_name = format!("{}-{}", started.compact(), machine.name);
     let out = match &args.out {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
     };
-    let folder = out.join(&name);
-    for path in [args.save_outputs.as_ref(), Some(&folder)].into_iter().flatten() {
+    if let Some(path) = &args.save_outputs {
         std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
+    }
+    let unfinished = Unfinished::create(&out, &base_name)?;
+    let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
+    if !args.quiet {
+        eprintln!("record: {} until the run has ended", folder.display());
     }
     let planted = match faults::selftest() {
         Ok(subjects) => Planted::Tried { subjects },
@@ -185,7 +189,11 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         Err(_) => Progress::Partial { finished: cases, planned: plan.cases.len() },
     };
     record.write(&folder)?;
-    outcome?;
+    if let Err(error) = outcome {
+        eprintln!("what was finished is in {}", folder.display());
+        return Err(error.into());
+    }
+    let folder = unfinished.finish()?;
     let report = comparison::report(&builds, Some((&name, &record)), &committed);
     Ok(Finished { folder, name, record, report })
 }

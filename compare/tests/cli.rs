@@ -251,8 +251,24 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     assert!(interrupted.success());
     assert!(!child.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
-    let record = common::record::Record::read(&folder.record()).unwrap();
+    let path = folder.record();
+    assert!(path.to_string_lossy().ends_with(".partial"), "{path:?}");
+    let record = common::record::Record::read(&path).unwrap();
     assert!(record.correctness.cases.len() as u64 >= finished);
+    // By its path it says what it is; in a list of records it is none.
+    let compare = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+    };
+    let [path, records] = [path, folder.path("records")].map(|path| path.to_str().unwrap().to_string());
+    for (arguments, code, says) in [
+        (["accept", &path, "--into", &records].as_slice(), 2, "is of a run that ended after"),
+        (&["diff", &path, &path], 3, "INCOMPLETE"),
+        (&["diff", &records, &path], 3, "has no records"),
+    ] {
+        let (found, text) = compare(arguments);
+        assert!(found == Some(code) && text.contains(says), "{arguments:?}: {found:?} {text}");
+    }
 }
 
 #[test]

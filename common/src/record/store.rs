@@ -175,6 +175,59 @@ pub fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Stor
     if path.exists() { read_json(path).map(Some) } else { Ok(None) }
 }
 
+/// The end of the name of a record's folder while its run goes on, and after it was interrupted. What lists records skips it.
+pub const PARTIAL: &str = ".partial";
+
+/// Whether a folder of this name is listed among records.
+pub fn is_listed(name: &str) -> bool {
+    !name.starts_with('.') && !name.ends_with(PARTIAL)
+}
+
+/// The folder of a record that is being made. No other run has it, or will have the name it gets.
+#[derive(Debug)]
+pub struct Unfinished {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl Unfinished {
+    /// Makes a folder in `dir` for a record that will be called `name`, or `name-2` and so on where that is taken.
+    pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
+        let fail = |path: &Path, source| StoreError::Write { path: path.to_path_buf(), source };
+        fs::create_dir_all(dir).map_err(|source| fail(dir, source))?;
+        let mut number = 1;
+        loop {
+            let name = if number == 1 { name.to_string() } else { format!("{name}-{number}") };
+            let (target, folder) = (dir.join(&name), dir.join(name + PARTIAL));
+            match fs::create_dir(&folder) {
+                // Looked for after the folder was made: a run that finishes meanwhile has made its own before.
+                Ok(()) if target.symlink_metadata().is_err() => return Ok(Self { folder, target }),
+                Ok(()) => fs::remove_dir(&folder).map_err(|source| fail(&folder, source))?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(fail(&folder, source)),
+            }
+            number += 1;
+        }
+    }
+
+    /// Where the record is meanwhile.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it will be called.
+    pub fn name(&self) -> String {
+        self.target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Gives the folder its name, now that everything is in it.
+    pub fn finish(self) -> Result<PathBuf, StoreError> {
+        let Self { folder, target } = self;
+        fs::rename(&folder, &target).map_err(|source| StoreError::Write { path: target.clone(), source })?;
+        Ok(target)
+    }
+}
+
 impl Record {
     /// Reads the record in `dir`.
     pub fn read(dir: &Path) -> Result<Self, StoreError> {
@@ -220,7 +273,7 @@ pub fn read_all(dir: &Path) -> Result<Vec<(String, Record)>, StoreError> {
         .filter_map(Result::ok)
         .filter(|entry| entry.path().join(BUILD_META).is_file())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| !name.starts_with('.'))
+        .filter(|name| is_listed(name))
         .collect();
     names.sort();
     names.into_iter().map(|name| Record::read(&dir.join(&name)).map(|record| (name, record))).collect()
@@ -442,9 +495,29 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_one_moment_have_folders_of_their_own() {
+        let folder = Folder::new("moment");
+        let runs: Vec<Unfinished> = std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| Unfinished::create(&folder.0, "run").unwrap())).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        for run in runs {
+            record().write(run.folder()).unwrap();
+            let (name, path) = (run.name(), run.finish().unwrap());
+            assert_eq!(path, folder.0.join(name));
+        }
+        let interrupted = Unfinished::create(&folder.0, "run").unwrap();
+        record().write(interrupted.folder()).unwrap();
+        assert_eq!(interrupted.folder(), folder.0.join("run-5.partial"));
+        let names: Vec<String> = read_all(&folder.0).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["run", "run-2", "run-3", "run-4"]);
+        assert_eq!(Record::read(interrupted.folder()).unwrap(), record(), "by its path it is read");
+    }
+
+    #[test]
     fn records_are_listed_oldest_first_without_leftovers() {
         let folder = Folder::new("list");
-        for name in ["20261121T000000Z-b", "20261120T000000Z-a", ".20261122T000000Z-c.1.tmp"] {
+        for name in ["20261121T000000Z-b", "20261120T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"] {
             record().write(&folder.0.join(name)).unwrap();
         }
         fs::create_dir(folder.0.join("not-a-record")).unwrap();
