@@ -170,9 +170,12 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, StoreError> {
     serde_json::from_value(value).map_err(malformed)
 }
 
-/// The file at `path`, if there is one, of this [`SCHEMA`].
+/// The file at `path`, if there is one, of this [`SCHEMA`]. One that is there and cannot be read is an error.
 pub fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
-    if path.exists() { read_json(path).map(Some) } else { Ok(None) }
+    match read_json(path) {
+        Err(StoreError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// The end of the name of a record's folder while its run goes on, and after it was interrupted. What lists records skips it.
@@ -262,6 +265,16 @@ impl Record {
     }
 }
 
+/// Whether `dir` is a folder with a record in it.
+fn is_record(dir: &Path) -> Result<bool, StoreError> {
+    let path = dir.join(BUILD_META);
+    match fs::metadata(&path) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(source) => Err(StoreError::Read { path, source }),
+    }
+}
+
 /// The records in `dir`, oldest first, by folder name; none if there is no such folder.
 pub fn read_all(dir: &Path) -> Result<Vec<(String, Record)>, StoreError> {
     let entries = match fs::read_dir(dir) {
@@ -269,12 +282,14 @@ pub fn read_all(dir: &Path) -> Result<Vec<(String, Record)>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(StoreError::Read { path: dir.to_path_buf(), source }),
     };
-    let mut names: Vec<String> = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.path().join(BUILD_META).is_file())
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| is_listed(name))
-        .collect();
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|source| StoreError::Read { path: dir.to_path_buf(), source })?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_listed(&name) && is_record(&entry.path())? {
+            names.push(name);
+        }
+    }
     names.sort();
     names.into_iter().map(|name| Record::read(&dir.join(&name)).map(|record| (name, record))).collect()
 }
@@ -430,6 +445,23 @@ mod tests {
         record().write(&folder.0).unwrap();
         fs::write(folder.0.join(EVIDENCE), "{\"schema\": 1").unwrap();
         assert!(matches!(failed(), StoreError::Malformed { .. }));
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_not_absent() {
+        let folder = Folder::new("unreadable");
+        let dir = folder.0.join("record");
+        record().write(&dir).unwrap();
+        for part in [PERFORMANCE, NEGATIVE, PROFILE, SANITIZER, PEERS, BUILD_META] {
+            let _ = fs::remove_file(dir.join(part));
+            fs::create_dir(dir.join(part)).unwrap();
+            let one = Record::read(&dir).unwrap_err();
+            let all = read_all(&folder.0).unwrap_err();
+            for error in [one, all] {
+                assert!(matches!(&error, StoreError::Read { path, .. } if path.ends_with(part)), "{part}: {error}");
+            }
+            fs::remove_dir(dir.join(part)).unwrap();
+        }
     }
 
     #[test]
