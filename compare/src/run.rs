@@ -6,6 +6,7 @@ use crate::comparison::Report;
 use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::input::{FileError, FileInput};
 use crate::machine::{self, NoWorkspace, Timestamp};
+use crate::output::canonical;
 use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
 use crate::select::SelectError;
@@ -72,6 +73,12 @@ pub enum RunError {
     /// Nobody said where the record goes.
     #[error(transparent)]
     NoWorkspace(#[from] NoWorkspace),
+    /// A record becomes a committed one by `compare accept`, which judges it.
+    #[error("--out {}: that is where committed records are; run elsewhere, then `compare accept` the record", path.display())]
+    Committed {
+        /// The path as given.
+        path: PathBuf,
+    },
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,6 +118,10 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let limited = DeviceLimits::asked(args.device)?;
     registry::limit(&mut stages, device, limited)?;
     let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
+    let unheeded = unheeded(args, backend);
+    if !unheeded.is_empty() && !args.quiet {
+        eprintln!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and "));
+    }
     let builds = builds(&stages);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
@@ -134,6 +145,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
     };
+    refuse_committed(&out, &results)?;
     if let Some(path) = &args.save_outputs {
         std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
     }
@@ -196,6 +208,23 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let folder = unfinished.finish()?;
     let report = comparison::report(&builds, Some((&name, &record)), &committed);
     Ok(Finished { folder, name, record, report })
+}
+
+/// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
+fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
+    let flags = [("--sweep", args.sweep), ("--iters", args.iters.is_some_and(|iters| iters > 0))];
+    let given = flags.into_iter().filter(|(_, is_given)| *is_given && backend == BackendKind::Emulated);
+    given.map(|(flag, _)| flag).collect()
+}
+
+/// Refuses to make a record where committed ones are.
+fn refuse_committed(out: &Path, results: &Path) -> Result<(), RunError> {
+    let path = || out.to_path_buf();
+    let canonical = |of: &Path| canonical(of).map_err(|source| RunError::Unwritable { path: path(), source });
+    match canonical(out)?.starts_with(canonical(results)?) {
+        true => Err(RunError::Committed { path: path() }),
+        false => Ok(()),
+    }
 }
 
 /// Cases that may wait to be judged together.
@@ -387,5 +416,35 @@ impl Sink for Recorder<'_> {
         });
         self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());
         written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_nowhere_into_committed_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("results");
+        for (out, is_refused) in
+            [("results", true), ("results/below/it", true), ("./results", true), ("results-of-mine", false), ("target", false)]
+        {
+            let outcome = refuse_committed(&folder.path().join(out), &results);
+            assert_eq!(outcome.is_err(), is_refused, "{out}");
+        }
+    }
+
+    #[test]
+    fn flags_about_timing_have_no_effect_without_a_gpu() {
+        let args = |sweep, iters| RunArgs { sweep, iters, ..RunArgs::default() };
+        assert_eq!(unheeded(&args(true, Some(7)), BackendKind::Emulated), ["--sweep", "--iters"]);
+        for (args, backend) in [
+            (args(false, None), BackendKind::Emulated),
+            (args(false, Some(0)), BackendKind::Emulated),
+            (args(true, Some(7)), BackendKind::Cuda),
+        ] {
+            assert_eq!(unheeded(&args, backend), [""; 0]);
+        }
     }
 }
