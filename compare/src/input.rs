@@ -6,6 +6,9 @@ use common::problem::{Dtype, Mask, Problem, ProblemError, Shape};
 use half::f16;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensorError, SafeTensors};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Why a file cannot be used. Each says what was expected.
@@ -27,6 +30,14 @@ pub enum FileError {
         path: PathBuf,
         /// What the reader found.
         reason: SafeTensorError,
+    },
+    /// A name stands for two tensors.
+    #[error("{file}: there are two tensors '{name}'; write the file again with one of each name")]
+    Twice {
+        /// The file's name.
+        file: String,
+        /// The tensor.
+        name: String,
     },
     /// A tensor is not there.
     #[error(
@@ -112,9 +123,12 @@ impl FileInput {
     /// Reads and checks `path`: names, types, shapes, and that every value is finite.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = std::fs::read(path).map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
+        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        if let Some(name) = named_twice(&bytes) {
+            return Err(FileError::Twice { file, name });
+        }
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|reason| FileError::Format { path: path.to_path_buf(), reason })?;
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let reader = Reader { file, tensors };
         let (q, k, v) =
             (reader.operand("q", "q_scale")?, reader.operand("k", "k_scale")?, reader.operand("v", "v_scale")?);
@@ -144,6 +158,39 @@ impl FileInput {
     /// The tensors as inputs of `problem`, which has this file's extents and dtype.
     pub fn inputs(&self, problem: &Problem) -> Result<Inputs, InputError> {
         Inputs::from_parts(problem, self.q.clone(), self.k.clone(), self.v.clone())
+    }
+}
+
+/// A tensor's name that the header has twice: the reader would take the last. Headers that are none are left to it.
+fn named_twice(bytes: &[u8]) -> Option<String> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let Names(mut names) = serde_json::from_slice(header).ok()?;
+    names.sort();
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
+}
+
+/// The names of a JSON object, as often as they stand there.
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((name, IgnoredAny)) = map.next_entry()? {
+            self.0.push(name);
+        }
+        Ok(self)
     }
 }
 
@@ -348,6 +395,18 @@ mod tests {
         assert!(message(odd).contains("head_dim = 96 is not supported"));
         let groups = |t: &mut BTreeMap<_, _>| drop(t.insert("q", halves(&[1, 3, 3, 64], 0)));
         assert!(message(groups).contains("does not divide"));
+    }
+
+    #[test]
+    fn a_name_that_stands_for_two_tensors_is_refused() {
+        let mut tensors = good();
+        tensors.insert("w", halves(&[1, 2, 5, 64], 0x3400));
+        let mut bytes = file(&tensors);
+        assert!(read(&bytes).is_ok());
+        let at = bytes.windows(3).position(|word| word == b"\"w\"").unwrap();
+        bytes[at + 1] = b'v';
+        let error = read(&bytes).unwrap_err().to_string();
+        assert!(error.contains("there are two tensors 'v'"), "{error}");
     }
 
     #[test]
