@@ -247,10 +247,10 @@ impl Problem {
         }
     }
 
-    /// Query-key pairs that the mask leaves, over all heads and batches.
+    /// Query-key pairs that the mask leaves, over all heads and batches; the largest number where they are more.
     pub fn scores(&self) -> u64 {
         let per_head: u64 = (0..self.shape.seq_q).map(|row| self.visible_keys(row) as u64).sum();
-        per_head * (self.shape.batch * self.shape.heads_q) as u64
+        per_head.saturating_mul(self.shape.batch as u64).saturating_mul(self.shape.heads_q as u64)
     }
 
     /// Whether claims are stated on it.
@@ -261,7 +261,7 @@ impl Problem {
     /// Floating-point operations: two products of `2 * head_dim` per visible score, as FlashAttention counts them
     /// (the softmax is left out; causal counts only what the mask leaves).
     pub fn flops(&self) -> u64 {
-        4 * self.shape.head_dim as u64 * self.scores()
+        self.scores().saturating_mul(4 * self.shape.head_dim as u64)
     }
 
     /// The fewest bytes that must cross device memory: Q, K and V read once, O written once.
@@ -347,6 +347,13 @@ pub fn edge_shapes() -> Vec<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_that_no_number_holds_are_the_largest() {
+        let shape = Shape::bhsd(MAX_GRID_YZ, MAX_GRID_YZ, MAX_SEQ, 128);
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        assert_eq!((problem.scores(), problem.flops()), (u64::MAX, u64::MAX));
+    }
 
     #[test]
     fn causal_is_aligned_bottom_right() {

@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn the_newest_record_is_taken() {
-        let names = ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"];
+        let names =
+            ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"];
         let folder = written(&timed([3.0, 2.0, 1.0]), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));

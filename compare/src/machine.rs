@@ -3,6 +3,7 @@
 use common::device::cuda::DeviceInfo;
 use common::record::{Git, Gpu, Machine};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -76,7 +77,12 @@ pub fn toggles() -> BTreeMap<String, String> {
 
 /// The command line with every path reduced to its last part: a record says nothing of the machine's folders.
 pub fn command_line() -> Vec<String> {
-    std::env::args().map(|argument| last_part(&argument)).collect()
+    last_parts(std::env::args_os())
+}
+
+/// What is not UTF-8, as a path may be, is shown with replacement characters.
+fn last_parts(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
+    arguments.map(|argument| last_part(&argument.to_string_lossy())).collect()
 }
 
 fn last_part(text: &str) -> String {
@@ -135,6 +141,15 @@ mod tests {
     fn the_workspace_is_found_from_a_folder_within() {
         let root = workspace().expect("tests run inside the workspace");
         assert!(is_workspace(&root) && !is_workspace(&root.join("compare")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_argument_need_not_be_utf_8() {
+        use std::os::unix::ffi::OsStringExt;
+        let arguments = [b"compare".to_vec(), b"--out".to_vec(), b"/tmp/r\xe9sultats".to_vec()];
+        let words = last_parts(arguments.into_iter().map(OsString::from_vec));
+        assert_eq!(words, ["compare", "--out", "r\u{fffd}sultats"]);
     }
 
     #[test]

@@ -427,9 +427,13 @@ mod tests {
     fn a_run_goes_nowhere_into_committed_records() {
         let folder = tempfile::tempdir().unwrap();
         let results = folder.path().join("results");
-        for (out, is_refused) in
-            [("results", true), ("results/below/it", true), ("./results", true), ("results-of-mine", false), ("target", false)]
-        {
+        for (out, is_refused) in [
+            ("results", true),
+            ("results/below/it", true),
+            ("./results", true),
+            ("results-of-mine", false),
+            ("target", false),
+        ] {
             let outcome = refuse_committed(&folder.path().join(out), &results);
             assert_eq!(outcome.is_err(), is_refused, "{out}");
         }

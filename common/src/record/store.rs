@@ -549,7 +549,9 @@ mod tests {
     #[test]
     fn records_are_listed_oldest_first_without_leftovers() {
         let folder = Folder::new("list");
-        for name in ["20261121T000000Z-b", "20261120T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"] {
+        for name in
+            ["20261121T000000Z-b", "20261120T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"]
+        {
             record().write(&folder.0.join(name)).unwrap();
         }
         fs::create_dir(folder.0.join("not-a-record")).unwrap();
