@@ -12,6 +12,7 @@ mod completion;
 mod convert;
 mod count;
 mod diff;
+mod estimate;
 mod execute;
 mod history;
 mod input;

@@ -3,6 +3,7 @@
 use crate::builds::builds;
 use crate::cli::{Backend, RunArgs};
 use crate::comparison::Report;
+use crate::estimate::{self, Hopeless};
 use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::input::{FileError, FileInput};
 use crate::machine::{self, NoWorkspace, Timestamp};
@@ -79,6 +80,9 @@ pub enum RunError {
         /// The path as given.
         path: PathBuf,
     },
+    /// It cannot fit or end.
+    #[error(transparent)]
+    Hopeless(#[from] Hopeless),
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -125,6 +129,8 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let builds = builds(&stages);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    estimate::check(&plan.cases, processors, estimate::available())?;
     let results = machine::workspace().unwrap_or_default().join("results");
     let committed = read_all(&results)?;
     let mut machine = machine::machine(match &gpu {

@@ -1,0 +1,135 @@
+//! What the cases of a plan take, before any of them runs: one that cannot fit or end is refused.
+
+use crate::plan::{Mode, PlannedCase};
+use common::problem::Problem;
+
+/// Host memory of a problem, in bytes per element of Q (Q, its output and reference, in both layouts) and per element of K
+/// (and the one of V beside it). Peak resident sizes of runs on 8x16x4096:1x64 and 8x16x1:4096x64 on the emulator, less that
+/// of a tiny run: 36 and 56 with f16, 42 and 49 with E4M3.
+const BYTES_PER_ELEMENT: [u128; 2] = [42, 56];
+
+/// Scores that the emulator computes in a second on one processor, at most: wmma-qk-32x64 and swizzle-32x256-k4 computed 2.5
+/// million on 1x8x1024x64 f16 (x86-64, 2026). The estimate is low, since what it refuses is hopeless.
+const SCORES_PER_SECOND: u128 = 4_000_000;
+
+/// No run takes longer than this.
+const MOST_SECONDS: u128 = 24 * 3600;
+
+/// Why a run is hopeless. Nothing was run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Hopeless {
+    /// The tensors do not fit.
+    #[error(
+        "{problem} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with \
+         --shapes, or run on a machine with more",
+        size(*needed), size(*available)
+    )]
+    Memory {
+        /// The largest problem.
+        problem: String,
+        /// Bytes.
+        needed: u128,
+        /// Bytes.
+        available: u128,
+    },
+    /// The emulator would not come to an end.
+    #[error(
+        "the emulator would take at least {} hours for {scores} scores on {processors} processors; give smaller shapes with \
+         --shapes, fewer --stages or --variants, or run on a GPU",
+        seconds / 3600
+    )]
+    Time {
+        /// Query-key pairs over all cases.
+        scores: u128,
+        /// Processors.
+        processors: usize,
+        /// How long, at least.
+        seconds: u128,
+    },
+}
+
+/// `5.7 GB`.
+fn size(bytes: u128) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
+}
+
+/// Bytes that a problem takes on the host.
+fn bytes(problem: &Problem) -> u128 {
+    let elements = |extents: [usize; 4]| extents.iter().map(|&extent| extent as u128).product::<u128>();
+    let [query, key] = BYTES_PER_ELEMENT;
+    elements(problem.shape.q_extents()) * query + elements(problem.shape.kv_extents()) * key
+}
+
+/// Refuses `cases` whose largest problem does not fit in `available` bytes, where that is known, or which would keep the
+/// emulator busy for more than a day on `processors`.
+pub fn check(cases: &[PlannedCase], processors: usize, available: Option<u128>) -> Result<(), Hopeless> {
+    let largest = cases.iter().map(|case| (bytes(&case.problem), &case.key)).max_by_key(|(bytes, _)| *bytes);
+    if let (Some((needed, key)), Some(available)) = (largest, available) {
+        if needed > available {
+            let problem = format!("{} {} {}", key.shape_name, key.dtype, key.mask);
+            return Err(Hopeless::Memory { problem, needed, available });
+        }
+    }
+    let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
+    let scores = emulated.map(|case| u128::from(case.problem.scores())).sum::<u128>();
+    let seconds = scores / (SCORES_PER_SECOND * processors.max(1) as u128);
+    if seconds > MOST_SECONDS {
+        return Err(Hopeless::Time { scores, processors, seconds });
+    }
+    Ok(())
+}
+
+/// Memory that a process can have without swapping, where the system says it as Linux does.
+pub fn available() -> Option<u128> {
+    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn available_in(meminfo: &str) -> Option<u128> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use common::check::CaseKey;
+    use common::device::BackendKind;
+    use common::problem::{Dtype, Mask, Shape};
+
+    fn case(shape: Shape, mode: Mode) -> PlannedCase {
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let key = crate::testing::case("stage0-scalar", "scalar-32x64", BackendKind::Emulated, None).key;
+        PlannedCase { key: CaseKey { shape_name: shape.to_string(), shape, ..key }, problem, mode }
+    }
+
+    const GB: u128 = 1_000_000_000;
+
+    #[test]
+    fn a_problem_that_does_not_fit_is_refused_with_the_figures() {
+        let huge = [case(Shape::bhsd(1024, 1024, 4096, 64), Mode::Device)];
+        let error = check(&huge, 2, Some(24 * GB)).unwrap_err().to_string();
+        assert!(error.starts_with("1024x1024x4096x64 f16 full takes about 26938.0 GB of memory"), "{error}");
+        assert!(error.contains("24.0 GB are available") && error.contains("--shapes"), "{error}");
+        assert_eq!(check(&huge, 2, None), Ok(()), "where nobody knows, nobody refuses");
+        // The tensors of 65535 x 65535 x 2^24 x 128 are counted, not overflowed.
+        let largest = [case(Shape::bhsd(65_535, 65_535, 1 << 24, 128), Mode::Device)];
+        assert!(matches!(check(&largest, 2, Some(24 * GB)), Err(Hopeless::Memory { .. })));
+    }
+
+    #[test]
+    fn what_the_emulator_cannot_end_is_refused_and_the_ladders_own_shapes_are_not() {
+        let long = Shape::bhsd(1, 64, 131_072, 64);
+        let error = check(&[case(long, Mode::Plain)], 2, None).unwrap_err().to_string();
+        assert!(error.starts_with("the emulator would take at least 38 hours for 1099511627776 scores"), "{error}");
+        assert_eq!(check(&[case(long, Mode::Device)], 2, None), Ok(()));
+        let named = common::problem::NAMED_SHAPES.map(|named| case(named.shape, Mode::Plain));
+        assert_eq!(check(&named, 1, Some(4 * GB)), Ok(()));
+    }
+
+    #[test]
+    fn available_memory_is_read_as_linux_writes_it() {
+        assert_eq!(available_in("MemTotal: 9 kB\nMemAvailable:   23572988 kB\n"), Some(23_572_988 * 1024));
+        assert_eq!(available_in("MemFree: 9 kB\n"), None);
+    }
+}
