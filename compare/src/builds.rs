@@ -153,8 +153,8 @@ mod tests {
         let has = |id: &str, name: &str| limited_of(id).is_some_and(|stage| stage.variant(name).is_some());
         let (_, gone) =
             gone.into_iter().find(|(stage, variant)| !has(&stage.id, &variant.name)).expect("some do not fit");
-        let error =
-            select::variants(std::slice::from_ref(&gone.name), &limited.iter().collect::<Vec<_>>()).unwrap_err();
+        let error = select::variants(std::slice::from_ref(&gone.name), &limited.iter().collect::<Vec<_>>(), &limited)
+            .unwrap_err();
         assert!(
             error.to_string().starts_with(&format!("the device cannot run {}: f16 d64 needs ", gone.name)),
             "{error}"

@@ -145,7 +145,7 @@ pub enum Backend {
 /// The flags of `run`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
-    /// Stages to run [default: all]
+    /// Stages to run, by id or number [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     /// Variants to run [default: all that the tier has]
@@ -162,14 +162,14 @@ pub struct RunArgs {
     #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
     pub masks: Vec<String>,
     /// Seeds of the inputs; see --shapes
-    #[arg(long, value_delimiter = ',', value_name = "SEED,..")]
+    #[arg(long, value_delimiter = ',', value_name = "SEED,..", allow_negative_numbers = true)]
     pub seeds: Vec<u64>,
     /// Input families (`compare list`); see --shapes
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..")]
     pub families: Vec<String>,
     /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
     /// elsewhere]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
     pub iters: Option<usize>,
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
@@ -246,7 +246,7 @@ pub struct TuneArgs {
     #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
     pub masks: Vec<String>,
     /// Timed samples per preset and problem [default: 100]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     pub iters: Option<usize>,
     /// Rank what a record of `compare run` timed, without a GPU, instead of measuring
     #[arg(long, value_name = "DIR", conflicts_with_all = ["stages", "shapes", "dtypes", "masks", "iters"])]
@@ -264,8 +264,12 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 sample is needed".to_string()),
         Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
+        Err(_) => Err("give a whole number of samples, 1 or more".to_string()),
     }
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "give a whole number of samples, 0 or more".to_string())
 }
 
 /// The flags of `accept`.
@@ -399,6 +403,18 @@ mod tests {
         ] {
             let error = Cli::try_parse_from(&bad).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_negative_number_is_answered_as_one() {
+        for (arguments, says) in [
+            (["compare", "--iters", "-1"].as_slice(), "invalid value '-1' for '--iters <N>': give a whole number"),
+            (&["compare", "tune", "--iters", "-1"], "invalid value '-1' for '--iters <N>': give a whole number"),
+            (&["compare", "--seeds", "-1"], "invalid value '-1' for '--seeds"),
+        ] {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(says), "{error}");
         }
     }
 

@@ -311,7 +311,7 @@ pub fn plan(
     file: Option<&FileProblem>,
 ) -> Result<Plan, SelectError> {
     let stages = select::stages(&args.stages, all)?;
-    select::variants(&args.variants, &stages)?;
+    select::variants(&args.variants, &stages, all)?;
     let dtypes = or_all(select::dtypes(&args.dtypes)?, &Dtype::ALL);
     // A file does not say under which mask its `out` was computed; the full one is the usual case.
     let all_masks: &[Mask] = if file.is_some() { &[Mask::Full] } else { &Mask::ALL };

@@ -69,7 +69,7 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
     let mut stages = registry::load()?;
     let whole = builds(&stages);
     let problems = problems(args)?;
-    select::variants(&args.variants, &select::stages(&args.stages, &whole)?)?;
+    select::variants(&args.variants, &select::stages(&args.stages, &whole)?, &whole)?;
     let mut record = Completing::open(args.record.as_deref(), &whole)?;
     let gpu = list::gpu(&stages);
     let device = record.record.meta.device;

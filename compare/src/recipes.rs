@@ -47,7 +47,7 @@ fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> 
         match flag.as_str() {
             "--stages" => select::stages(&values, stages).map(drop),
             "--stage" => select::stage(value, stages).map(drop),
-            "--variants" => select::variants(&values, &stages.iter().collect::<Vec<_>>()),
+            "--variants" => select::variants(&values, &stages.iter().collect::<Vec<_>>(), stages),
             "--shapes" => select::shapes(&values).map(drop),
             "--dtypes" => select::dtypes(&values).map(drop),
             _ => Ok(()),

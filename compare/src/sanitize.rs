@@ -105,7 +105,7 @@ pub enum Outcomes {
 pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let mut stages = registry::load()?;
     let whole = builds(&stages);
-    select::variants(&args.variants, &select::stages(&args.stages, &whole)?)?;
+    select::variants(&args.variants, &select::stages(&args.stages, &whole)?, &whole)?;
     let mut record = Completing::open(args.record.as_deref(), &whole)?;
     let gpu = list::gpu(&stages);
     let device = record.record.meta.device;

@@ -17,9 +17,22 @@ pub enum SelectError {
         text: String,
         /// The nearest name, where one is near.
         suggestion: Option<String>,
-        /// All names.
+        /// All names, or the nearest of many.
         known: String,
     },
+    /// A variant of a stage that was not chosen.
+    #[error(
+        "variant '{variant}' is of {stage}, which --stages leaves out; add {stage} to --stages, or leave --stages out"
+    )]
+    OtherStage {
+        /// The variant.
+        variant: String,
+        /// Its stage.
+        stage: String,
+    },
+    /// A type that attention kernels know and these do not.
+    #[error("BF16 is not supported yet; known: f16, e4m3")]
+    Bf16,
     /// A shape that no stage takes.
     #[error("--shapes {text}")]
     Shape {
@@ -43,16 +56,24 @@ pub enum SelectError {
 /// Two names are near when they agree at least this much (Jaro-Winkler; 1 is equal).
 const NEAR: f64 = 0.75;
 
+/// So many names a message lists; of more, the nearest [`SHOWN`].
+const MOST_NAMES: usize = 16;
+
+/// Names that stand for many.
+const SHOWN: usize = 6;
+
 /// The error for `text` that is none of `known`.
 pub fn unknown<'a>(kind: &'static str, text: &str, known: impl IntoIterator<Item = &'a str>) -> SelectError {
     let known: Vec<&str> = known.into_iter().collect();
-    let suggestion = known
-        .iter()
-        .map(|name| (strsim::jaro_winkler(&text.to_lowercase(), name), *name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness >= NEAR)
-        .map(|(_, name)| name.to_string());
-    SelectError::Unknown { kind, text: text.to_string(), suggestion, known: known.join(", ") }
+    let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
+    let mut nearest = known.clone();
+    nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    let suggestion = nearest.first().filter(|name| likeness(name) >= NEAR).map(|name| name.to_string());
+    let known = match known.len() {
+        0..=MOST_NAMES => known.join(", "),
+        all => format!("{} and {} more (`compare list`)", nearest[..SHOWN].join(", "), all - SHOWN),
+    };
+    SelectError::Unknown { kind, text: text.to_string(), suggestion, known }
 }
 
 fn pick<T: Copy>(kind: &'static str, words: &[String], all: &[(&str, T)]) -> Result<Vec<T>, SelectError> {
@@ -67,24 +88,32 @@ fn pick<T: Copy>(kind: &'static str, words: &[String], all: &[(&str, T)]) -> Res
 
 /// The stages that `words` name, all if there are none, in the ladder's order.
 pub fn stages<'a>(words: &[String], all: &'a [StageBuild]) -> Result<Vec<&'a StageBuild>, SelectError> {
-    let names: Vec<(&str, usize)> = all.iter().enumerate().map(|(i, stage)| (stage.id.as_str(), i)).collect();
-    let chosen = pick("stage", words, &names)?;
-    Ok(all.iter().enumerate().filter(|(i, _)| words.is_empty() || chosen.contains(i)).map(|(_, stage)| stage).collect())
+    words.iter().try_for_each(|word| stage(word, all).map(drop))?;
+    Ok(all.iter().filter(|stage| words.is_empty() || words.iter().any(|word| is_stage(word, &stage.id))).collect())
 }
 
 /// The stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
 pub fn stage<'a>(word: &str, all: &'a [StageBuild]) -> Result<&'a StageBuild, SelectError> {
-    let numbered = format!("stage{word}-");
-    let found = all.iter().find(|stage| stage.id == word || stage.id.starts_with(&numbered));
+    let found = all.iter().find(|stage| is_stage(word, &stage.id));
     found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
 }
 
-/// Refuses a variant that none of `stages` has, or none that the device can run.
-pub fn variants(words: &[String], stages: &[&StageBuild]) -> Result<(), SelectError> {
+/// Whether `word` names the stage `id`, by id or by number.
+pub fn is_stage(word: &str, id: &str) -> bool {
+    id == word || id.starts_with(&format!("stage{word}-"))
+}
+
+/// Refuses a variant that none of `stages`, the chosen ones of `all`, has, or none that the device can run.
+pub fn variants(words: &[String], stages: &[&StageBuild], all: &[StageBuild]) -> Result<(), SelectError> {
     let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
     let mut refused = stages.iter().flat_map(|stage| &stage.refused);
     if let Some(refusal) = refused.find(|refusal| words.contains(&refusal.variant) && !has(&refusal.variant)) {
         return Err(SelectError::Refused(refusal.clone()));
+    }
+    for variant in words.iter().filter(|word| !has(word)) {
+        if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
+            return Err(SelectError::OtherStage { variant: variant.clone(), stage: other.id.clone() });
+        }
     }
     let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| (variant.name.as_str(), ()));
     pick("variant", words, &names.collect::<Vec<_>>()).map(|_| ())
@@ -92,6 +121,9 @@ pub fn variants(words: &[String], stages: &[&StageBuild]) -> Result<(), SelectEr
 
 /// The dtypes that `words` name.
 pub fn dtypes(words: &[String]) -> Result<Vec<Dtype>, SelectError> {
+    if words.iter().any(|word| ["bf16", "bfloat16"].contains(&word.to_lowercase().as_str())) {
+        return Err(SelectError::Bf16);
+    }
     pick("dtype", words, &Dtype::ALL.map(|dtype| (dtype.name(), dtype)))
 }
 
@@ -141,6 +173,7 @@ mod tests {
         };
         assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
         assert_eq!(ids(&["stage1-cpasync", "stage0-scalar"]), ["stage0-scalar", "stage1-cpasync"]);
+        assert_eq!((ids(&["1"]), ids(&["1", "stage0-scalar"]).len()), (vec!["stage1-cpasync".to_string()], 2));
         assert_eq!(families(&words(&["large", "sink"])).unwrap(), [Family::Large, Family::Sink]);
     }
 
@@ -164,11 +197,32 @@ mod tests {
             message(stages(&words(&["stage0-scaler"]), &all).unwrap_err()),
             "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync"
         );
-        assert!(message(variants(&words(&["wmma-qk-32x46"]), &chosen).unwrap_err()).contains("mean 'wmma-qk-32x64'"));
+        let unknown_variant = variants(&words(&["wmma-qk-32x46"]), &chosen, &all).unwrap_err();
+        assert!(message(unknown_variant).contains("mean 'wmma-qk-32x64'"));
+        let first = stages(&words(&["0"]), &all).unwrap();
+        assert_eq!(
+            message(variants(&words(&["cpasync-32x64"]), &first, &all).unwrap_err()),
+            "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave \
+             --stages out"
+        );
+        for word in ["bf16", "BFloat16"] {
+            assert_eq!(message(dtypes(&words(&[word])).unwrap_err()), "BF16 is not supported yet; known: f16, e4m3");
+        }
         assert!(message(shapes(&words(&["mision"])).unwrap_err()).contains("mean 'mission'"));
         assert!(message(families(&words(&["outlier"])).unwrap_err()).contains("mean 'outliers'"));
         assert!(message(dtypes(&words(&["fp16"])).unwrap_err()).contains("mean 'f16'"));
         assert!(!message(masks(&words(&["zzz"])).unwrap_err()).contains("did you mean"));
+    }
+
+    #[test]
+    fn of_many_names_the_nearest_are_shown() {
+        let names: Vec<String> = (0..37).map(|n| format!("variant-{n}")).collect();
+        let text = unknown("variant", "variant-36x", names.iter().map(String::as_str)).to_string();
+        assert!(
+            text.contains("did you mean 'variant-36'?") && text.ends_with(" and 31 more (`compare list`)"),
+            "{text}"
+        );
+        assert_eq!(text.matches(", ").count(), 5, "{text}");
     }
 
     #[test]

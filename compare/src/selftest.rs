@@ -87,10 +87,11 @@ pub fn selftest(args: &SelftestArgs) -> Result<Selftest, SelftestError> {
 /// The stages that `words` name, all if there are none.
 fn chosen<'a>(words: &[String], stages: &'a [LoadedStage]) -> Result<Vec<&'a LoadedStage>, SelectError> {
     let known = || stages.iter().map(|stage| stage.info().id);
-    if let Some(word) = words.iter().find(|word| !known().any(|id| id == *word)) {
+    if let Some(word) = words.iter().find(|word| !known().any(|id| select::is_stage(word, id))) {
         return Err(select::unknown("stage", word, known()));
     }
-    let is_chosen = |stage: &&LoadedStage| words.is_empty() || words.iter().any(|word| word == stage.info().id);
+    let is_chosen =
+        |stage: &&LoadedStage| words.is_empty() || words.iter().any(|word| select::is_stage(word, stage.info().id));
     Ok(stages.iter().filter(is_chosen).collect())
 }
 
