@@ -231,4 +231,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_committed_records_say_as_rows_what_they_say_now() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+        let old = common::record::store::read_all(&results).unwrap();
+        let stages = &old.last().unwrap().1.meta.stages;
+        let before = crate::comparison::report(stages, None, &old);
+        let rows: Vec<(String, Record)> = old.iter().map(|(name, old)| (name.clone(), record(old))).collect();
+        let metas: Vec<_> = stages.iter().map(rows::stage).collect();
+        let known = crate::judge::Known { stages: &metas, run: None, committed: &rows };
+        let after = crate::judge::verdict::report(known);
+        println!("{}\n{}", before.overall, after.overall);
+        for (row, (subject, state)) in before.rows.iter().zip(&after.states) {
+            println!("{}/{} {:?} | {subject} {state:?}", row.stage, row.variant, row.state);
+        }
+        let titles = before.claims.iter().map(|c| (c.title(), crate::render::markdown::claim_state(&c.state)));
+        let titles = titles.chain(before.peer_claims.iter().map(|c| (c.title(), crate::render::markdown::claim_state(&c.state))));
+        let titles = titles.chain(before.evidence_claims.iter().map(|c| (c.title(), crate::render::markdown::claim_state(&c.state))));
+        for ((title, (verdict, words)), claimed) in titles.zip(&after.claims) {
+            let now = serde_json::to_value(&claimed.status).unwrap();
+            println!("{title} {verdict} {words}\n   {} {now}", claimed.title());
+        }
+        let since = after.since.unwrap();
+        println!("{} {}", since.name, since.overall);
+        println!("{} changes before", before.changes.len());
+    }
 }
