@@ -323,6 +323,23 @@ impl Metric {
         matches!(self.spec().unit, Unit::Share)
     }
 
+    /// Whether ncu reads it as the emulator counts it, or alone has it, so that claims about it are judged on a GPU too. What
+    /// both have beside these is of another definition: instructions as nvcc joins them, wavefronts with the hardware's retries.
+    pub const fn is_judged_by_ncu(self) -> bool {
+        matches!(
+            self,
+            Metric::TensorPipeActive
+                | Metric::TensorMacs
+                | Metric::GlobalReadBytes
+                | Metric::PlainReadBytes
+                | Metric::AsyncCopyBytes
+                | Metric::AsyncCopyShare
+                | Metric::GlobalWriteBytes
+                | Metric::SharedReadConflictShare
+                | Metric::BarrierStallShare
+        )
+    }
+
     /// The counters that a share is of: part and whole.
     pub const fn parts(self) -> Option<(Metric, Metric)> {
         match self {

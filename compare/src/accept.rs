@@ -1,19 +1,19 @@
 //! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
 
 use crate::cli::AcceptArgs;
-use crate::comparison::{self, Committed, Exit, failed_claims, subject_name};
+use crate::judge::verdict::{self, Exit};
+use crate::judge::{self, Known, best, claims, state};
 use crate::machine;
+use crate::record::store::read_all;
+use crate::record::{Negative, Record, Refuted, StoreError};
 use common::limits::Limited;
-use common::record::store::{StoreError, read_all};
-use common::record::{Git, Negative, Planted, Progress, Record, RefutedClaim, SCHEMA, Samples, Scope};
-use common::verdict::Verdict;
+use common::record::{Git, Progress, Scope};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A committed record takes at most this many bytes, over all its files. A run of six stages that times every preset takes
-/// 5 MB with all samples and cases, of which git stores 1 MB: they are the evidence, and worth that.
-pub const MOST_BYTES: usize = 6_000_000;
+/// A committed record takes at most this many bytes: people read its diff.
+pub const MOST_BYTES: usize = 1_000_000;
 
 /// Why a record is not taken. All of these are wrong usage: nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -73,23 +73,12 @@ pub enum AcceptError {
         /// Each with its place and its reason.
         failures: Vec<String>,
     },
-    /// The gates let a planted fault pass, or failed the correct model.
-    #[error("the gates of {name} misjudge {}; mend them (`compare selftest`) and run again", subjects.join(", "))]
-    Misjudged {
+    /// The gates let a planted fault pass, fail the correct model, or nobody knows whether some synchronisation is needed.
+    #[error("the self-test of {name} fails; fix it (`compare selftest`) and run again:{}", bullets(wrong))]
+    SelfTest {
         /// The record.
         name: String,
-        /// What they misjudge.
-        subjects: Vec<&'static str>,
-    },
-    /// Nobody knows whether some synchronisation is needed.
-    #[error(
-        "{name} has synchronisation that no gate misses, or a wrong list of it; mend it and run again:{}",
-        bullets(wrong)
-    )]
-    Synchronisation {
-        /// The record.
-        name: String,
-        /// What is wrong and what to do.
+        /// What is wrong.
         wrong: Vec<String>,
     },
     /// Claims failed, and nobody said why.
@@ -118,10 +107,8 @@ pub enum AcceptError {
         /// The folder.
         target: PathBuf,
     },
-    /// Too large even without what may be left out.
-    #[error(
-        "{name} takes {bytes} bytes without samples and passing cases, {MOST_BYTES} at most; narrow the run (`compare --help`)"
-    )]
+    /// Too large.
+    #[error("{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)")]
     TooLarge {
         /// The record.
         name: String,
@@ -150,12 +137,8 @@ pub struct Accepted {
     pub target: PathBuf,
     /// Bytes of all its files.
     pub bytes: usize,
-    /// Timings whose raw samples were left out.
-    pub omitted_samples: usize,
-    /// Passing cases that were left out.
-    pub omitted_cases: usize,
     /// The claims that it refutes.
-    pub refuted: Vec<RefutedClaim>,
+    pub refuted: Vec<Refuted>,
     /// The verdict on it.
     pub verdict: String,
     /// What a reviewer should know of it.
@@ -166,18 +149,8 @@ impl fmt::Display for Accepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "accepted as {} ({} KB)", self.target.display(), self.bytes.div_ceil(1000))?;
         writeln!(f, "{}", self.verdict)?;
-        if self.omitted_samples > 0 {
-            writeln!(
-                f,
-                "left out to keep it small: the raw samples of {} timings; their summaries are kept",
-                self.omitted_samples
-            )?;
-        }
-        if self.omitted_cases > 0 {
-            writeln!(f, "left out to keep it small: {} passing cases; the summaries count them", self.omitted_cases)?;
-        }
         for claim in &self.refuted {
-            writeln!(f, "refutes {} of {}: {}: {}", claim.gate, claim.stage, claim.what, claim.evidence)?;
+            writeln!(f, "refutes {}: {}: {}", claim.stage, claim.claim, claim.evidence)?;
         }
         self.remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))?;
         write!(f, "commit it, then `compare render`")
@@ -199,16 +172,17 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> Result<Accepted, Accep
         return Err(AcceptError::Exists { target });
     }
     let verdict = judge(&name, &record, &read_all(&into)?, args.negative.is_some())?;
-    record.negative = args.negative.as_deref().map(|reason| negative(&name, &record, reason)).transpose()?;
-    let (omitted_samples, omitted_cases) = shrink(&mut record, most_bytes);
-    let bytes = size(&record);
+    record.meta.negative = args.negative.as_deref().map(|reason| negative(&name, &record, reason)).transpose()?;
+    // Passing cases and raw samples stay with the run.
+    (record.cases, record.samples) = Default::default();
+    let bytes = record.committed().iter().map(|(_, bytes)| bytes.len()).sum();
     if bytes > most_bytes {
         return Err(AcceptError::TooLarge { name, bytes });
     }
     write_at_once(&record, &into, &name)?;
     let remarks = remarks(&record);
-    let refuted = record.negative.map(|negative| negative.claims).unwrap_or_default();
-    Ok(Accepted { target, bytes, omitted_samples, omitted_cases, refuted, verdict, remarks })
+    let refuted = record.meta.negative.map(|negative| negative.claims).unwrap_or_default();
+    Ok(Accepted { target, bytes, refuted, verdict, remarks })
 }
 
 /// The folder's own name, also where it was given as `.`; names with a leading dot are not listed as records.
@@ -218,7 +192,7 @@ fn folder_name(folder: &Path) -> Option<String> {
 }
 
 /// The verdict line of a record that may be committed. `excused` says that a reason for failed claims was given.
-fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) -> Result<String, AcceptError> {
+fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool) -> Result<String, AcceptError> {
     let name = name.to_string();
     if let Progress::Partial { finished, planned } = record.meta.progress {
         return Err(AcceptError::Partial { name, finished, planned });
@@ -227,75 +201,62 @@ fn judge(name: &str, record: &Record, committed: &[Committed], excused: bool) ->
     if !record.meta.source_lines {
         return Err(AcceptError::NoSourceLines { name });
     }
-    let report = comparison::report(&record.meta.stages, Some((&name, record)), committed);
+    let known = Known { stages: &record.meta.stages, run: Some((&name, record)), committed };
+    let report = verdict::report(known);
     let mut failures: Vec<String> =
-        report.failures.iter().map(|f| format!("{} {}: {}", f.place, f.result.gate, f.result.reason)).collect();
-    for timing in record.performance.iter().flat_map(|performance| &performance.timings) {
-        let failed = timing.after.iter().filter(|gate| gate.verdict == Verdict::Fail);
-        let place = format!("{}/{} {}", timing.stage, timing.variant, timing.shape_name);
-        failures.extend(failed.map(|gate| format!("{place} as timed, {}: {}", gate.gate, gate.reason)));
+        report.failures.iter().map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason)).collect();
+    for row in best::timed(record) {
+        failures.extend(
+            row.failed()
+                .map(|(gate, judged)| format!("{} {} as timed, {gate}: {}", row.subject, row.on, judged.reason)),
+        );
     }
     if !failures.is_empty() {
         return Err(AcceptError::Gates { name, failures });
     }
-    let variants = comparison::unsanitized(record);
+    let variants: Vec<String> = state::unsanitized(record).iter().map(|subject| subject.to_string()).collect();
     if !variants.is_empty() {
         return Err(AcceptError::Unsanitized { name, variants });
     }
-    if let Planted::Tried { subjects } = &record.correctness.planted {
-        let subjects: Vec<_> = subjects.iter().filter(|subject| !subject.as_it_should()).map(subject_name).collect();
-        if !subjects.is_empty() {
-            return Err(AcceptError::Misjudged { name, subjects });
-        }
-    }
-    let wrong = record.correctness.synchronisation.wrong();
+    let wrong: Vec<String> = (state::self_test(record))
+        .map(|row| {
+            let reason = row.failed().next().map_or(String::new(), |(_, judged)| judged.reason.clone());
+            format!("{}{}: {reason}", row.subject, row.on)
+        })
+        .collect();
     if !wrong.is_empty() {
-        return Err(AcceptError::Synchronisation { name, wrong });
+        return Err(AcceptError::SelfTest { name, wrong });
     }
     // What is left to fail is a claim that no committed record refutes.
     if report.overall.exit == Exit::Fail && !excused {
-        let claim =
-            |claim: &RefutedClaim| format!("{} of {}: {}: {}", claim.gate, claim.stage, claim.what, claim.evidence);
-        return Err(AcceptError::Claims { name, claims: failed_claims(record).iter().map(claim).collect() });
+        let claims = refuted(record).into_iter().map(|r| format!("{}: {}: {}", r.stage, r.claim, r.evidence)).collect();
+        return Err(AcceptError::Claims { name, claims });
     }
     Ok(report.overall.to_string())
 }
 
+/// Claims that fail in the record, with what was measured.
+fn refuted(record: &Record) -> Vec<Refuted> {
+    let refuted = claims::failed(record).map(|(stage, claim, finding)| Refuted {
+        stage: stage.id.clone(),
+        claim: claim.to_string(),
+        evidence: match &finding.pair {
+            Some(pair) => format!("{} against {}: {}", pair.new.name(), pair.base, finding.reason),
+            None => finding.reason,
+        },
+    });
+    refuted.collect()
+}
+
 fn negative(name: &str, record: &Record, reason: &str) -> Result<Negative, AcceptError> {
-    let (reason, claims) = (reason.trim().to_string(), failed_claims(record));
+    let (reason, claims) = (reason.trim().to_string(), refuted(record));
     if reason.is_empty() {
         return Err(AcceptError::NoReason);
     }
     if claims.is_empty() {
         return Err(AcceptError::NothingRefuted { name: name.to_string() });
     }
-    let gpu = record.meta.machine.gpu.name().map(str::to_string);
-    Ok(Negative { schema: SCHEMA, reason, gpu, claims })
-}
-
-fn size(record: &Record) -> usize {
-    record.files().iter().map(|(_, bytes)| bytes.len()).sum()
-}
-
-/// Leaves out raw samples, then passing cases, as far as needed. Returns how many of each.
-fn shrink(record: &mut Record, most_bytes: usize) -> (usize, usize) {
-    let (mut samples, mut cases) = (0, 0);
-    if size(record) > most_bytes {
-        for timing in record.performance.iter_mut().flat_map(|performance| &mut performance.timings) {
-            timing.measurement.device_us.clear();
-            timing.measurement.single_us.clear();
-            timing.samples = Samples::Omitted;
-            samples += 1;
-        }
-    }
-    if size(record) > most_bytes {
-        let correctness = &mut record.correctness;
-        let all = correctness.cases.len();
-        correctness.cases.retain(|case| !case.is_green());
-        cases = all - correctness.cases.len();
-        correctness.omitted_cases += cases;
-    }
-    (samples, cases)
+    Ok(Negative { reason, claims })
 }
 
 /// Writes all files beside the target and renames the folder: a half record is never seen, let alone committed.

@@ -1,13 +1,19 @@
 //! `compare brief`: what there is to know before optimising a stage.
 
-use crate::comparison::{self, Exit};
+use crate::judge::Known;
+use crate::judge::verdict::{Exit, report};
+use crate::measure::builds::builds;
+use crate::measure::rows;
 use crate::output::{self, Output};
-use crate::render::{brief as layout, document};
+use crate::page;
+use crate::pages::brief as layout;
+use crate::record::StageMeta;
+use crate::record::files::write_atomically;
+use crate::record::store::read_all;
 use crate::tune::Elites;
-use crate::{builds, machine, registry, select};
+use crate::{machine, registry, select};
 use anyhow::Context;
 use clap::Args;
-use common::record::store::{read_all, write_atomically};
 use std::path::{Path, PathBuf};
 
 /// The end of `compare brief --help`.
@@ -41,16 +47,17 @@ pub struct BriefArgs {
 /// Writes the brief of a stage.
 pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
-    let builds = builds::builds(&registry::load()?);
+    let builds = builds(&registry::load()?);
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
     let elites = elites(&root.join("tune"))?;
-    let report = comparison::report(&builds, None, &committed);
-    let text = document::markdown(&layout::blocks(&report, &id, &elites, &committed));
+    let stages: Vec<StageMeta> = builds.iter().map(rows::stage).collect();
+    let report = report(Known { stages: &stages, run: None, committed: &committed });
+    let text = page::markdown::markdown(&layout::document(&report, &id, &elites));
     match &args.out {
         Some(path) => write_atomically(path, text.as_bytes())?,
-        None => document::print(&text)?,
+        None => page::print(&text)?,
     }
     Ok(if committed.is_empty() { Exit::Undecided } else { Exit::Pass })
 }

@@ -106,6 +106,9 @@ pub enum Command {
     /// Compare two records, folders of records or git revisions, and say what got faster, slower, fatter or wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
+    /// Show what a record says: gates, latencies, resources, counters, peers, changes
+    #[command(after_help = crate::show::EXAMPLES)]
+    Show(crate::show::ShowArgs),
     /// Show how latency, registers and bank conflicts went over the committed records
     #[command(after_help = crate::history::EXAMPLES)]
     History(crate::history::HistoryArgs),

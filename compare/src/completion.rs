@@ -1,11 +1,13 @@
 //! A record that a later command adds a file to: which one, and whether it is of this build and this GPU.
 
-use crate::comparison::{is_green, summary_of};
+use crate::judge::state::is_green;
 use crate::machine;
+use crate::record::files::is_listed;
+use crate::record::store::META;
+use crate::record::{On, Record, Row, StoreError, Subject};
 use crate::select::SelectError;
 use common::limits::DeviceError;
-use common::record::store::{self, BUILD_META, StoreError};
-use common::record::{Record, StageBuild};
+use common::record::StageBuild;
 use common::stage::LoadError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,15 +112,21 @@ impl Completing {
 
     /// Whether a variant's correctness gates are green in the record.
     pub fn is_green(&self, stage: &str, variant: &str) -> bool {
-        summary_of(&self.record, stage, variant).is_some_and(is_green)
+        is_green(&self.record, &Subject::variant(stage, variant))
+    }
+
+    /// Adds rows, or puts them in the place of those that they renew, and writes the record.
+    pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
+        rows.into_iter().for_each(|row| self.record.append(row));
+        self.record.write(&self.folder)
     }
 }
 
 /// The newest record in `folder`: names begin with the time.
 fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let is_listed = |path: &PathBuf| path.file_name().is_some_and(|name| store::is_listed(&name.to_string_lossy()));
-    let records = entries.filter(|path| path.join(BUILD_META).is_file() && is_listed(path));
+    let is_listed = |path: &PathBuf| path.file_name().is_some_and(|name| is_listed(&name.to_string_lossy()));
+    let records = entries.filter(|path| path.join(META).is_file() && is_listed(path));
     records.max().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })
 }
 
@@ -131,7 +139,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), Compl
     if !stages.is_empty() {
         return Err(CompletionError::OtherBuild { name, stages });
     }
-    if !record.correctness.variants.iter().any(is_green) {
+    if !record.rows.iter().any(|row| row.on == On::All && is_green(record, &row.subject)) {
         return Err(CompletionError::NothingGreen { name });
     }
     Ok(())

@@ -2,14 +2,21 @@
 
 mod source;
 
-use crate::comparison::diff::{Difference, Harness, HarnessChange, LATENCY_CHANGE, Pair, outdated, overall};
-use crate::comparison::{Committed, Exit};
+use crate::judge::Named;
+use crate::judge::diff::{differences, outdated};
+use crate::judge::verdict::{Exit, of_differences};
+use crate::measure::builds::builds;
+use crate::measure::rows;
 use crate::output::{self, Output};
-use crate::render::{diff as layout, document};
-use crate::{builds, machine, registry};
+use crate::page::{self, terminal::WIDTH};
+use crate::pages::diff as layout;
+use crate::pages::diff::{Comparison, Pair};
+use crate::record::StageMeta;
+use crate::record::files::write_atomically;
+use crate::{machine, registry};
 use clap::{Args, ValueEnum};
+use common::metric::LATENCY_CHANGE;
 use common::record::Git;
-use common::record::store::write_atomically;
 use source::{Side, SourceError};
 use std::path::PathBuf;
 
@@ -91,63 +98,111 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         }
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
-    let mut difference = difference(&base, &new, args.threshold / 100.0);
-    if new.is_folder {
-        let now = builds::builds(&registry::load()?);
-        for pair in &mut difference.pairs {
-            let record = new.records.iter().find(|(name, _)| *name == pair.new);
-            let rows = record.map_or(vec![], |(_, record)| outdated(record, &now));
-            pair.rows.splice(0..0, rows);
-        }
-    }
-    let text = match args.format {
-        Format::Terminal => document::terminal(&layout::blocks(&difference)),
-        Format::Markdown => document::markdown(&layout::blocks(&difference)),
-        Format::Json => serde_json::to_string_pretty(&layout::json(&difference))? + "\n",
+    let now: Vec<StageMeta> = match new.is_folder {
+        true => builds(&registry::load()?).iter().map(rows::stage).collect(),
+        false => vec![],
     };
-    let overall = overall(&difference);
+    let (pairs, unpaired) = pair_up(&base.records, &new.records);
+    let pair = |((_, old), (_, record)): &(&Named, &Named)| {
+        let mut found = outdated(record, &now);
+        found.extend(differences(old, record, args.threshold / 100.0));
+        found
+    };
+    let found: Vec<Vec<_>> = pairs.iter().map(pair).collect();
+    let changed = kernels_changed(&pairs);
+    let notes: Vec<String> = harness(&pairs).note(&changed).into_iter().collect();
+    let overall = of_differences(&found.concat());
+    let sides = pairs.iter().zip(found);
+    let comparison = Comparison {
+        base: base.name.clone(),
+        new: new.name.clone(),
+        pairs: sides
+            .map(|((old, new), differences)| Pair { base: (&old.0, &old.1), new: (&new.0, &new.1), differences })
+            .collect(),
+        unpaired,
+        notes,
+        overall,
+    };
+    let text = match args.format {
+        Format::Terminal => {
+            page::terminal::terminal(&layout::document(&comparison), WIDTH, "--format markdown or json")
+        }
+        Format::Markdown => page::markdown::markdown(&layout::document(&comparison)),
+        Format::Json => serde_json::to_string_pretty(&layout::json(&comparison))? + "\n",
+    };
     match &args.out {
         Some(path) => {
             write_atomically(path, text.as_bytes())?;
-            println!("{overall}");
+            println!("{}", comparison.overall);
         }
-        None => document::print(&text)?,
+        None => page::print(&text)?,
     }
-    Ok(overall.exit)
+    Ok(comparison.overall.exit)
 }
 
-fn difference(base: &Side, new: &Side, threshold: f64) -> Difference {
-    let (pairs, unpaired) = pair_up(&base.records, &new.records);
-    let harness = pairs.first().map_or_else(
-        || Harness::Unknown { reason: "nothing is compared".into() },
-        |((_, base), (_, new))| match (&base.meta.git, &new.meta.git) {
-            _ if base.meta.tool_version != new.meta.tool_version => {
-                let what = format!("compare {} against {}", base.meta.tool_version, new.meta.tool_version);
-                Harness::Changed(HarnessChange { what: vec![what] })
+/// Whether what checks and times kernels changed between two sources, as far as git can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Harness {
+    Same,
+    /// Files below common/ (the kernels' headers left out) and compare/, or the version of `compare`.
+    Changed(Vec<String>),
+    Unknown(String),
+}
+
+impl Harness {
+    /// What to do about it where kernels changed too.
+    fn note(&self, kernels: &[String]) -> Option<String> {
+        const SHOWN: usize = 3;
+        match self {
+            _ if kernels.is_empty() => None,
+            Harness::Same => None,
+            Harness::Changed(what) => {
+                let more = what.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let first = what[..what.len().min(SHOWN)].join(", ");
+                Some(format!(
+                    "Kernel and harness changed together ({}; {first}{more}): read the harness's change first, since it \
+                     judges the kernel's.",
+                    kernels.join(", ")
+                ))
             }
-            (Git::Commit { sha, dirty }, Git::Commit { sha: other, dirty: other_dirty }) => {
-                source::harness(sha, other, *dirty || *other_dirty)
-            }
-            _ => Harness::Unknown { reason: "a record does not say which commit it was built from".into() },
-        },
-    );
-    let pairs = pairs.into_iter();
-    Difference {
-        base: base.name.clone(),
-        new: new.name.clone(),
-        threshold,
-        pairs: pairs.map(|(old, new)| Pair::of((&old.0, &old.1), (&new.0, &new.1), threshold)).collect(),
-        unpaired,
-        harness,
+            Harness::Unknown(why) => Some(format!("Whether the harness changed with the kernel is not known: {why}.")),
+        }
     }
+}
+
+fn harness(pairs: &[(&Named, &Named)]) -> Harness {
+    let Some(((_, base), (_, new))) = pairs.first() else { return Harness::Unknown("nothing is compared".into()) };
+    match (&base.meta.git, &new.meta.git) {
+        _ if base.meta.tool_version != new.meta.tool_version => {
+            Harness::Changed(vec![format!("compare {} against {}", base.meta.tool_version, new.meta.tool_version)])
+        }
+        (Git::Commit { sha, dirty }, Git::Commit { sha: other, dirty: other_dirty }) => {
+            source::harness(sha, other, *dirty || *other_dirty)
+        }
+        _ => Harness::Unknown("a record does not say which commit it was built from".into()),
+    }
+}
+
+/// Stages whose kernel differs in any pair.
+fn kernels_changed(pairs: &[(&Named, &Named)]) -> Vec<String> {
+    let mut changed: Vec<String> = Vec::new();
+    for ((_, base), (_, new)) in pairs {
+        for stage in &new.meta.stages {
+            let differs = base.stage(&stage.id).is_some_and(|old| old.identity != stage.identity);
+            if differs && !changed.contains(&stage.id) {
+                changed.push(stage.id.clone());
+            }
+        }
+    }
+    changed
 }
 
 /// Records of one GPU and backend beside each other. Where no two are of one kind, the newest stand beside each other:
 /// resources and counters may still be compared.
-fn pair_up<'a>(base: &'a [Committed], new: &'a [Committed]) -> (Vec<(&'a Committed, &'a Committed)>, Vec<String>) {
-    let find = |records: &'a [Committed], like: &Committed| {
-        records.iter().find(|record| source::kind(record) == source::kind(like))
-    };
+fn pair_up<'a>(base: &'a [Named], new: &'a [Named]) -> (Vec<(&'a Named, &'a Named)>, Vec<String>) {
+    let find =
+        |records: &'a [Named], like: &Named| records.iter().find(|record| source::kind(record) == source::kind(like));
     let mut pairs: Vec<_> = new.iter().filter_map(|record| Some((find(base, record)?, record))).collect();
     if pairs.is_empty() {
         pairs.extend(base.last().zip(new.last()));

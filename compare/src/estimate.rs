@@ -1,6 +1,6 @@
 //! What the cases of a plan take, before any of them runs: one that cannot fit or end is refused.
 
-use crate::plan::{Mode, PlannedCase};
+use crate::measure::plan::{Mode, PlannedCase};
 use common::problem::Problem;
 
 /// Host memory of a problem, in bytes per element of Q (Q, its output and reference, in both layouts) and per element of K
@@ -64,11 +64,12 @@ fn bytes(problem: &Problem) -> u128 {
 /// emulator busy for more than a day on `processors`.
 pub fn check(cases: &[PlannedCase], processors: usize, available: Option<u128>) -> Result<(), Hopeless> {
     let largest = cases.iter().map(|case| (bytes(&case.problem), &case.key)).max_by_key(|(bytes, _)| *bytes);
-    if let (Some((needed, key)), Some(available)) = (largest, available) {
-        if needed > available {
+    match (largest, available) {
+        (Some((needed, key)), Some(available)) if needed > available => {
             let problem = format!("{} {} {}", key.shape_name, key.dtype, key.mask);
             return Err(Hopeless::Memory { problem, needed, available });
         }
+        _ => {}
     }
     let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
     let scores = emulated.map(|case| u128::from(case.problem.scores())).sum::<u128>();

@@ -1,13 +1,14 @@
 //! `compare history`: how the ladder went over the committed records.
 
-use crate::comparison::Exit;
-use crate::comparison::history::history as follow;
 use crate::diff::Format;
-use crate::output::{self, Output};
-use crate::render::{document, history as layout};
-use crate::{builds, machine, registry, select};
+use crate::judge::history::history as follow;
+use crate::judge::verdict::Exit;
+use crate::measure::builds::builds;
+use crate::page::{self, terminal::WIDTH};
+use crate::pages::history as layout;
+use crate::record::store::read_all;
+use crate::{machine, registry, select};
 use clap::Args;
-use common::record::store::{read_all, write_atomically};
 use std::path::PathBuf;
 
 /// The end of `compare history --help`.
@@ -17,7 +18,7 @@ variants is. Two GPUs are two lines. Registers and bank conflicts are of the sam
 
 Examples:
   compare history                               the whole ladder
-  compare history --stage 5 --svg history.svg   every variant of stage 5, also drawn
+  compare history --stage 5                     every variant of stage 5
   compare history --format json | jq '.[].points'
 
 Exit codes:
@@ -37,15 +38,11 @@ pub struct HistoryArgs {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Draw it too
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
 }
 
 /// Prints the history, and draws it where asked.
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    output::check(&Output::text("--svg", args.svg.as_ref()), &[])?;
-    let builds = builds::builds(&registry::load()?);
+    let builds = builds(&registry::load()?);
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
     let results = args.results.clone().unwrap_or_else(|| machine::workspace().unwrap_or_default().join("results"));
     let committed = read_all(&results)?;
@@ -54,12 +51,9 @@ pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Undecided);
     }
     let series = follow(&committed, stage.map(|stage| stage.id.as_str()));
-    if let Some(path) = &args.svg {
-        write_atomically(path, layout::svg(&series).as_bytes())?;
-    }
-    document::print(&match args.format {
-        Format::Terminal => document::terminal(&layout::blocks(&series)),
-        Format::Markdown => document::markdown(&layout::blocks(&series)),
+    page::print(&match args.format {
+        Format::Terminal => page::terminal::terminal(&layout::document(&series), WIDTH, "--format markdown"),
+        Format::Markdown => page::markdown::markdown(&layout::document(&series)),
         Format::Json => serde_json::to_string_pretty(&series)? + "\n",
     })?;
     Ok(Exit::Pass)

@@ -1,6 +1,6 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
-use crate::plan::FileProblem;
+use crate::measure::plan::FileProblem;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, ProblemError, Shape};
 use half::f16;

@@ -3,7 +3,7 @@
 //! both standard streams.
 
 use crate::cli::LaunchArgs;
-use crate::comparison::describe;
+use crate::measure::summary::describe;
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
@@ -104,13 +104,13 @@ pub fn arguments(
     words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
 }
 
-/// The stage's identity and the kernel's symbol of a launch.
-pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<(&'a str, &'a str)> {
+/// The kernel's symbol of a launch.
+pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<&'a str> {
     let stage = ladder.iter().find(|stage| stage.id == key.stage)?;
     let wanted = (key.dtype, key.shape.head_dim);
     let kernel = stage.variant(&key.variant)?.kernels.iter();
     let kernel = kernel.map(|kernel| &kernel.facts).find(|facts| (facts.dtype, facts.head_dim) == wanted)?;
-    Some((&stage.identity, &kernel.symbol))
+    Some(&kernel.symbol)
 }
 
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line

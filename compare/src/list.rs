@@ -1,7 +1,7 @@
 //! `compare list`: what there is to run, and what this machine can measure.
 
-use crate::builds::builds;
 use crate::cli::ListArgs;
+use crate::measure::builds::builds;
 use crate::registry;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::cuda::CudaDevice;

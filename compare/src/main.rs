@@ -4,35 +4,25 @@
 
 mod accept;
 mod brief;
-mod builds;
 mod cli;
-mod comparison;
 mod completion;
-#[allow(dead_code, reason = "the commands move to rows next")]
-mod convert;
-mod count;
 mod diff;
 mod estimate;
-mod execute;
 mod history;
 mod input;
-#[allow(dead_code, reason = "the commands move to rows next")]
 mod judge;
 mod launch;
 mod list;
 mod machine;
-#[allow(dead_code, reason = "the commands move to rows next")]
 mod measure;
-#[allow(dead_code, unused_imports)]
-mod page;
 mod output;
+mod page;
+mod pages;
 mod peers;
-mod plan;
 mod profile;
 mod progress;
 #[cfg(test)]
 mod recipes;
-#[allow(dead_code, reason = "the commands move to rows next")]
 mod record;
 mod registry;
 mod render;
@@ -40,9 +30,7 @@ mod run;
 mod sanitize;
 mod select;
 mod selftest;
-#[cfg(test)]
-mod testing;
-mod timed_problem;
+mod show;
 mod tool;
 mod tune;
 
@@ -50,11 +38,12 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cli::{Cli, Command, ProfileArgs, RenderArgs, RunArgs, SanitizeArgs, SelftestArgs, TuneArgs};
 use common::limits::Limited;
-use common::record::store::is_stream;
-use common::record::{Scope, Tier};
-use comparison::Exit;
-use execute::ExecuteError;
+use judge::Known;
+use judge::verdict::{self, Exit};
+use measure::execute::ExecuteError;
 use output::{Content, Output};
+use record::StageMeta;
+use record::files::is_stream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tune::Tuned;
@@ -74,6 +63,7 @@ fn main() -> ExitCode {
         Command::Peers(args) => peers(&args),
         Command::Accept(args) => print(accept::accept(&args).map(|accepted| accepted.to_string())),
         Command::Render(args) => render(&args),
+        Command::Show(args) => show::show(&args),
         Command::Launch(args) => {
             launch::launch(&args).map(|green| if green { Exit::Pass } else { Exit::Fail }).map_err(anyhow::Error::from)
         }
@@ -83,7 +73,8 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error:#}");
             let executed = match (error.downcast_ref::<run::RunError>(), error.downcast_ref::<tune::TuneError>()) {
-                (Some(run::RunError::Execute(error)), _) | (_, Some(tune::TuneError::Execute(error))) => Some(error),
+                (Some(run::RunError::Execute { source: error, .. }), _)
+                | (_, Some(tune::TuneError::Execute(error))) => Some(error),
                 _ => None,
             };
             let code = match executed {
@@ -99,7 +90,7 @@ fn main() -> ExitCode {
 
 /// Prints text that ends in a line.
 fn say(text: impl std::fmt::Display) -> std::io::Result<()> {
-    render::document::print(&format!("{}\n", text.to_string().trim_end()))
+    page::print(&format!("{}\n", text.to_string().trim_end()))
 }
 
 fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) -> Result<Exit> {
@@ -187,11 +178,14 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
             say(format!("NO DATA: peers are timed on a GPU by a Python with PyTorch: {reason}"))?;
             Ok(Exit::Undecided)
         }
-        peers::Measured::Written { path, report, failed, undecided } => {
-            render::write(&render::files(&report, &report_path))?;
+        peers::Measured::Written { folder, name, record, failed, undecided } => {
+            let (stages, committed) = (ladder()?, committed()?);
+            let report = verdict::report(Known { stages: &stages, run: Some((&name, &record)), committed: &committed });
+            render::write(&render::of_run(&report, &folder, &report_path))?;
             if !args.quiet {
-                say(render::markdown::peers(&report))?;
-                say(format!("peers: {}\nreport: {}", path.display(), report_path.display()))?;
+                let document = pages::show::document(&report, &[pages::show::Section::Peers], &[]);
+                say(page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --peers"))?;
+                say(format!("record: {}\nreport: {}", folder.display(), report_path.display()))?;
             }
             failed.iter().for_each(|claim| eprintln!("FAIL {claim}"));
             Ok(match (failed.is_empty(), undecided) {
@@ -203,6 +197,16 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
     }
 }
 
+/// The ladder as it is built now.
+fn ladder() -> Result<Vec<StageMeta>> {
+    Ok(measure::builds::builds(&registry::load()?).iter().map(measure::rows::stage).collect())
+}
+
+/// The committed records of the workspace.
+fn committed() -> Result<Vec<judge::Named>> {
+    Ok(record::store::read_all(&machine::workspace().unwrap_or_default().join("results"))?)
+}
+
 fn run(args: &RunArgs) -> Result<Exit> {
     let report_path = report_path(args.report.as_deref())?;
     let mut outputs = report_outputs(&report_path);
@@ -210,42 +214,36 @@ fn run(args: &RunArgs) -> Result<Exit> {
     outputs.extend(json.map(|path| Output { flag: "--json", path: path.clone(), content: Content::Json }));
     let input: Vec<_> = args.input.iter().map(|path| ("--input", path.as_path())).collect();
     output::check(&outputs, &input)?;
-    if args.report.is_none() {
-        // Hours of work must not end before a README that has no place for their result.
-        render::place_of_ladder(&read_readme()?.text)?;
-    }
-    let finished = run::run(args)?;
-    let mut files = render::files(&finished.report, &report_path);
-    // The README shows whole ladders only, of devices that ran them.
-    let meta = &finished.record.meta;
-    let is_whole = meta.scope == Scope::Whole && meta.tier > Tier::T0 && meta.device.is_none();
-    if args.report.is_none() && is_whole {
-        files.push(ladder_in_readme(&finished.report)?);
-    }
-    render::write(&files)?;
+    let run::Finished { folder, name, record } = run::run(args)?;
+    let committed = committed()?;
+    // The stages of this very run: on a smaller device they are without what it refuses.
+    let known = Known { stages: &record.meta.stages, run: Some((&name, &record)), committed: &committed };
+    let report = verdict::report(known);
+    render::write(&render::of_run(&report, &folder, &report_path))?;
     if let Some(json) = &args.json {
-        let document = render::json::document(&finished.report, &finished.name, &finished.record);
-        let text = serde_json::to_string_pretty(&document)? + "\n";
+        let text = serde_json::to_string_pretty(&pages::json::json(&report))? + "\n";
         if json.as_os_str() == "-" {
             say(text)?;
         } else {
-            common::record::store::write_atomically(json, text.as_bytes())?;
+            record::files::write_atomically(json, text.as_bytes())?;
         }
     }
-    if let (true, Some(reproach)) = (args.quiet, render::terminal::reproach(&finished.report)) {
-        eprintln!("{reproach}");
+    let terminal = |document: &page::Document| {
+        page::terminal::terminal(document, page::terminal::WIDTH, "compare show").trim_end().to_string()
+    };
+    if let (true, Some(reproach)) = (args.quiet, pages::summary::reproach(&report)) {
+        eprintln!("{}", terminal(&reproach));
     }
     if !args.quiet {
-        let record = format!("record: {}", finished.folder.display());
-        let table = render::terminal::summary(&finished.report);
-        let summary = format!("{table}\n{record}\nreport: {}", report_path.display());
+        let text = terminal(&pages::summary::document(&report));
+        let summary = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
         // Standard output belongs to the document where that goes there.
         match args.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
             true => eprintln!("{summary}"),
             false => say(summary)?,
         }
     }
-    Ok(finished.report.overall.exit)
+    Ok(report.overall.exit)
 }
 
 /// Where the report goes: as asked, else COMPARE.md of the workspace.
@@ -256,24 +254,9 @@ fn report_path(asked: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The files that go where `path` says, by the flag that says it.
+/// The file that goes where `path` says, by the flag that says it.
 fn report_outputs(path: &Path) -> Vec<Output> {
-    let report = Output { flag: "--report", path: path.to_path_buf(), content: Content::Report };
-    let page = Output { flag: "the page of --report", path: render::page_beside(path), content: Content::Page };
-    if is_stream(path) { vec![report] } else { vec![report, page] }
-}
-
-/// The README of the workspace.
-fn read_readme() -> Result<render::Rendered> {
-    let path = machine::root("--report FILE")?.join("README.md");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(render::Rendered { path, text })
-}
-
-/// The README of the workspace with the ladder table of this report.
-fn ladder_in_readme(report: &comparison::Report) -> Result<render::Rendered> {
-    let render::Rendered { path, text } = read_readme()?;
-    Ok(render::Rendered { text: render::readme(&text, report)?, path })
+    vec![Output { flag: "--report", path: path.to_path_buf(), content: Content::Report }]
 }
 
 /// COMPARE.md and the README's ladder from the committed records alone.
@@ -286,7 +269,7 @@ fn render(args: &RenderArgs) -> Result<Exit> {
     if !args.check {
         output::check(&report_outputs(&report_path), &[])?;
     }
-    let committed = common::record::store::read_all(&results)?;
+    let committed = record::store::read_all(&results)?;
     if committed.is_empty() {
         bail!(
             "there is no record in {}, so that everything would be 'not run'; name the folder with --results, or commit a record \
@@ -295,11 +278,13 @@ fn render(args: &RenderArgs) -> Result<Exit> {
         );
     }
     committed.iter().try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
-    let builds = builds::builds(&registry::load()?);
-    let report = comparison::report(&builds, None, &committed);
-    let mut files = render::files(&report, &report_path);
+    let stages = ladder()?;
+    let report = verdict::report(Known { stages: &stages, run: None, committed: &committed });
+    let mut files = vec![render::compare_md(&report, &report_path)];
     if args.report.is_none() {
-        files.push(ladder_in_readme(&report)?);
+        let path = machine::root("--report FILE")?.join("README.md");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        files.push(render::Rendered { text: render::readme(&text, &report)?, path });
     }
     if !args.check {
         render::write(&files)?;

@@ -1,6 +1,7 @@
 //! Where results go: every place is checked before anything runs, and what is there already is not destroyed.
 
-use common::record::store::{self, destination, folder_of, is_stream};
+use crate::record::files::{destination, folder_of, is_stream};
+use crate::record::store::{FILES, META};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -182,8 +183,8 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn is_part_of_a_record(path: &Path) -> bool {
-    let is_record_file = path.file_name().is_some_and(|name| store::FILES.iter().any(|file| name == *file));
-    is_record_file && folder_of(path).join(store::BUILD_META).is_file()
+    let is_record_file = path.file_name().is_some_and(|name| FILES.iter().any(|file| name == *file));
+    is_record_file && folder_of(path).join(META).is_file()
 }
 
 /// Finds out whether a file can be created in the folder of `path`, or in the nearest one that exists and would hold it.

@@ -10,17 +10,21 @@ mod tests;
 
 pub use args::{EXAMPLES, PeersArgs};
 
-use crate::builds::builds;
-use crate::comparison::{self, Report, Standing};
 use crate::completion::{Completing, CompletionError};
-use crate::machine::{self, Timestamp};
+use crate::judge::claims::Claimed;
+use crate::judge::{self, Known, peers as question};
+use crate::machine;
+use crate::measure::builds::builds;
+use crate::measure::rows;
 use crate::progress::Progress;
+use crate::record::store::read_all;
+use crate::record::{On, Record, Row, Source, StageMeta, StoreError};
 use crate::select::SelectError;
 use crate::{list, registry};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::limits::DeviceError;
-use common::record::store::{PEERS, StoreError, read_all, write_json};
-use common::record::{Ceilings, PeerOutcome, Peers, Record, SCHEMA, StageBuild};
+use common::metric::Metric;
+use common::record::StageBuild;
 use common::stage::{LoadError, LoadedStage};
 use common::timing::Plan;
 use common::timing::stats::SampleError;
@@ -94,10 +98,11 @@ pub enum Measured {
     },
     /// Measured and written.
     Written {
-        /// The file.
-        path: PathBuf,
-        /// What the record says now.
-        report: Box<Report>,
+        /// The record's folder.
+        folder: PathBuf,
+        /// Its name, and what is in it now.
+        name: String,
+        record: Box<Record>,
         /// Claims against peers that fail without a negative record.
         failed: Vec<String>,
         /// Whether a claim is undecided, or no peer at all was timed.
@@ -107,7 +112,6 @@ pub enum Measured {
 
 /// Measures what `args` choose and writes `peers.json` into the record.
 pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
-    let started = Timestamp::now();
     let mut stages = registry::load()?;
     // Wrong words and wrong records are refused before a missing GPU is.
     let items = choose::items(args, &builds(&stages))?;
@@ -125,38 +129,44 @@ pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
     check_uuid(&hello, &device)?;
     registry::limit(&mut stages, Some(&device), completing.record.meta.device)?;
     let builds = builds(&stages);
-    let file = completing.folder.join(PEERS);
-    let mut peers = Peers {
-        schema: SCHEMA,
-        started: started.iso(),
-        method: METHOD.to_string(),
-        gpu: device.info().name.clone(),
-        software: hello.software.clone(),
-        ceilings: match python.ask(session::Session::ceilings) {
-            Ok(reached) => Ceilings::Measured { matrix_flops: reached.matrix_flops, copy_bytes: reached.copy_bytes },
-            Err(error) => Ceilings::NoData { reason: error.to_string() },
-        },
-        problems: vec![],
-        claims: vec![],
+    let meta = &mut completing.record.meta;
+    let software = hello.software.iter().map(|(name, version)| format!("{name} {version}"));
+    meta.tools.insert(Source::Peers, software.collect());
+    meta.methods.insert(Source::Peers, METHOD.to_string());
+    // What another session measured is not put beside this one's.
+    completing.record.rows.retain(|row| row.by != Source::Peers);
+    let ceiling = Row::new("ceiling", On::All, Source::Peers);
+    let ceiling = match python.ask(session::Session::ceilings) {
+        Ok(reached) => ceiling
+            .figure(Metric::MatrixFlops, reached.matrix_flops)
+            .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
+        Err(error) => ceiling.note(error.to_string()),
     };
+    completing.append([ceiling])?;
     let mut bars = Progress::new(args.quiet);
-    let bench = bench(&device, &stages, &builds, &completing.record, args.iters.unwrap_or(SAMPLES), hello)?;
+    let timed = completing.record.clone();
+    let bench = bench(&device, &stages, &builds, &timed, args.iters.unwrap_or(SAMPLES), hello)?;
     for (done, item) in items.iter().enumerate() {
         let label = format!("{} {} {}", item.shape_name, item.problem.dtype, item.problem.mask);
         bars.step("problem", &label, done, items.len());
-        let (problem, floor) = bench.measure(item, &mut python)?;
-        peers.claims.extend(pair::claims(&builds, &problem, &floor));
-        peers.problems.push(problem);
-        // An interrupt loses the problem that is under way, no more.
-        write_json(&file, &peers)?;
+        let rows = bench.measure(item, &mut python)?;
+        completing.record.names(&item.shape_name, item.problem.shape);
+        // An interrupt loses the problem that is being measured, no more.
+        completing.append(rows)?;
     }
     bars.finish();
-    drop(bench);
-    let Completing { name, record, .. } = &mut completing;
-    record.peers = Some(peers);
+    let Completing { name, record, folder } = completing;
     let committed = read_all(&machine::workspace().unwrap_or_default().join("results"))?;
-    let report = comparison::report(&builds, Some((name, record)), &committed);
-    Ok(judged(file, report, record))
+    let stages: Vec<StageMeta> = builds.iter().map(rows::stage).collect();
+    let known = Known { stages: &stages, run: Some((&name, &record)), committed: &committed };
+    let report = judge::verdict::report(known);
+    let of_peers = || {
+        report.claims.iter().filter(|claimed| claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none())
+    };
+    let failed = of_peers().filter(|claimed| claimed.is_broken()).map(Claimed::title).collect();
+    let is_timed = |row: &Row| !question::is_ours(&record, row) && row.figures.contains_key(&Metric::P50);
+    let undecided = !question::arms(&record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
+    Ok(Measured::Written { folder, failed, undecided, name: name.clone(), record: Box::new(record.clone()) })
 }
 
 fn bench<'a>(
@@ -176,19 +186,9 @@ fn bench<'a>(
         zero_us: device.zero_line(&plan)?.device.p50,
         plan,
         exchange: Exchange::new()?,
-        absent: hello.absent.iter().map(|(peer, reason)| pair::absent(peer, reason)).collect(),
+        absent: hello.absent.into_iter().collect(),
         peers: hello.peers,
     })
-}
-
-/// What the report says of the claims against peers.
-fn judged(path: PathBuf, report: Report, record: &Record) -> Measured {
-    let standings: Vec<Standing<'_>> = report.peer_claims.iter().map(comparison::ClaimRow::standing).collect();
-    let failed = standings.iter().filter(|claim| claim.fails).map(|claim| claim.title.clone()).collect();
-    let arms = record.peers.iter().flat_map(|peers| &peers.problems).flat_map(|problem| &problem.peers);
-    let any_timed = arms.into_iter().any(|arm| matches!(arm.outcome, PeerOutcome::Timed { .. }));
-    let undecided = !any_timed || standings.iter().any(|claim| claim.is_ambiguous);
-    Measured::Written { path, failed, undecided, report: Box::new(report) }
 }
 
 /// `--python`, else PYTHON, else `python3`.

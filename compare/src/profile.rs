@@ -2,20 +2,23 @@
 
 mod csv;
 
-use crate::builds::builds;
 use crate::cli::ProfileArgs;
-use crate::comparison::{self, Measured, judge_evidence, named_by_evidence, ncu_metrics};
 use crate::completion::{Completing, UnderToolError};
+use crate::judge::{self, Known, best, claims};
 use crate::launch::{self, Named, results};
+use crate::measure::builds::builds;
+use crate::measure::{ncu, rows};
+use crate::page;
+use crate::pages::show::{self, Section};
 use crate::progress::Progress;
+use crate::record::{Place, Row, Source, StageMeta, Subject};
 use crate::select::{self, SelectError};
-use crate::tool::{self, Ended, Places, Tool};
-use crate::{list, machine, registry, render};
+use crate::tool::{Ended, Places, Tool};
+use crate::{list, machine, registry};
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask, claims_problem};
-use common::record::store::{PROFILE, write_json};
-use common::record::{EvidenceResult, Profile, Profiled, SCHEMA, StageBuild};
+use common::problem::{Dtype, Mask};
+use common::record::StageBuild;
 use common::verdict::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,21 +94,28 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
         Err(reason) => return Ok(Outcomes::NoData { reason }),
     };
     let work = machine::workspace().unwrap_or_default().join("target/profile").join(&record.name);
-    let launches = match measure(&ncu, &places, (&problems, device), &ladder, &work, args.quiet)? {
-        Ok(launches) => launches,
+    let found = match measure(&ncu, &places, (&problems, device), &ladder, &work, args.quiet)? {
+        Ok(found) => found,
         Err(outcome) => return Ok(outcome),
     };
-    let claims = judged(&selected, &ladder, &launches);
-    let refuted = claims.iter().filter(|claim| claim.result.verdict == Verdict::Fail);
-    let refuted = refuted.map(|claim| format!("{}: {}: {}", claim.stage, claim.terms, claim.result.reason)).collect();
-    let tool = format!("ncu {}", ncu.version);
-    let profile = Profile { schema: SCHEMA, tool, method: METHOD.to_string(), gpu, launches, claims };
-    let path = record.folder.join(PROFILE);
-    write_json(&path, &profile)?;
-    record.record.profile = Some(profile);
-    let report = comparison::report(&ladder, Some((&record.name, &record.record)), &[]);
-    let text = render::markdown::profile(&report);
-    Ok(Outcomes::Written { text, path, report: work.join("profile.ncu-rep"), refuted })
+    for (name, problem) in &problems {
+        record.record.names(name, problem.shape);
+    }
+    record.record.meta.tools.insert(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
+    record.record.meta.methods.insert(Source::Ncu, METHOD.to_string());
+    record.append(found)?;
+    let stages: Vec<StageMeta> = selected.iter().map(|stage| rows::stage(stage)).collect();
+    let refuted = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+    let refuted = refuted.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
+        let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
+        (finding.verdict == Verdict::Fail).then(|| format!("{}: {claim}: {}", stage.id, finding.reason))
+    });
+    let refuted = refuted.collect();
+    let stages: Vec<StageMeta> = ladder.iter().map(rows::stage).collect();
+    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
+    let document = show::document(&judge::verdict::report(known), &[Section::Profile], &[]);
+    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --profile");
+    Ok(Outcomes::Written { text, path: record.folder.clone(), report: work.join("profile.ncu-rep"), refuted })
 }
 
 fn problems(args: &ProfileArgs) -> Result<Vec<Named>, SelectError> {
@@ -129,11 +139,13 @@ fn places(
     variants: &[String],
     record: &Completing,
 ) -> (Vec<String>, Vec<String>) {
+    let stages: Vec<StageMeta> = ladder.iter().map(rows::stage).collect();
+    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    for stage in selected {
+    for stage in stages.iter().filter(|stage| selected.iter().any(|selected| selected.id == stage.id)) {
         if variants.is_empty() {
-            wanted.push((&stage.id, comparison::headline(stage, Some((&record.name, &record.record)), true, &[])));
-            wanted.extend(named_by_evidence(stage, ladder));
+            wanted.push((&stage.id, best::variant(&known, stage)));
+            wanted.extend(named_by_claims(stage, &stages));
         }
         let named = stage.variants.iter().filter(|variant| variants.contains(&variant.name));
         wanted.extend(named.map(|variant| (stage.id.as_str(), variant.name.as_str())));
@@ -147,27 +159,39 @@ fn places(
     (words(green), words(red))
 }
 
+/// The variants that ncu must look at to judge what `stage` predicts.
+fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'a str, &'a str)> {
+    let mut names = Vec::new();
+    for claim in stage.claims.iter().filter(|claim| claim.metric.is_judged_by_ncu()) {
+        for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
+            names.push((stage.id.as_str(), variant.name.as_str()));
+            names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+        }
+    }
+    names
+}
+
 /// Runs this program under ncu and reads what it measured; the outer error is of the machine, the inner one an outcome.
 fn measure(
-    ncu: &Tool,
+    tool: &Tool,
     places: &[String],
     (problems, device): (&[Named], Option<DeviceLimits>),
     ladder: &[StageBuild],
     work: &Path,
     quiet: bool,
-) -> Result<Result<Vec<Profiled>, Outcomes>, UnderToolError> {
+) -> Result<Result<Vec<Row>, Outcomes>, UnderToolError> {
     let no_data = |reason: String| Ok(Err(Outcomes::NoData { reason }));
     let _ = std::fs::remove_dir_all(work);
     std::fs::create_dir_all(work)?;
     let (report, log, done) = (work.join("profile.ncu-rep"), work.join("ncu.log"), work.join("launches"));
     let planned = places.len() * problems.len();
-    let mut command = Command::new(&ncu.path);
+    let mut command = Command::new(&tool.path);
     command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]).arg(&report);
-    command.args(["--metrics", &ncu_metrics().join(",")]);
+    command.args(["--metrics", &ncu::names().join(",")]);
     command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, device, WATCHDOG_SECONDS, &done));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
-    let ended = tool::run(command, &log, limit, || {
+    let ended = crate::tool::run(command, &log, limit, || {
         let finished = results(&done).len().min(planned - 1);
         bars.step("profile", places.get(finished % places.len()).map_or("", String::as_str), finished, planned);
     })?;
@@ -186,11 +210,11 @@ fn measure(
         return no_data(format!("{}; its log is {}", csv::reason(&printed), log.display()));
     }
     let table = work.join("profile.csv");
-    let mut import = Command::new(&ncu.path);
+    let mut import = Command::new(&tool.path);
     import.arg("--import").arg(&report).args(["--csv", "--page", "raw", "--print-units", "base"]);
-    tool::run(import, &table, limit, || ())?;
+    crate::tool::run(import, &table, limit, || ())?;
     let text = std::fs::read_to_string(&table)?;
-    match csv::parse(&text, &ncu_metrics())
+    match csv::parse(&text, &ncu::names())
         .map_err(|error| error.to_string())
         .and_then(|rows| joined(ladder, launched, rows))
     {
@@ -204,36 +228,20 @@ fn is_unsupported(result: &CaseResult) -> bool {
 }
 
 /// Puts ncu's lines beside the launches that they are of: as many, in the same order, of the same kernels.
-fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, rows: Vec<csv::Launch>) -> Result<Vec<Profiled>, String> {
+fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, lines: Vec<csv::Launch>) -> Result<Vec<Row>, String> {
     let launched: Vec<CaseResult> = launched.into_iter().filter(|result| !is_unsupported(result)).collect();
-    if launched.len() != rows.len() {
-        return Err(format!("ncu has {} launches, the program made {}", rows.len(), launched.len()));
+    if launched.len() != lines.len() {
+        return Err(format!("ncu has {} launches, the program made {}", lines.len(), launched.len()));
     }
-    let join = |(CaseResult { key, .. }, row): (CaseResult, csv::Launch)| {
-        let (identity, symbol) = launch::instance(ladder, &key).unwrap_or_default();
-        if row.kernel != symbol {
-            return Err(format!("ncu has a launch of {}, where the program launched {symbol}", row.kernel));
+    let join = |(CaseResult { key, .. }, line): (CaseResult, csv::Launch)| {
+        let symbol = launch::instance(ladder, &key).unwrap_or_default();
+        if line.kernel != symbol {
+            return Err(format!("ncu has a launch of {}, where the program launched {symbol}", line.kernel));
         }
-        Ok(Profiled {
-            identity: identity.to_string(),
-            stage: key.stage,
-            variant: key.variant,
-            dtype: key.dtype,
-            mask: key.mask,
-            shape_name: key.shape_name,
-            shape: key.shape,
-            metrics: row.values,
-        })
+        let subject = Subject::variant(&key.stage, &key.variant);
+        Ok(rows::profiled(subject, Place::new(&key.shape_name, key.dtype, key.mask), &line.values))
     };
-    launched.into_iter().zip(rows).map(join).collect()
-}
-
-/// E1 on the GPU, for launches of the claims' problem.
-fn judged(selected: &[&StageBuild], ladder: &[StageBuild], launches: &[Profiled]) -> Vec<EvidenceResult> {
-    let claims = claims_problem(Dtype::F16);
-    let of_claims = |launch: &&Profiled| (launch.shape, launch.mask) == (claims.shape, claims.mask);
-    let launches: Vec<Profiled> = launches.iter().filter(of_claims).cloned().collect();
-    selected.iter().flat_map(|stage| judge_evidence(stage, ladder, Measured::Ncu(&launches))).collect()
+    launched.into_iter().zip(lines).map(join).collect()
 }
 
 #[cfg(test)]

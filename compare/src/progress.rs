@@ -51,6 +51,13 @@ impl Progress {
         }
     }
 
+    /// Says something in a line of its own, unless quiet.
+    pub fn say(&self, line: &str) {
+        if !matches!(self.shown, Shown::Nothing) {
+            self.bar.suspend(|| eprintln!("{line}"));
+        }
+    }
+
     /// Takes the bar away.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();

@@ -1,35 +1,36 @@
 //! `compare run`: plan, execute, record, report.
 
-use crate::builds::builds;
 use crate::cli::{Backend, RunArgs};
-use crate::comparison::Report;
 use crate::estimate::{self, Hopeless};
-use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::input::{FileError, FileInput};
 use crate::machine::{self, NoWorkspace, Timestamp};
+use crate::measure::builds::builds;
+use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
+use crate::measure::plan::{self, Mode, Plan};
+use crate::measure::rows;
+use crate::measure::summary::describe;
 use crate::output::canonical;
-use crate::plan::{self, Mode, Plan};
 use crate::progress::Progress as Bars;
+use crate::record::files::{Unfinished, write_atomically};
+use crate::record::store::SCHEMA;
+use crate::record::{Meta, On, Record, Row, Source, StoreError, Subject};
 use crate::select::SelectError;
 use crate::tune::{self, Elites};
-use crate::{comparison, list, registry};
+use crate::{list, registry};
 use common::check::CaseResult;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::faults;
 use common::gate;
 use common::limits::{DeviceError, DeviceLimits};
+use common::metric::Metric;
 use common::problem::Problem;
-use common::record::store::{StoreError, Unfinished, read_all, write_atomically};
-use common::record::{
-    BuildMeta, Correctness, DeviceCompiler, Evidence, EvidenceRow, GateScope, Machine, Measurable, Planted, Progress,
-    Record, SCHEMA, StageBuild,
-};
+use common::record::{DeviceCompiler, GateScope, Machine, Measurable, Progress, StageBuild};
 use common::reference::{Probability, reference};
 use common::stage::{LoadError, LoadedStage};
 use common::suppression::{Presets, Synchronisation, suppress_each};
 use common::timing::Plan as TimingPlan;
-use common::verdict::{GateId, GateResult};
+use common::verdict::GateId;
 use half::f16;
 use safetensors::tensor::{Dtype as StoredDtype, TensorView};
 use std::path::{Path, PathBuf};
@@ -96,8 +97,14 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// The run itself failed.
-    #[error(transparent)]
-    Execute(#[from] ExecuteError),
+    #[error("the run stopped; what was finished is in {}", folder.display())]
+    Execute {
+        /// The unfinished record.
+        folder: PathBuf,
+        /// What happened.
+        #[source]
+        source: ExecuteError,
+    },
 }
 
 /// What a run leaves for the report.
@@ -108,8 +115,6 @@ pub struct Finished {
     pub name: String,
     /// The record.
     pub record: Record,
-    /// What it says, beside the committed records.
-    pub report: Report,
 }
 
 /// Runs what `args` ask for and writes the record. Nothing else is written.
@@ -123,8 +128,9 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     registry::limit(&mut stages, device, limited)?;
     let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
     let unheeded = unheeded(args, backend);
-    if !unheeded.is_empty() && !args.quiet {
-        eprintln!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and "));
+    let mut bars = Bars::new(args.quiet);
+    if !unheeded.is_empty() {
+        bars.say(&format!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and ")));
     }
     let builds = builds(&stages);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
@@ -132,7 +138,6 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     estimate::check(&plan.cases, processors, estimate::available())?;
     let results = machine::workspace().unwrap_or_default().join("results");
-    let committed = read_all(&results)?;
     let mut machine = machine::machine(match &gpu {
         Ok(device) => Ok(device.info()),
         Err(reason) => Err(reason.clone()),
@@ -157,30 +162,23 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     }
     let unfinished = Unfinished::create(&out, &base_name)?;
     let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
-    if !args.quiet {
-        eprintln!("record: {} until the run has ended", folder.display());
-    }
-    let planted = match faults::selftest() {
-        Ok(subjects) => Planted::Tried { subjects },
-        Err(error) => Planted::NotTried { reason: error.to_string() },
-    };
-    let mut bars = Bars::new(args.quiet);
+    bars.say(&format!("record: {} until the run has ended", folder.display()));
+    let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
+    let source_lines = stages.iter().all(LoadedStage::has_source_lines);
+    let mut measured = Measured::new(new_record(&started, &plan, &builds, machine, gates, source_lines));
+    measured.record.meta.device = limited;
     let planned: Vec<&LoadedStage> =
         stages.iter().filter(|stage| plan.cases.iter().any(|case| case.key.stage == stage.info().id)).collect();
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
-        bars.step("stage without a barrier", stage.info().id, done, planned.len());
+        bars.step("self-test", stage.info().id, done, planned.len());
         done += 1;
     });
-    let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
-    let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    let mut record = new_record(&started, &plan, &builds, machine, gates, source_lines);
-    record.meta.device = limited;
-    (record.correctness.planted, record.correctness.synchronisation) = (planted, synchronisation);
+    self_test(&mut measured, synchronisation);
     if let Some(file) = &file {
-        record.evidence.rows.extend(judge_given_output(file, &plan));
+        judge_given_output(file, &plan).into_iter().for_each(|row| measured.record.append(row));
     }
-    record.write(&folder)?;
+    measured.record.write(&folder)?;
     let mut recorder = Recorder {
         folder: &folder,
         outputs: args.save_outputs.as_deref(),
@@ -199,21 +197,34 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
         samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
         in_flight: in_flight(),
     };
-    let outcome = executor.run(&plan, &mut record, &mut recorder);
+    let outcome = executor.run(&plan, &mut measured, &mut recorder);
     recorder.bars.finish();
-    let cases = record.correctness.cases.len();
-    record.meta.progress = match &outcome {
+    let cases = measured.cases.len();
+    measured.record.meta.progress = match &outcome {
         Ok(()) => Progress::Complete { cases, seconds: start.elapsed().as_secs() },
         Err(_) => Progress::Partial { finished: cases, planned: plan.cases.len() },
     };
-    record.write(&folder)?;
-    if let Err(error) = outcome {
-        eprintln!("what was finished is in {}", folder.display());
-        return Err(error.into());
-    }
+    measured.record.write(&folder)?;
+    outcome.map_err(|source| RunError::Execute { folder: folder.clone(), source })?;
     let folder = unfinished.finish()?;
-    let report = comparison::report(&builds, Some((&name, &record)), &committed);
-    Ok(Finished { folder, name, record, report })
+    Ok(Finished { folder, name, record: measured.record })
+}
+
+/// What the gates make of planted faults and of kernels without one of their synchronisation sites (gate S1).
+fn self_test(measured: &mut Measured, synchronisation: Synchronisation) {
+    let record = &mut measured.record;
+    match faults::selftest() {
+        Ok(subjects) => subjects.iter().map(rows::planted).for_each(|row| record.append(row)),
+        Err(error) => record.append(rows::not_tested("planted faults", &error.to_string())),
+    }
+    match synchronisation {
+        Synchronisation::NotTried { reason } => record.append(rows::not_tested("synchronisation", &reason)),
+        Synchronisation::Tried { suppressed, .. } => {
+            suppressed.sites.iter().map(rows::site).for_each(|row| record.append(row));
+            suppressed.errors.iter().map(|error| rows::wrong_list(error)).for_each(|row| record.append(row));
+            measured.broken = suppressed.broken;
+        }
+    }
 }
 
 /// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
@@ -238,7 +249,7 @@ pub fn in_flight() -> usize {
     IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// A record of what `plan` sets out to do, before any of it is done.
+/// A record of what `plan` sets out to do, with what was built, before any of it is done.
 pub fn new_record(
     started: &Timestamp,
     plan: &Plan,
@@ -247,45 +258,30 @@ pub fn new_record(
     gates: Vec<GateScope>,
     source_lines: bool,
 ) -> Record {
-    Record {
-        meta: BuildMeta {
-            schema: SCHEMA,
-            started: started.iso(),
-            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
-            tool_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: machine::command_line(),
-            git: machine::git(),
-            machine,
-            tier: plan.tier,
-            backend: plan.backend,
-            scope: plan.scope.clone(),
-            device: None,
-            toggles: machine::toggles(),
-            source_lines,
-            gates,
-            stages: builds.to_vec(),
-        },
-        correctness: Correctness {
-            schema: SCHEMA,
-            variants: vec![],
-            cases: vec![],
-            omitted_cases: 0,
-            planted: Planted::NotTried { reason: "not yet".into() },
-            synchronisation: Synchronisation::default(),
-        },
-        performance: None,
-        evidence: Evidence {
-            schema: SCHEMA,
-            rows: vec![],
-            absent: absent_evidence(),
-            counters: vec![],
-            claims: vec![],
-        },
+    let mut record = Record::new(Meta {
+        schema: SCHEMA,
+        started: started.iso(),
+        progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+        command: machine::command_line(),
+        git: machine::git(),
+        machine,
+        tier: plan.tier,
+        backend: plan.backend,
+        scope: plan.scope.clone(),
+        device: None,
+        toggles: machine::toggles(),
+        source_lines,
+        gates,
+        tools: Default::default(),
+        methods: Default::default(),
+        left_out: vec![],
+        shapes: Default::default(),
+        stages: builds.iter().map(rows::stage).collect(),
         negative: None,
-        profile: None,
-        sanitizer: None,
-        peers: None,
-    }
+    });
+    builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
+    record
 }
 
 /// The GPU, or why there is none; an error only if one was asked for.
@@ -342,15 +338,8 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
     [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
 }
 
-fn absent_evidence() -> Vec<GateResult> {
-    vec![GateResult::no_data(
-        GateId::C7,
-        "compute-sanitizer was not run on this record; `compare sanitize` completes it",
-    )]
-}
-
-/// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned mask and gate.
-fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<EvidenceRow> {
+/// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.
+fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let Some(out) = &file.out else { return Vec::new() };
     let mut problems: Vec<Problem> = Vec::new();
     for case in &plan.cases {
@@ -358,22 +347,16 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<EvidenceRow> {
             problems.push(case.problem);
         }
     }
-    let mut rows = Vec::new();
-    for problem in problems {
-        let Ok(inputs) = file.inputs(&problem) else { continue };
-        let Ok(reference) = reference(&inputs, Probability::F16) else { continue };
-        let evidence = gate::Evidence { problem: &problem, family: None, reference: &reference, output: out };
+    let judge = |problem: &Problem| {
+        let inputs = file.inputs(problem).ok()?;
+        let reference = reference(&inputs, Probability::F16).ok()?;
+        let evidence = gate::Evidence { problem, family: None, reference: &reference, output: out };
         let (errors, gates) = gate::numeric_gates(&evidence);
-        rows.extend(gates.into_iter().map(|result| EvidenceRow {
-            stage: file.problem.name.clone(),
-            variant: format!("out, {} mask", problem.mask),
-            source: "the file".to_string(),
-            what: format!("gate {}", result.gate),
-            value: format!("max error {:.2e}", errors.max_abs),
-            result,
-        }));
-    }
-    rows
+        let on = On::Named(format!("out, {} mask", problem.mask));
+        let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
+        Some(gates.iter().fold(row.figure(Metric::MaxError, errors.max_abs), |row, result| row.verdict(result)))
+    };
+    problems.iter().filter_map(judge).collect()
 }
 
 /// Writes the record as it grows, saves outputs, and shows progress.
@@ -394,7 +377,7 @@ impl Sink for Recorder<'_> {
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
         let Some(folder) = self.outputs else { return Ok(()) };
         let key = &result.key;
-        let words = format!("{}/{} {}", key.stage, key.variant, comparison::describe(key));
+        let words = format!("{}/{} {}", key.stage, key.variant, describe(key));
         let name: String =
             words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
         let path = folder.join(format!("{name}.safetensors"));
@@ -409,14 +392,15 @@ impl Sink for Recorder<'_> {
         write_atomically(&path, &file).map_err(|error| failed(error.into()))
     }
 
-    fn grown(&mut self, record: &mut Record) -> Result<(), SinkError> {
+    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
         let start = Instant::now();
         if start < self.write_after {
             return Ok(());
         }
-        record.meta.progress = Progress::Partial { finished: record.correctness.cases.len(), planned: self.planned };
-        record.correctness.variants = comparison::summarise(self.builds, &record.correctness);
-        let written = record.write(self.folder).map_err(|error| SinkError {
+        let finished = measured.cases.len();
+        measured.record.meta.progress = Progress::Partial { finished, planned: self.planned };
+        measured.summarise(self.builds);
+        let written = measured.record.write(self.folder).map_err(|error| SinkError {
             what: format!("the record {} cannot be written", self.folder.display()),
             source: error.into(),
         });

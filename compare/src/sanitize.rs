@@ -3,22 +3,26 @@
 
 pub mod log;
 
-use crate::builds::builds;
 use crate::cli::SanitizeArgs;
-use crate::comparison;
 use crate::completion::{Completing, UnderToolError};
+use crate::judge::{self, Known};
 use crate::launch::{self, Named, results};
+use crate::measure::builds::builds;
+use crate::measure::rows;
+use crate::page;
+use crate::pages::show::{self, Section};
 use crate::progress::Progress;
+use crate::record::{Row, Source, StageMeta, Subject};
 use crate::select;
 use crate::tool::{self, Ended, Places, Tool};
-use crate::{list, machine, registry, render};
+use crate::{list, machine, registry};
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
-use common::record::store::{SANITIZER, write_json};
-use common::record::{SCHEMA, Sanitizer, SanitizerCheck, StageBuild};
-use common::verdict::Verdict;
+use common::record::StageBuild;
+use common::verdict::{GateResult, Verdict};
 use log::Run;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -141,37 +145,60 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
         }
     }
     bars.finish();
-    let mut sanitizer = Sanitizer {
-        schema: SCHEMA,
-        tool: format!("compute-sanitizer {}", tool.version),
-        gpu,
-        problems: problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask)).collect(),
-        blind_spots: BLIND_SPOTS
-            .iter()
-            .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK))
-            .map(|s| s.to_string())
-            .collect(),
-        checks,
-    };
-    let of =
-        |check: &SanitizerCheck| format!("{}/{} {}: {}", check.stage, check.variant, check.tool, check.result.reason);
-    let with = |verdict: Verdict| sanitizer.checks.iter().filter(move |check| check.result.verdict == verdict);
-    let (failed, undecided) = (with(Verdict::Fail).map(of).collect(), with(Verdict::NoData).count());
-    if undecided == sanitizer.checks.len() {
-        let reason = sanitizer.checks.first().map_or("no variant was selected".to_string(), of);
+    let with = |verdict: Verdict| checks.iter().filter(move |check| check.result.verdict == verdict);
+    let (failed, undecided) = (with(Verdict::Fail).map(Check::to_string).collect(), with(Verdict::NoData).count());
+    if undecided == checks.len() {
+        let reason = checks.first().map_or("no variant was selected".to_string(), Check::to_string);
         return Ok(Outcomes::NoData { reason });
     }
-    let order = |check: &SanitizerCheck| {
-        let stage = ladder.iter().position(|stage| stage.id == check.stage);
-        (stage, stage.and_then(|at| ladder[at].variants.iter().position(|variant| variant.name == check.variant)))
+    // What another version of the tool found on other variants is no evidence beside this one's.
+    let tools = vec![format!("compute-sanitizer {}", tool.version)];
+    let meta = &mut record.record.meta;
+    if meta.tools.insert(Source::ComputeSanitizer, tools.clone()).is_some_and(|before| before != tools) {
+        record.record.rows.retain(|row| row.by != Source::ComputeSanitizer);
+    }
+    let blind_spots = BLIND_SPOTS.iter().chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
+    let launched: Vec<String> = problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask)).collect();
+    let method = format!(
+        "launched on {}. Not seen: {}",
+        launched.join(", "),
+        blind_spots.copied().collect::<Vec<_>>().join("; ")
+    );
+    record.record.meta.methods.insert(Source::ComputeSanitizer, method);
+    record.append(found(&checks))?;
+    let stages: Vec<StageMeta> = ladder.iter().map(rows::stage).collect();
+    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
+    let document = show::document(&judge::verdict::report(known), &[Section::Sanitizer], &[]);
+    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --sanitizer");
+    Ok(Outcomes::Written { text, path: record.folder.clone(), logs: work, failed, undecided })
+}
+
+/// One variant under one tool.
+struct Check {
+    subject: Subject,
+    tool: String,
+    /// Launches that ended.
+    launches: usize,
+    result: GateResult,
+}
+
+impl std::fmt::Display for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.subject, self.tool, self.result.reason)
+    }
+}
+
+/// A row per variant over its tools.
+fn found(checks: &[Check]) -> Vec<Row> {
+    let mut by_variant: BTreeMap<&Subject, Vec<&Check>> = BTreeMap::new();
+    for check in checks {
+        by_variant.entry(&check.subject).or_default().push(check);
+    }
+    let row = |(subject, checks): (&Subject, Vec<&Check>)| {
+        let tools: Vec<(&str, &GateResult)> = checks.iter().map(|check| (&*check.tool, &check.result)).collect();
+        rows::sanitized(subject.clone(), &tools, checks.iter().map(|check| check.launches).sum())
     };
-    sanitizer.checks.extend(kept(record.record.sanitizer.as_ref(), &sanitizer));
-    sanitizer.checks.sort_by_key(order);
-    let path = record.folder.join(SANITIZER);
-    write_json(&path, &sanitizer)?;
-    record.record.sanitizer = Some(sanitizer);
-    let report = comparison::report(&ladder, Some((&record.name, &record.record)), &[]);
-    Ok(Outcomes::Written { text: render::markdown::sanitizer(&report), path, logs: work, failed, undecided })
+    by_variant.into_iter().map(row).collect()
 }
 
 /// Whether a version like `2025.3.1.0` is this one or later; one that cannot be read is not.
@@ -184,16 +211,6 @@ fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
 fn variants(stage: &StageBuild, asked: &[String]) -> Vec<String> {
     let wanted = stage.variants.iter().map(|variant| &variant.name);
     wanted.filter(|name| asked.is_empty() || asked.contains(name)).cloned().collect()
-}
-
-/// What the record says of other variants, by the same tool on the same problems: it stays.
-fn kept(old: Option<&Sanitizer>, new: &Sanitizer) -> Vec<SanitizerCheck> {
-    let same = |old: &&Sanitizer| (&old.tool, &old.gpu, &old.problems) == (&new.tool, &new.gpu, &new.problems);
-    let is_renewed = |check: &SanitizerCheck| {
-        new.checks.iter().any(|other| (&other.stage, &other.variant) == (&check.stage, &check.variant))
-    };
-    let checks = old.filter(same).into_iter().flat_map(|old| &old.checks);
-    checks.filter(|check| !is_renewed(check)).cloned().collect()
 }
 
 /// What all processes share.
@@ -213,7 +230,7 @@ impl Session<'_> {
         variants: &[String],
         name: &str,
         options: &[&str],
-    ) -> Result<Vec<SanitizerCheck>, UnderToolError> {
+    ) -> Result<Vec<Check>, UnderToolError> {
         let places: Vec<String> = variants.iter().map(|variant| format!("{}/{variant}", stage.id)).collect();
         let mut command = Command::new(&self.tool.path);
         command.args(["--tool", name, "--error-exitcode", FOUND]).args(options);
@@ -239,10 +256,8 @@ impl Session<'_> {
                 return None;
             }
             let result = run.judge(&symbols(variant), ended, self.problems.len() - unsupported);
-            Some(SanitizerCheck {
-                stage: stage.id.clone(),
-                variant: variant.clone(),
-                identity: stage.identity.clone(),
+            Some(Check {
+                subject: Subject::variant(&stage.id, variant),
                 tool: name.to_string(),
                 launches: ended,
                 result,

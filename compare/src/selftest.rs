@@ -2,8 +2,7 @@
 //! GPU the timer tried on itself.
 
 use crate::cli::SelftestArgs;
-use crate::comparison::{caught, subject_name};
-use crate::render::markdown::consequence;
+use crate::measure::rows::fault_name;
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
@@ -15,7 +14,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, ProblemError};
 use common::reference::ReferenceError;
 use common::stage::{LoadError, LoadedStage, Unsupported};
-use common::suppression::{Broken, Presets, Synchronisation, suppress_each};
+use common::suppression::{Broken, Finding, Presets, SiteResult, Synchronisation, suppress_each};
 use common::timing::{Cache, Plan};
 use serde_json::json;
 
@@ -130,7 +129,7 @@ fn text(subjects: &[Caught], synchronisation: &Synchronisation, timer: &Result<V
             (false, false) => "REFUSED",
         };
         [
-            subject_name(subject).to_string(),
+            fault_name(subject).to_string(),
             subject.cases.to_string(),
             subject.cases_failed.to_string(),
             gates(subject).join(", "),
@@ -181,7 +180,7 @@ fn document(
 ) -> String {
     let subject = |subject: &Caught| {
         json!({
-            "subject": subject_name(subject),
+            "subject": fault_name(subject),
             "planted": subject.fault.is_some(),
             "cases": subject.cases,
             "cases_failed": subject.cases_failed,
@@ -203,6 +202,25 @@ fn document(
         "timer": timer,
     });
     format!("{document:#}\n")
+}
+
+/// What happens without a synchronisation site: `H1: race: ...`, `nothing: redundant, REASON`, or what to do about it.
+fn consequence(site: &SiteResult) -> String {
+    let finding = match &site.finding {
+        Finding::Caught { gate, what, at } => format!("{gate}: {what} ({at})"),
+        Finding::Survived { cases } => format!("nothing in {cases} cases"),
+    };
+    match (site.remedy(), &site.listed) {
+        (Some(remedy), _) => format!("WRONG: {finding}; {remedy}"),
+        (None, Some(reason)) => format!("{finding}: redundant, {reason}"),
+        (None, None) => finding,
+    }
+}
+
+/// Faults killed, and faults planted.
+fn caught(subjects: &[Caught]) -> (usize, usize) {
+    let faults = subjects.iter().filter(|subject| subject.fault.is_some());
+    (faults.clone().filter(|subject| subject.as_it_should()).count(), faults.count())
 }
 
 #[cfg(test)]

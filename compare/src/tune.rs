@@ -10,22 +10,23 @@ mod tests;
 pub use elites::Ranked;
 pub use elites::{Elites, Entry, keep_elites};
 
-use crate::builds::builds;
 use crate::cli::{RunArgs, TuneArgs};
-use crate::execute::{ExecuteError, Executor, Sink, SinkError};
 use crate::machine::{self, Timestamp};
-use crate::plan;
+use crate::measure::builds::builds;
+use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
+use crate::measure::{plan, rows};
 use crate::progress::Progress as Bars;
+use crate::record::files::write_json;
+use crate::record::{Record, Row, Source, StoreError};
 use crate::run::{in_flight, new_record};
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use common::check::CaseResult;
 use common::limits::{DeviceError, DeviceLimits, Limited};
-use common::record::store::{StoreError, write_json};
-use common::record::{Gpu, Record, StageBuild};
+use common::record::Gpu;
 use common::stage::LoadError;
 use common::timing::Plan as TimingPlan;
-use common::verdict::Verdict;
+use common::verdict::GateId;
 use elites::{Ranking, rank};
 use half::f16;
 use std::path::{Path, PathBuf};
@@ -117,7 +118,7 @@ fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
     if planned.is_empty() {
         return Ok(Tuned::NoData { reason: format!("{} has no timings; run `compare` on a GPU", folder.display()) });
     }
-    let reasons = shared_code(&record.meta.stages);
+    let reasons = shared_code(record.by(Source::Ptxas));
     if !reasons.is_empty() {
         return Ok(Tuned::SharedCode { reasons });
     }
@@ -145,14 +146,15 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     };
     registry::limit(&mut stages, Some(&device), None)?;
     let builds = builds(&stages);
-    let reasons = shared_code(select::stages(&args.stages, &builds)?);
+    let built: Vec<Row> = select::stages(&args.stages, &builds)?.into_iter().flat_map(rows::built).collect();
+    let reasons = shared_code(&built);
     if !reasons.is_empty() {
         return Ok(Tuned::SharedCode { reasons });
     }
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
     let elites = open(&path, &machine.gpu)?;
-    let mut record = new_record(&started, &plan, &builds, machine, vec![], true);
+    let mut measured = Measured::new(new_record(&started, &plan, &builds, machine, vec![], true));
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
         stages: &stages,
@@ -164,11 +166,11 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
         in_flight: in_flight(),
     };
     let mut bars = Tuning(Bars::new(args.quiet));
-    let checked = executor.check(&plan, &mut record, &mut bars);
-    let timed = checked.and_then(|()| executor.time(&device, &plan, &mut record, &mut bars));
+    let checked = executor.check(&plan, &mut measured, &mut bars);
+    let timed = checked.and_then(|()| executor.time(&device, &plan, &mut measured, &mut bars));
     bars.0.finish();
     timed?;
-    written(path, elites, rank(&plan.timings, &record), &started.iso())
+    written(path, elites, rank(&plan.timings, &measured.record), &started.iso())
 }
 
 /// Merges `rankings` into the file.
@@ -185,10 +187,12 @@ fn written(path: PathBuf, mut elites: Elites, rankings: Vec<Ranking>, tuned: &st
     })
 }
 
-/// The stages of which two variants compile to the same machine code, and which.
-fn shared_code<'a>(stages: impl IntoIterator<Item = &'a StageBuild>) -> Vec<String> {
-    let shared = stages.into_iter().filter(|stage| stage.distinct.verdict == Verdict::Fail);
-    shared.map(|stage| format!("{}: {}", stage.id, stage.distinct.reason)).collect()
+/// The variants that compile to the same machine code as another one, and which.
+fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
+    let shares =
+        |row: &&Row| row.verdicts.get(&GateId::R1).is_some_and(|judged| judged.reason.contains(rows::SAME_CODE));
+    let shared = built.into_iter().filter(shares);
+    shared.map(|row| format!("{} ({}): {}", row.subject, row.on, row.verdicts[&GateId::R1].reason)).collect()
 }
 
 /// The file as it is, or an empty one for `gpu`.
@@ -214,7 +218,7 @@ impl Sink for Tuning {
         Ok(())
     }
 
-    fn grown(&mut self, _: &mut Record) -> Result<(), SinkError> {
+    fn grown(&mut self, _: &mut Measured) -> Result<(), SinkError> {
         Ok(())
     }
 }

@@ -260,9 +260,10 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
         let output = Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
     };
-    let [path, records] = [path, folder.path("records")].map(|path| path.to_str().unwrap().to_string());
+    let [path, records, kept] =
+        [path, folder.path("records"), folder.path("kept")].map(|path| path.to_str().unwrap().to_string());
     for (arguments, code, says) in [
-        (["accept", &path, "--into", &records].as_slice(), 2, "is of a run that ended after"),
+        (["accept", &path, "--into", &kept].as_slice(), 2, "is of a run that ended after"),
         (&["diff", &path, &path], 3, "INCOMPLETE"),
         (&["diff", &records, &path], 3, "has no records"),
     ] {

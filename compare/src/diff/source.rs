@@ -1,11 +1,12 @@
 //! What BASE and NEW name: folders, committed records, git revisions.
 
-use crate::comparison::Committed;
-use crate::comparison::diff::{Harness, HarnessChange};
+use super::Harness;
+use crate::judge::Named;
 use crate::machine;
+use crate::record::store::{META, read_all};
+use crate::record::{Record, Row, StageMeta, StoreError};
 use common::device::BackendKind;
-use common::record::store::{BUILD_META, StoreError, read_all};
-use common::record::{Record, Samples, Timing};
+use common::metric::Metric;
 use common::timing::stats::Summary;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ pub struct Side {
     /// As it was named.
     pub name: String,
     /// The newest record of each GPU and backend, oldest first.
-    pub records: Vec<Committed>,
+    pub records: Vec<Named>,
     /// Whether a path led to it. A name in results/ or a revision may be of kernels that were.
     pub is_folder: bool,
 }
@@ -65,7 +66,7 @@ pub enum SourceError {
 }
 
 /// The GPU and backend of a record: what may stand beside each other.
-pub fn kind((_, record): &Committed) -> (BackendKind, Option<&str>) {
+pub fn kind((_, record): &Named) -> (BackendKind, Option<&str>) {
     (record.meta.backend, record.meta.machine.gpu.name())
 }
 
@@ -75,17 +76,17 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
     let store = |source| SourceError::Store { name: name.to_string(), source };
     let named = Path::new(name);
     let is_folder = named.is_dir();
-    let side = |records: Vec<Committed>, place: &str| {
+    let side = |records: Vec<Named>, place: &str| {
         let records = newest_of_each_kind(records, pool);
         match records.is_empty() {
             true => Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() }),
             false => Ok(Side { name: name.to_string(), records, is_folder }),
         }
     };
-    let committed = root.map(|root| root.join("results").join(name)).filter(|path| path.join(BUILD_META).is_file());
+    let committed = root.map(|root| root.join("results").join(name)).filter(|path| path.join(META).is_file());
     let folder = if is_folder { Some(named.to_path_buf()) } else { committed };
     match folder {
-        Some(folder) if folder.join(BUILD_META).is_file() => {
+        Some(folder) if folder.join(META).is_file() => {
             let name = folder.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());
             side(vec![(name, Record::read(&folder).map_err(store)?)], "it")
         }
@@ -98,8 +99,8 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
 }
 
 /// The last of each kind, in order.
-fn newest_of_each_kind(records: Vec<Committed>, pool: bool) -> Vec<Committed> {
-    let mut newest: Vec<Committed> = Vec::new();
+fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
+    let mut newest: Vec<Named> = Vec::new();
     for mut record in records {
         if let Some(at) = newest.iter().position(|other| kind(other) == kind(&record)) {
             let (_, older) = newest.remove(at);
@@ -114,19 +115,24 @@ fn newest_of_each_kind(records: Vec<Committed>, pool: bool) -> Vec<Committed> {
 
 /// Adds the raw samples that `older` has of the arms of `record`, of the same kernels.
 fn add_samples(record: &mut Record, older: &Record) {
-    for timing in record.performance.iter_mut().flat_map(|performance| &mut performance.timings) {
-        let same = |other: &&Timing| {
-            (&other.stage, &other.variant, &other.identity) == (&timing.stage, &timing.variant, &timing.identity)
-                && (&other.shape, other.dtype, other.mask) == (&timing.shape, timing.dtype, timing.mask)
-                && other.measurement.rotation == timing.measurement.rotation
+    let Record { meta, rows, samples, .. } = record;
+    for sampled in samples {
+        let key = (&sampled.subject, &sampled.on, sampled.by);
+        let identity = |stages: &[StageMeta]| {
+            stages.iter().find(|stage| stage.id == sampled.subject.stage()).map(|stage| stage.identity.clone())
         };
-        let found = older.performance.iter().flat_map(|performance| &performance.timings).find(same);
-        let Some(found) = found.filter(|f| [&f.samples, &timing.samples].iter().all(|s| **s == Samples::Raw)) else {
-            continue;
-        };
-        timing.measurement.device_us.extend(&found.measurement.device_us);
-        if let Ok(summary) = Summary::of(&timing.measurement.device_us) {
-            timing.measurement.device = summary;
+        let find = |rows: &[Row]| rows.iter().position(|row| row.key() == (key.0, key.1, key.2, None));
+        let (Some(at), Some(then)) = (find(rows), find(&older.rows)) else { continue };
+        let found = older.samples.iter().find(|other| (&other.subject, &other.on, other.by) == key);
+        let is_same =
+            rows[at].under == older.rows[then].under && identity(&meta.stages) == identity(&older.meta.stages);
+        let Some(found) = found.filter(|_| is_same) else { continue };
+        sampled.device_ns.extend(&found.device_ns);
+        let us: Vec<f64> = sampled.device_ns.iter().map(|ns| ns / 1e3).collect();
+        if let Ok(summary) = Summary::of(&us) {
+            let interval = summary.p50_interval;
+            rows[at].figures.insert(Metric::P50, (summary.p50, interval.low, interval.high).into());
+            rows[at].figures.insert(Metric::P90, summary.p90.into());
         }
     }
 }
@@ -178,7 +184,7 @@ fn git(root: &Path, arguments: &[&str], index: Option<&Path>) -> Result<String, 
 /// Whether what checks and times kernels changed between two commits: common/ without the kernels' headers, and compare/.
 /// Tests and texts are left out.
 pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
-    let unknown = |reason: &str| Harness::Unknown { reason: reason.to_string() };
+    let unknown = |reason: &str| Harness::Unknown(reason.to_string());
     let Some(root) = machine::workspace() else { return unknown("the current folder is not inside the workspace") };
     let exclude = ["common/cuda/**", "**/tests/**", "**/tests.rs", "**/*.md", "**/*.snap"];
     let exclude: Vec<String> = exclude.iter().map(|path| format!(":(exclude,glob){path}")).collect();
@@ -186,9 +192,7 @@ pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
     arguments.extend(exclude.iter().map(String::as_str));
     match git(&root, &arguments, None) {
         Err(_) => unknown("this checkout does not have both commits"),
-        Ok(files) if !files.is_empty() => {
-            Harness::Changed(HarnessChange { what: files.lines().map(String::from).collect() })
-        }
+        Ok(files) if !files.is_empty() => Harness::Changed(files.lines().map(String::from).collect()),
         Ok(_) if dirty => unknown("a record was built from uncommitted changes"),
         Ok(_) => Harness::Same,
     }

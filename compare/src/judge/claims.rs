@@ -3,7 +3,6 @@
 
 use super::best::{best_of, p50};
 use super::{Known, Origin};
-use crate::measure::ncu;
 use crate::record::{Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
 use common::metric::{self, Metric};
 use common::stage::Rival;
@@ -65,7 +64,7 @@ pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Findin
         }
         _ => {
             let counted = evidence(record, stage, claim, Source::Emulator);
-            let by_ncu = ncu::judges(claim.metric).then(|| evidence(record, stage, claim, Source::Ncu)).flatten();
+            let by_ncu = claim.metric.is_judged_by_ncu().then(|| evidence(record, stage, claim, Source::Ncu)).flatten();
             both(counted, by_ncu)
         }
     }
@@ -190,7 +189,7 @@ pub fn compared<'a>(
 
 /// What one instrument says of a claim: NO DATA where a figure is missing, with the reason of the first; FAIL where any
 /// variant is not as predicted, whatever else is missing. `None` where the record has no variant of the family.
-fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
+pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
     let on = On::Problem(claim.on.clone());
     let has = |variant: &VariantMeta| record.row(&Subject::variant(&stage.id, &variant.name), &on, by).is_some();
     if !stage.family(&claim.family).any(has) {
@@ -286,7 +285,7 @@ fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Resu
         })
         .collect::<Vec<_>>()
     };
-    if by == Source::Ncu && ncu::judges(*metric) {
+    if by == Source::Ncu && metric.is_judged_by_ncu() {
         let row = record.row(subject, &On::Problem(on.clone()), Source::Ncu);
         let row = row.ok_or_else(|| lacks("not launched under ncu"))?;
         let value = row.value(*metric).ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;

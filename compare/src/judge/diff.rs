@@ -87,6 +87,9 @@ pub struct Difference {
     /// `base / new` with its interval, of a latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
+    /// Of a latency that was judged: whether from raw samples, or from the intervals of both medians.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resampled: Option<bool>,
     /// In words, with the threshold.
     pub why: String,
     /// Missing data that there should be: the exit code is 3.
@@ -95,7 +98,7 @@ pub struct Difference {
 
 impl Difference {
     fn new(subject: Subject, what: impl Into<String>, group: Group, change: Change, why: impl Into<String>) -> Self {
-        let (on, metric, base, new, ratio) = Default::default();
+        let (on, metric, base, new, ratio, resampled) = Default::default();
         Self {
             subject,
             on,
@@ -106,6 +109,7 @@ impl Difference {
             base,
             new,
             ratio,
+            resampled,
             why: why.into(),
             required: false,
         }
@@ -433,15 +437,15 @@ impl<'a> Sides<'a> {
             return row(Change::Missing, format!("{} against {}", words(old), words(new)));
         }
         let resampled = raw.and_then(|(old, new)| Ratio::of_medians(old, new).ok());
-        let source =
-            if resampled.is_some() { "interval by resampling" } else { "interval from the medians' intervals" };
+        let is_resampled = Some(resampled.is_some());
         let ratio = resampled.unwrap_or_else(|| ratio(old, new));
         let (change, mut why) = self.judge_latency(&ratio, old, new);
         if matches!(change, Change::Worse | Change::Better) && self.is_same_kernel(new.subject.stage()) {
             why += "; the kernel has not changed: look at the machine and the harness";
         }
         let us = |row: &Row| format!("{} us", Metric::P50.show(best::p50(row)).trim_end_matches(" us"));
-        Difference { ratio: Some(ratio), ..row(change, format!("{why}, {source}")).values(us(old), us(new)) }
+        let row = row(change, why).values(us(old), us(new));
+        Difference { ratio: Some(ratio), resampled: is_resampled, ..row }
     }
 
     fn judge_latency(&self, ratio: &Ratio, old: &Row, new: &Row) -> (Change, String) {

@@ -89,7 +89,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     let failures = known.subject().map(|(_, record)| state::failures(record)).unwrap_or_default();
     let missing = missing::missing(&known, &claims);
     let since = diff::since(&known).map(|(name, record, differences)| {
-        let overall = of_differences(&differences, &[]);
+        let overall = of_differences(&differences);
         Since { name, record, differences, overall }
     });
     let mut report = Report { known, overall: undecided(), states, claims, failures, missing, since };
@@ -202,16 +202,7 @@ fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str,
 
 fn passed(report: &Report<'_>) -> String {
     let green = report.states.iter().filter(|(_, state)| *state == State::Green).count();
-    let negative = report.claims.iter().filter(|claimed| claimed.is_negative()).count();
-    let open = report.claims.iter().filter(|claimed| claimed.is_open()).count();
-    let mut line = count(green, "variant is green", "variants are green");
-    if negative > 0 {
-        line += &format!(", {} and recorded as such", count(negative, "claim is refuted", "claims are refuted"));
-    }
-    if open > 0 {
-        line += &format!(", {} AMBIGUOUS in the committed record", count(open, "claim is", "claims are"));
-    }
-    line
+    count(green, "variant is green", "variants are green")
 }
 
 /// How many of each change, in the order of [`Change`]; those without one are left out.
@@ -221,8 +212,7 @@ pub fn tally(differences: &[Difference]) -> Vec<(Change, usize)> {
 }
 
 /// The verdict on a comparison. A regression fails; without one, what is undecided or missing leaves it undecided.
-/// `notes` are further actions.
-pub fn of_differences(differences: &[Difference], notes: &[String]) -> Overall {
+pub fn of_differences(differences: &[Difference]) -> Overall {
     let count = |change: Change| differences.iter().filter(|d| d.change == change).count();
     let required = differences.iter().filter(|d| d.required).count();
     let (worse, better) = (count(Change::Worse), count(Change::Better));
@@ -258,7 +248,6 @@ pub fn of_differences(differences: &[Difference], notes: &[String]) -> Overall {
         compared == 0,
         "Run both sides on one machine with the same flags, or name records of the same GPU, driver and backend.",
     );
-    actions.extend(notes.iter().cloned());
     if actions.is_empty() {
         actions.push("No action needed.".to_string());
     }

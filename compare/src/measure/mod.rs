@@ -1,4 +1,11 @@
 //! Everything that measures, and the rows that it appends.
 
+pub mod builds;
+pub mod count;
+mod distinction;
+pub mod execute;
 pub mod ncu;
+pub mod plan;
 pub mod rows;
+pub mod summary;
+pub mod timed_problem;

@@ -44,24 +44,6 @@ pub fn formula(metric: Metric) -> Option<&'static Formula> {
     FORMULAS.iter().find(|formula| formula.metric == metric)
 }
 
-/// Whether ncu counts what the emulator counts, so that claims about it are judged on a GPU too. The others that both have
-/// are of another definition: instructions as nvcc joins them, wavefronts with the retries of the hardware.
-pub fn judges(metric: Metric) -> bool {
-    formula(metric).is_some()
-        && matches!(
-            metric,
-            Metric::TensorPipeActive
-                | Metric::TensorMacs
-                | Metric::GlobalReadBytes
-                | Metric::PlainReadBytes
-                | Metric::AsyncCopyBytes
-                | Metric::AsyncCopyShare
-                | Metric::GlobalWriteBytes
-                | Metric::SharedReadConflictShare
-                | Metric::BarrierStallShare
-        )
-}
-
 /// Every metric of ncu that the formulas need, each once.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();

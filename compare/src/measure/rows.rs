@@ -1,20 +1,20 @@
 //! From what was measured to rows.
 
 use super::ncu::FORMULAS;
-use crate::comparison::{caught, describe, subject_name};
+use super::summary::input;
 use crate::record::{Claim, Judged, On, Place, Relation, Row, Source, StageMeta, Subject, VariantMeta};
-use common::check::{CaseKey, CaseResult, Outcome};
+use common::check::{CaseResult, Outcome};
 use common::device::BackendKind;
 use common::evidence::Counting;
-use common::faults::Caught;
+use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, claims_problem};
+use common::problem::Dtype;
 use common::record::{BaseTerms, ClaimTerms, EvidenceTerms, PeerClaimTerms, PeerFigures, StageBuild, VariantSummary};
 use common::suppression::{Finding, SiteResult};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
-use common::timing::{Comparison, Measurement};
+use common::timing::{Comparison, Floor, Measurement};
 use common::verdict::{GateId, GateResult};
 use std::collections::BTreeMap;
 
@@ -119,6 +119,9 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
     rows
 }
 
+/// How the reason begins.
+pub const SAME_CODE: &str = "the same machine code as";
+
 /// Two variants that compile to the same code are one (gate R1): both fail, each naming the other.
 fn share_code(rows: &mut [Row]) {
     let mut by_code: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
@@ -131,7 +134,7 @@ fn share_code(rows: &mut [Row]) {
         for &at in &alike {
             let others: Vec<&str> =
                 alike.iter().filter(|other| **other != at).map(|&other| rows[other].subject.name()).collect();
-            let reason = format!("the same machine code as {}: what tells them apart does nothing", others.join(", "));
+            let reason = format!("{SAME_CODE} {}: what tells them apart does nothing", others.join(", "));
             let result = GateResult::judge(GateId::R1, false, reason);
             rows[at].judge(GateId::R1, Judged::from(&result));
         }
@@ -148,10 +151,8 @@ pub fn backend(kind: BackendKind) -> Source {
 /// One case.
 pub fn case(case: &CaseResult) -> Row {
     let key = &case.key;
-    let words = describe(key);
-    let place = Place::new(&key.shape_name, key.dtype, key.mask);
-    let input = words.strip_prefix(&format!("{place} ")).unwrap_or(&words).to_string();
-    let row = Row::new(Subject::variant(&key.stage, &key.variant), On::Case(place, input), backend(key.backend));
+    let on = On::Case(Place::new(&key.shape_name, key.dtype, key.mask), input(key));
+    let row = Row::new(Subject::variant(&key.stage, &key.variant), on, backend(key.backend));
     match &case.outcome {
         Outcome::Checked { errors, gates } => {
             gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
@@ -168,36 +169,6 @@ fn with_errors(row: Row, errors: &Errors) -> Row {
         .figure(Metric::MaxRowError, errors.max_row_rel)
         .figure(Metric::ErrorOfBound, errors.max_abs / errors.c2_bound())
         .figure(Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound())
-}
-
-/// A variant over all its cases. The errors over their bounds are the largest of any case.
-pub fn summary(summary: &VariantSummary, kind: BackendKind, cases: &[&CaseResult]) -> Row {
-    let mut row = Row::new(Subject::variant(&summary.stage, &summary.variant), On::All, backend(kind))
-        .figure(Metric::Cases, summary.checked)
-        .figure(Metric::CasesUnsupported, summary.unsupported)
-        .figure(Metric::CasesFailed, summary.failed);
-    if let Some(worst) = &summary.worst {
-        row = row.figure(Metric::MaxError, worst.max_abs).figure(Metric::MaxRowError, worst.max_row).note(&*worst.at);
-        let errors = cases.iter().filter_map(|case| match &case.outcome {
-            Outcome::Checked { errors, .. } => Some(errors),
-            _ => None,
-        });
-        // No number is worse than any.
-        let worse = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
-        let of_bound = errors.map(|e| [e.max_abs / e.c2_bound(), e.max_row_rel / e.c3_bound()]);
-        if let Some([max, row_max]) = of_bound.reduce(|a, b| [worse(a[0], b[0]), worse(a[1], b[1])]) {
-            row = row.figure(Metric::ErrorOfBound, max).figure(Metric::RowErrorOfBound, row_max);
-        }
-    }
-    for gate in &summary.gates {
-        row.judge(gate.result.gate, Judged::from(&gate.result).cases(gate.passed, gate.of));
-    }
-    row
-}
-
-/// The shape that a name in the rows stands for.
-pub fn shape(key: &CaseKey) -> (String, common::problem::Shape) {
-    (key.shape_name.clone(), key.shape)
 }
 
 fn with_summary(row: Row, device: &Summary) -> Row {
@@ -227,16 +198,13 @@ fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results.iter().filter(|result| result.verdict == common::verdict::Verdict::Fail)
 }
 
-/// Two arms alternated A B B A. `floor_us` is what no kernel can beat on the problem.
-pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Comparison, floor_us: Option<f64>) -> Row {
-    let row = with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
+/// Two arms alternated A B B A, and what no kernel can beat on the problem.
+pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Comparison, floor: &Floor) -> Row {
+    with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
         .figure(Metric::P50, pair.new.p50)
         .figure(Metric::Min, pair.new.min.min(pair.base.min))
-        .figure(Metric::Noise, pair.noise());
-    match floor_us {
-        Some(us) => row.figure(Metric::FloorUs, us),
-        None => row,
-    }
+        .figure(Metric::Noise, pair.noise())
+        .figure(Metric::FloorUs, floor.us())
 }
 
 fn with_ratios(row: Row, ratios: &Ratios) -> Row {
@@ -247,14 +215,26 @@ fn with_ratios(row: Row, ratios: &Ratios) -> Row {
         .fold(row, |row, (metric, ratio)| row.figure(metric, (ratio.value, ratio.interval.low, ratio.interval.high)))
 }
 
-/// One arm, ours or theirs, in the session with peers.
-pub fn peer_arm(subject: impl Into<Subject>, place: Place, figures: &PeerFigures, cache: &str) -> Row {
-    let row = with_summary(Row::new(subject, On::Problem(place), Source::Peers), &figures.device)
+/// What was sampled of one arm, ours or a peer's, in the session with peers.
+pub struct PeerArm {
+    pub device: Summary,
+    /// Of one call between two events.
+    pub single: Summary,
+    /// The host's time for one call, which only enqueues.
+    pub host: Summary,
+    /// Against FP64.
+    pub max_error: f64,
+    /// The gates on the buffers that were timed.
+    pub after: Vec<GateResult>,
+}
+
+pub fn peer_arm(subject: impl Into<Subject>, place: Place, arm: &PeerArm, cache: &str) -> Row {
+    let row = with_summary(Row::new(subject, On::Problem(place), Source::Peers), &arm.device)
         .under(cache)
-        .figure(Metric::SingleP50, figures.single.p50)
-        .figure(Metric::HostP50, figures.host.p50)
-        .figure(Metric::MaxError, figures.max_abs);
-    failed(&figures.after).fold(row, |row, result| row.verdict(result))
+        .figure(Metric::SingleP50, arm.single.p50)
+        .figure(Metric::HostP50, arm.host.p50)
+        .figure(Metric::MaxError, arm.max_error);
+    failed(&arm.after).fold(row, |row, result| row.verdict(result))
 }
 
 /// What the emulator counts of a variant on the claims' problem.
@@ -297,7 +277,7 @@ pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usiz
 pub fn planted(found: &Caught) -> Row {
     let gates: Vec<String> = found.gates_that_failed.iter().map(GateId::to_string).collect();
     let by = if gates.is_empty() { "no gate fails".to_string() } else { format!("failed by {}", gates.join(" ")) };
-    Row::new("self-test", On::Named(subject_name(found).to_string()), Source::SelfTest)
+    Row::new("self-test", On::Named(fault_name(found).to_string()), Source::SelfTest)
         .figure(Metric::Cases, found.cases)
         .figure(Metric::CasesFailed, found.cases_failed)
         .verdict(&GateResult::judge(GateId::S1, found.as_it_should(), by.clone()))
@@ -324,14 +304,18 @@ pub fn site(site: &SiteResult) -> Row {
     .note(found)
 }
 
-/// Faults killed, and faults planted.
-pub fn killed(subjects: &[Caught]) -> (usize, usize) {
-    caught(subjects)
+/// A part of the self-test that could not be tried.
+pub fn not_tested(what: &str, why: &str) -> Row {
+    Row::new("self-test", On::Named(what.to_string()), Source::SelfTest).verdict(&GateResult::no_data(GateId::S1, why))
 }
 
-/// The problem that everything is counted on.
-pub fn claims_shape() -> (String, common::problem::Shape) {
-    let problem = claims_problem(Dtype::F16);
-    debug_assert_eq!(problem.mask, Mask::Full);
-    ("mission".to_string(), problem.shape)
+/// A list of redundant synchronisation that does not fit the kernel.
+pub fn wrong_list(error: &str) -> Row {
+    let row = Row::new("self-test", On::Named(error.to_string()), Source::SelfTest);
+    row.verdict(&GateResult::judge(GateId::S1, false, error))
+}
+
+/// A planted fault, or the correct model that stands beside them.
+pub fn fault_name(subject: &Caught) -> &'static str {
+    subject.fault.map_or("correct model", Fault::name)
 }

@@ -2,7 +2,14 @@
 
 use super::document::target;
 use super::{Block, Cell, Document, Span, Table, Text};
-use crate::render::charts::svg::{CLASSES, DARK, LIGHT, escape};
+
+/// Colours on a light ground, and on a dark one.
+const LIGHT: &str = "--ground:#fff;--text:#1c2128;--faint:#57606a;--line:#d8dee4";
+const DARK: &str = "--ground:#12161b;--text:#e6edf3;--faint:#9aa4af;--line:#353c44";
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
 
 const STYLE: &str = include_str!("style.css");
 
@@ -33,7 +40,7 @@ pub fn page(document: &Document) -> String {
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
          <title>{title}</title>\n\
-         <style>:root{{{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}{CLASSES}\n{STYLE}</style>\n</head>\n\
+         <style>:root{{{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}\n{STYLE}</style>\n</head>\n\
          <body>\n<main>\n<nav aria-label=\"Sections\"><ul>{links}</ul></nav>\n<h1>{}</h1>\n{verdict}{body}</main>\n</body>\n\
          </html>\n",
         escape(&document.title)

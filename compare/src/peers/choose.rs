@@ -1,10 +1,12 @@
 //! What is measured: problems, and which of our variants stand for their stages. Pure.
 
 use super::PeersArgs;
-use crate::comparison::{is_green, summary_of, withheld};
+use crate::judge::best;
+use crate::judge::state::is_green;
+use crate::record::{Place, Record, Subject};
 use crate::select::{self, SelectError};
 use common::problem::{Dtype, Mask, Problem};
-use common::record::{Record, StageBuild, Timing};
+use common::record::StageBuild;
 
 /// The shapes that are measured unless `--shapes` says otherwise.
 const SHAPES: [&str; 7] = ["mission", "mission_b2", "stretch", "long", "wide", "big", "big_wide"];
@@ -50,24 +52,16 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
     )
 }
 
-/// Variants of `stage`, of its default's family, that may stand for it on `problem`: the fastest where the record timed the
+/// Variants of `stage`, of its default's family, that may stand for it on `problem`: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
-pub fn candidates(record: &Record, stage: &StageBuild, problem: &Problem) -> Vec<String> {
+pub fn candidates(record: &Record, stage: &StageBuild, shape_name: &str, problem: &Problem) -> Vec<String> {
     let family = stage.variant(&stage.default_variant).map(|variant| variant.family.as_str());
     let of_family = |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
-    let takes = |timing: &&Timing| {
-        timing.stage == stage.id
-            && (timing.shape, timing.dtype, timing.mask) == (problem.shape, problem.dtype, problem.mask)
-            && of_family(&timing.variant)
-            && withheld(record, timing).is_none()
-    };
-    let timed = record.performance.iter().flat_map(|performance| &performance.timings).filter(takes);
-    match timed.min_by(|a, b| a.measurement.device.p50.total_cmp(&b.measurement.device.p50)) {
-        Some(fastest) => vec![fastest.variant.clone()],
+    match best::best(record, &stage.id, &Place::of(shape_name, problem), of_family) {
+        Some(fastest) => vec![fastest.subject.name().to_string()],
         None => {
-            let green = |name: &&String| summary_of(record, &stage.id, name).is_some_and(is_green);
-            let names = stage.variants.iter().map(|variant| &variant.name);
-            names.filter(|name| of_family(name)).filter(green).cloned().collect()
+            let names = stage.variants.iter().map(|variant| &variant.name).filter(|name| of_family(name));
+            names.filter(|name| is_green(record, &Subject::variant(&stage.id, name))).cloned().collect()
         }
     }
 }

@@ -2,15 +2,16 @@
 
 use super::PeersError;
 use super::choose::{Item, candidates, unsupported};
-use super::pair::{Sampled, absent, is_noisy, peer_arm, rounds};
+use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
-use crate::timed_problem::TimedProblem;
+use crate::measure::timed_problem::TimedProblem;
+use crate::record::{Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::problem::{Dtype, Problem};
-use common::record::{OurArm, PeerArm, PeerProblem, Record, StageBuild};
+use common::record::StageBuild;
 use common::reference::Probability;
 use common::stage::LoadedStage;
-use common::timing::{Floor, Plan};
+use common::timing::Plan;
 use half::f16;
 use std::path::{Path, PathBuf};
 
@@ -121,7 +122,7 @@ pub struct Bench<'a> {
     /// Peers that there are.
     pub peers: Vec<String>,
     /// Peers that there are not, and why.
-    pub absent: Vec<PeerArm>,
+    pub absent: Vec<(String, String)>,
 }
 
 /// One of ours, ready to be timed.
@@ -142,13 +143,13 @@ struct Ready {
 }
 
 impl<'a> Bench<'a> {
-    /// Measures one problem, with the floor of its claims.
-    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<(PeerProblem, Floor), PeersError> {
+    /// Measures one problem: a row per arm, and one per pair of ours and a peer.
+    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, PeersError> {
         let mut bench = TimedProblem::new(self.device, &item.problem)?;
         let floor = bench.floor(self.device, self.zero_us);
         let mut ours = Vec::new();
         for id in &item.stages {
-            ours.extend(self.fastest(id, &bench)?);
+            ours.extend(self.fastest(id, item, &bench)?);
         }
         let mut launches = 1;
         for arm in &mut ours {
@@ -163,12 +164,13 @@ impl<'a> Bench<'a> {
             Dtype::E4m3 => Some(TimedProblem::new(self.device, &Problem { dtype: Dtype::F16, ..item.problem })?),
         };
         let theirs = in_f16.as_mut().unwrap_or(&mut bench);
-        let (mut ready, mut rows) = self.prepare(theirs, launches, python)?;
+        let place = Place::of(&item.shape_name, &item.problem);
+        let (mut ready, mut lost) = self.prepare(theirs, launches, python)?;
         let samples = match self.sample(&mut ours, &ready, python) {
             Ok(samples) => samples,
             Err(Interrupted::Ours(error)) => return Err(error.into()),
             Err(Interrupted::Python(error)) => {
-                rows.extend(ready.drain(..).map(|ready| absent(&ready.peer, error.to_string())));
+                lost.extend(ready.drain(..).map(|ready| (ready.peer, error.to_string())));
                 self.sample(&mut ours, &[], python).map_err(PeersError::from)?
             }
         };
@@ -179,34 +181,27 @@ impl<'a> Bench<'a> {
         for (device_us, ours) in of_ours.iter().zip(&mut ours) {
             arms.push(finish_ours(device_us, ours, &mut bench)?);
         }
-        for (Ready { peer, .. }, sampled) in ready.iter().zip(finished) {
-            rows.push(match sampled {
-                Ok(sampled) => peer_arm(peer, &sampled, &arms)?,
-                Err(error) => absent(peer, error.to_string()),
-            });
+        let cache = bench.pool.rotation().state.label();
+        let mut rows = arms.iter().map(|arm| arm.row(&place, cache)).collect::<Result<Vec<_>, _>>()?;
+        for (Ready { peer, .. }, sampled) in ready.into_iter().zip(finished) {
+            match sampled {
+                Ok(sampled) => {
+                    rows.push(sampled.row(&place, cache)?);
+                    rows.extend(pairs(&sampled, &arms, &place, &floor)?);
+                }
+                Err(error) => lost.push((peer, error.to_string())),
+            }
         }
-        // In the order in which Python names them.
-        rows.sort_by_key(|row| self.peers.iter().position(|peer| *peer == row.peer));
-        rows.extend(self.absent.iter().cloned());
-        let problem = PeerProblem {
-            shape_name: item.shape_name.clone(),
-            shape: item.problem.shape,
-            dtype: item.problem.dtype,
-            mask: item.problem.mask,
-            rotation: *bench.pool.rotation(),
-            launches_per_graph: launches,
-            ours: arms.into_iter().map(|(arm, _)| arm).collect(),
-            peers: rows,
-        };
-        Ok((problem, floor))
+        rows.extend(lost.iter().chain(&self.absent).map(|(peer, reason)| absent(peer, &place, reason)));
+        Ok(rows)
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.
-    fn fastest(&self, id: &str, bench: &TimedProblem) -> Result<Option<Ours<'a>>, PeersError> {
+    fn fastest(&self, id: &str, item: &Item, bench: &TimedProblem) -> Result<Option<Ours<'a>>, PeersError> {
         let find = (self.builds.iter().find(|build| build.id == id), self.stages.iter().find(|s| s.info().id == id));
         let (Some(build), Some(stage)) = find else { return Ok(None) };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(self.record, build, &bench.problem) {
+        for variant in candidates(self.record, build, &item.shape_name, &bench.problem) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else { continue };
             let mut arm = self.device.arm(stage, &prepared, &bench.pool)?;
             let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
@@ -224,8 +219,8 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
         launches: usize,
         python: &mut Python,
-    ) -> Result<(Vec<Ready>, Vec<PeerArm>), PeersError> {
-        let none = |reason: String| (vec![], self.peers.iter().map(|peer| absent(peer, reason.clone())).collect());
+    ) -> Result<(Vec<Ready>, Vec<(String, String)>), PeersError> {
+        let none = |reason: String| (vec![], self.peers.iter().map(|peer| (peer.clone(), reason.clone())).collect());
         if let Some(reason) = unsupported(&bench.problem) {
             return Ok(none(reason.to_string()));
         }
@@ -239,16 +234,16 @@ impl<'a> Bench<'a> {
         if let Err(error) = given {
             return Ok(none(error.to_string()));
         }
-        let (mut ready, mut rows) = (Vec::new(), Vec::new());
+        let (mut ready, mut lost) = (Vec::new(), Vec::new());
         for peer in &self.peers {
             match python.ask(|session| session.prepare(peer, launches)) {
                 Ok(us) => ready.push(Ready { peer: peer.clone(), us }),
                 // The graphs that were built went with it.
                 Err(error) if error.is_fatal() => return Ok(none(error.to_string())),
-                Err(error) => rows.push(absent(peer, error.to_string())),
+                Err(error) => lost.push((peer.clone(), error.to_string())),
             }
         }
-        Ok((ready, rows))
+        Ok((ready, lost))
     }
 
     /// Device times of ours, then of theirs; taken again once where they are too noisy to decide.
@@ -287,26 +282,18 @@ impl<'a> Bench<'a> {
         python.ask(|session| session.finish(peer, &files))?;
         let outputs: Vec<Vec<f16>> = files.iter().map(|file| take(file)).collect();
         let judged = bench.judge_dense(&outputs);
-        Ok(Sampled { device_us: device_us.to_vec(), single_us: calls.single_us, host_us: calls.host_us, judged })
+        let (single_us, host_us) = (calls.single_us, calls.host_us);
+        Ok(Sampled { subject: peer.into(), device_us: device_us.to_vec(), single_us, host_us, judged })
     }
 }
 
 /// The same of ours.
-fn finish_ours(
-    device_us: &[f64],
-    ours: &mut Ours<'_>,
-    bench: &mut TimedProblem,
-) -> Result<(OurArm, Sampled), PeersError> {
+fn finish_ours(device_us: &[f64], ours: &mut Ours<'_>, bench: &mut TimedProblem) -> Result<Sampled, PeersError> {
     let calls = ours.arm.calls(CALLS)?;
     let judged = bench.judge(&ours.arm.outputs()?, ours.probability);
-    let sampled = Sampled { device_us: device_us.to_vec(), single_us: calls.single_us, host_us: calls.host_us, judged };
-    let arm = OurArm {
-        stage: ours.stage.id.clone(),
-        variant: ours.variant.clone(),
-        identity: ours.stage.identity.clone(),
-        figures: sampled.figures()?,
-    };
-    Ok((arm, sampled))
+    let subject = Subject::variant(&ours.stage.id, &ours.variant);
+    let (single_us, host_us) = (calls.single_us, calls.host_us);
+    Ok(Sampled { subject, device_us: device_us.to_vec(), single_us, host_us, judged })
 }
 
 /// How long a sample of an arm is that takes `us` microseconds per launch.

@@ -1,13 +1,12 @@
 //! From samples taken in turns to figures, ratios and verdicts. Pure.
 
+use crate::measure::rows::{self, PeerArm};
+use crate::record::{On, Place, Row, Source, Subject};
 use common::gate;
-use common::problem::Dtype;
-use common::record::{
-    OurArm, Over, PeerArm, PeerClaimResult, PeerClaimTerms, PeerFigures, PeerOutcome, PeerProblem, StageBuild,
-};
 use common::timing::claim::NOISE_LIMIT;
 use common::timing::stats::{Ratios, SampleError, Summary};
-use common::timing::{Comparison, Floor, claim};
+use common::timing::{Comparison, Floor};
+use common::verdict::{GateId, GateResult};
 
 /// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
 /// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
@@ -33,6 +32,7 @@ pub fn is_noisy(samples: &[Vec<f64>]) -> bool {
 
 /// One arm's samples and what the gates say of its output.
 pub struct Sampled {
+    pub subject: Subject,
     /// Device time, in rounds.
     pub device_us: Vec<f64>,
     /// Single calls between two events.
@@ -40,72 +40,51 @@ pub struct Sampled {
     /// Of the host.
     pub host_us: Vec<f64>,
     /// The gates.
-    pub judged: crate::timed_problem::Judged,
+    pub judged: crate::measure::timed_problem::Judged,
 }
 
 impl Sampled {
-    /// Summarises them.
-    pub fn figures(&self) -> Result<PeerFigures, SampleError> {
-        Ok(PeerFigures {
-            device: Summary::of(&self.device_us)?,
-            single: Summary::of(&self.single_us)?,
-            host: Summary::of(&self.host_us)?,
-            max_abs: self.judged.max_abs,
-            after: self.judged.gates.clone(),
-        })
-    }
-
     fn is_right(&self) -> bool {
         !gate::any_failed(&self.judged.gates)
     }
+
+    /// Its row. `cache` is what the buffers amount to.
+    pub fn row(&self, place: &Place, cache: &str) -> Result<Row, SampleError> {
+        let arm = PeerArm {
+            device: Summary::of(&self.device_us)?,
+            single: Summary::of(&self.single_us)?,
+            host: Summary::of(&self.host_us)?,
+            max_error: self.judged.max_abs,
+            after: self.judged.gates.clone(),
+        };
+        Ok(rows::peer_arm(self.subject.clone(), place.clone(), &arm, cache))
+    }
 }
 
-/// A peer with its time over each of ours. A side whose output is wrong has no ratio.
-pub fn peer_arm(peer: &str, theirs: &Sampled, ours: &[(OurArm, Sampled)]) -> Result<PeerArm, SampleError> {
-    let right = ours.iter().filter(|(_, sampled)| sampled.is_right() && theirs.is_right());
-    let over = right.map(|(arm, sampled)| {
-        Ok(Over {
-            stage: arm.stage.clone(),
-            variant: arm.variant.clone(),
+/// A peer's time over each of ours. A side whose output is wrong has no ratio; a time that is impossible fails.
+pub fn pairs(theirs: &Sampled, ours: &[Sampled], place: &Place, floor: &Floor) -> Result<Vec<Row>, SampleError> {
+    let right = ours.iter().filter(|sampled| sampled.is_right() && theirs.is_right());
+    let pair = |sampled: &Sampled| {
+        let pair = Comparison {
+            base: Summary::of(&theirs.device_us)?,
+            new: Summary::of(&sampled.device_us)?,
             ratios: Ratios::of(&theirs.device_us, &sampled.device_us)?,
+        };
+        let (subject, peer) = (sampled.subject.clone(), theirs.subject.clone());
+        let row = rows::pair(subject, peer, place.clone(), Source::Peers, &pair, floor);
+        let least = pair.new.min.min(pair.base.min);
+        Ok(match floor.broken_by(least) {
+            Some(bound) => {
+                let reason = format!("impossible: {least:.3} us, below {:.3} us ({})", bound.us, bound.why);
+                row.verdict(&GateResult::judge(GateId::L1, false, reason))
+            }
+            None => row,
         })
-    });
-    let over = over.collect::<Result<Vec<_>, SampleError>>()?;
-    Ok(PeerArm { peer: peer.to_string(), outcome: PeerOutcome::Timed { figures: theirs.figures()?, over } })
+    };
+    right.map(pair).collect()
 }
 
 /// A peer that was not timed.
-pub fn absent(peer: &str, reason: impl Into<String>) -> PeerArm {
-    PeerArm { peer: peer.to_string(), outcome: PeerOutcome::NoData { reason: reason.into() } }
-}
-
-/// The claims that `problem` decides. Where the rival or the family was not timed, or either is wrong, there is no result.
-pub fn claims(stages: &[StageBuild], problem: &PeerProblem, floor: &Floor) -> Vec<PeerClaimResult> {
-    let about = |terms: &&PeerClaimTerms| problem.is_of(&terms.shape, Dtype::F16, terms.mask);
-    let of_stage = |stage: &StageBuild| -> Vec<PeerClaimResult> {
-        stage.peer_claims.iter().filter(about).filter_map(|terms| judge(stage, terms, problem, floor)).collect()
-    };
-    stages.iter().flat_map(of_stage).collect()
-}
-
-fn judge(stage: &StageBuild, terms: &PeerClaimTerms, problem: &PeerProblem, floor: &Floor) -> Option<PeerClaimResult> {
-    let ours = problem.ours.iter().find(|arm| {
-        arm.stage == stage.id && stage.variant(&arm.variant).is_some_and(|variant| variant.family == terms.family)
-    })?;
-    let rivals = problem.peers.iter().filter(|arm| terms.rival.is(&arm.peer)).filter_map(|arm| {
-        let PeerOutcome::Timed { figures, over } = &arm.outcome else { return None };
-        let over = over.iter().find(|over| (&over.stage, &over.variant) == (&ours.stage, &ours.variant))?;
-        Some((arm, figures, over))
-    });
-    let (peer, figures, over) = rivals.min_by(|a, b| a.1.device.p50.total_cmp(&b.1.device.p50))?;
-    let comparison = Comparison { base: figures.device, new: ours.figures.device, ratios: over.ratios };
-    Some(PeerClaimResult {
-        stage: stage.id.clone(),
-        terms: terms.clone(),
-        variant: ours.variant.clone(),
-        peer: peer.peer.clone(),
-        identity: ours.identity.clone(),
-        comparison,
-        result: claim::judge(&comparison, terms.at_least, floor),
-    })
+pub fn absent(peer: &str, place: &Place, reason: impl Into<String>) -> Row {
+    Row::new(peer, On::Problem(place.clone()), Source::Peers).note(reason)
 }

@@ -1,5 +1,6 @@
 //! A record: what one run measured, as rows. Whoever measures appends rows; whoever judges or shows asks them.
 
+pub mod files;
 pub mod meta;
 pub mod row;
 pub mod store;

@@ -1,10 +1,11 @@
 //! The folder of a record: `meta.json` and `rows.jsonl`, one row a line, sorted, the same bytes for the same rows. Beside
 //! them, where the run took place and never committed: `cases.jsonl`, passing cases as rows, and `samples.jsonl`.
 
+use super::files::{is_listed, read, write_atomically};
 use super::meta::Meta;
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
-use common::record::store::write_atomically;
+use common::problem::Shape;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -18,6 +19,9 @@ pub const META: &str = "meta.json";
 pub const ROWS: &str = "rows.jsonl";
 pub const CASES: &str = "cases.jsonl";
 pub const SAMPLES: &str = "samples.jsonl";
+
+/// All files that a record can have.
+pub const FILES: [&str; 4] = [META, ROWS, CASES, SAMPLES];
 
 /// The first file of a record of version 1.
 const OLD_META: &str = "build_meta.json";
@@ -54,8 +58,12 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    #[error(transparent)]
-    Write(#[from] common::record::store::StoreError),
+    #[error("cannot write {}", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{}: line {line} is no row of a record", path.display())]
     Malformed {
         path: PathBuf,
@@ -84,6 +92,13 @@ impl Record {
         match self.rows.iter_mut().find(|other| other.key() == row.key()) {
             Some(other) => *other = row,
             None => self.rows.push(row),
+        }
+    }
+
+    /// Says which extents a name of the rows stands for.
+    pub fn names(&mut self, name: &str, shape: Shape) {
+        if name != shape.to_string() {
+            self.meta.shapes.insert(name.to_string(), shape);
         }
     }
 
@@ -137,7 +152,7 @@ impl Record {
         if !self.samples.is_empty() {
             write(SAMPLES, &to_lines(&self.samples))?;
         }
-        Ok(self.committed().iter().try_for_each(|(name, bytes)| write(name, bytes))?)
+        self.committed().iter().try_for_each(|(name, bytes)| write(name, bytes))
     }
 }
 
@@ -150,17 +165,8 @@ fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     bytes
 }
 
-/// `None` only where there is no such file.
-fn bytes(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StoreError::Read { path: path.to_path_buf(), source }),
-    }
-}
-
 fn lines<T: DeserializeOwned>(path: &Path) -> Result<Option<Vec<T>>, StoreError> {
-    let Some(bytes) = bytes(path)? else { return Ok(None) };
+    let Some(bytes) = read(path)? else { return Ok(None) };
     let text = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     let read = |(index, line): (usize, &[u8])| {
         let malformed = |source| StoreError::Malformed { path: path.to_path_buf(), line: index + 1, source };
@@ -171,8 +177,8 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Result<Option<Vec<T>>, StoreError>
 
 fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
     let path = folder.join(META);
-    let Some(text) = bytes(&path)? else {
-        return Err(match bytes(&folder.join(OLD_META))? {
+    let Some(text) = read(&path)? else {
+        return Err(match read(&folder.join(OLD_META))? {
             Some(_) => StoreError::Schema { path: folder.to_path_buf(), found: 1 },
             None => StoreError::NoRecord { path: folder.to_path_buf() },
         });
@@ -197,7 +203,7 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
             for entry in entries {
                 let entry = entry.map_err(fail)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if !name.starts_with('.') && [META, OLD_META].iter().any(|file| entry.path().join(file).is_file()) {
+                if is_listed(&name) && [META, OLD_META].iter().any(|file| entry.path().join(file).is_file()) {
                     names.push(name);
                 }
             }

@@ -1,17 +1,22 @@
 //! Rankings from a record, and the file that keeps their best: pure but for reading it.
 
 use crate::cli::RunArgs;
-use crate::comparison::{is_green, summary_of, withheld};
-use crate::plan::{Plan, PlannedTiming};
-use common::check::Outcome;
-use common::problem::{Dtype, Mask, Problem, Shape};
-use common::record::store::{StoreError, read_optional};
-use common::record::{Gpu, KernelBuild, Record, SCHEMA, StageBuild, Timing, TimingScope};
+use crate::judge::best::{timed, withheld};
+use crate::judge::state::{gates, is_green, summary};
+use crate::measure::plan::{Plan, PlannedTiming};
+use crate::record::files::read;
+use crate::record::{On, Place, Record, Row, Source, StoreError, Subject};
+use common::metric::Metric;
+use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
+use common::record::{Gpu, StageBuild, TimingScope};
 use common::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 /// Variants that are kept of a stage on a problem.
 pub const KEPT: usize = 3;
+
+/// The version of the file.
+const SCHEMA: u32 = 1;
 
 /// `tune/<gpu>.json`: the best variants of the stages on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,7 +115,14 @@ impl Elites {
 
     /// The file at `path`, if there is one.
     pub fn read(path: &std::path::Path) -> Result<Option<Self>, StoreError> {
-        read_optional(path)
+        let Some(bytes) = read(path)? else { return Ok(None) };
+        let malformed =
+            |source: serde_json::Error| StoreError::Malformed { path: path.to_path_buf(), line: source.line(), source };
+        let elites: Self = serde_json::from_slice(&bytes).map_err(malformed)?;
+        match elites.schema {
+            SCHEMA => Ok(Some(elites)),
+            found => Err(StoreError::Schema { path: path.to_path_buf(), found: found.into() }),
+        }
     }
 
     /// What is known of `stage`, as it is built now, on a problem.
@@ -173,16 +185,18 @@ impl Entry {
 /// Every variant of a stage on each problem on which `record` has a time of one of them.
 pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
     let mut planned: Vec<PlannedTiming> = Vec::new();
-    for timed in record.performance.iter().flat_map(|performance| &performance.timings) {
-        let Some(build) = record.meta.stages.iter().find(|build| build.id == timed.stage) else { continue };
-        let Ok(problem) = Problem::new(timed.shape, timed.dtype, timed.mask) else { continue };
-        if planned.iter().any(|known| (&known.stage, &known.problem) == (&timed.stage, &problem)) {
+    for row in timed(record) {
+        let (Some(stage), Some(place)) = (record.stage(row.subject.stage()), row.on.problem()) else { continue };
+        let shape =
+            record.meta.shapes.get(&place.shape).copied().or_else(|| parse_shape(&place.shape).ok().map(|(_, s)| s));
+        let Some(Ok(problem)) = shape.map(|shape| Problem::new(shape, place.dtype, place.mask)) else { continue };
+        if planned.iter().any(|known| (&known.stage, &known.problem) == (&stage.id, &problem)) {
             continue;
         }
-        planned.extend(build.variants.iter().map(|variant| PlannedTiming {
-            stage: timed.stage.clone(),
+        planned.extend(stage.variants.iter().map(|variant| PlannedTiming {
+            stage: stage.id.clone(),
             variant: variant.name.clone(),
-            shape_name: timed.shape_name.clone(),
+            shape_name: place.shape.clone(),
             problem,
         }));
     }
@@ -193,7 +207,7 @@ pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
 pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for timing in planned {
-        let Some(build) = record.meta.stages.iter().find(|build| build.id == timing.stage) else { continue };
+        let Some(build) = record.stage(&timing.stage) else { continue };
         let same = |ranking: &Ranking| (&ranking.stage, &ranking.problem) == (&timing.stage, &timing.problem);
         let index = rankings.iter().position(same).unwrap_or_else(|| {
             rankings.push(Ranking {
@@ -206,7 +220,7 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
             });
             rankings.len() - 1
         });
-        match place(build, timing, record) {
+        match place(timing, record) {
             Ok(ranked) => rankings[index].ranked.push(ranked),
             Err(refused) => rankings[index].refused.push(refused),
         }
@@ -218,65 +232,52 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
 }
 
 /// The figures of an arm, or why it has none.
-fn place(build: &StageBuild, timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
+fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
     let refused =
         |reason: String, is_wrong: bool| Refused { variant: timing.variant.clone(), reason, is_wrong, was_tried: true };
+    let subject = Subject::variant(&timing.stage, &timing.variant);
     let problem = &timing.problem;
-    let kernels = build.variant(&timing.variant).into_iter().flat_map(|variant| &variant.kernels);
-    let kernel = kernels
-        .clone()
-        .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (problem.dtype, problem.shape.head_dim));
-    let over_cap = kernel.into_iter().flat_map(|kernel| &kernel.built).find(|b| b.result.verdict == Verdict::Fail);
-    if let Some(built) = over_cap {
-        return Err(refused(format!("R1: {}", built.result.reason), true));
+    let built: Vec<(&str, &Row)> = (record.by(Source::Ptxas).filter(|row| row.subject == subject))
+        .filter_map(|row| match &row.on {
+            On::Instance { dtype, head_dim, arch: Some(arch) } => {
+                ((*dtype, *head_dim) == (problem.dtype, problem.shape.head_dim)).then_some((arch.as_str(), row))
+            }
+            _ => None,
+        })
+        .collect();
+    if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
+        return Err(refused(format!("{gate}: {}", judged.reason), true));
     }
-    let summary = summary_of(record, &timing.stage, &timing.variant);
-    if let Some(summary) = summary.filter(|summary| !is_green(summary)) {
-        let failed = summary.gates.iter().filter(|gate| gate.result.verdict == Verdict::Fail);
-        let failed: Vec<String> = failed.map(|gate| format!("{}: {}", gate.result.gate, gate.result.reason)).collect();
+    if summary(record, &subject).is_some() && !is_green(record, &subject) {
+        let failed = gates(record, &subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
+        let failed: Vec<String> = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason)).collect();
         let is_wrong = !failed.is_empty();
         return Err(refused(if is_wrong { failed.join("; ") } else { "not green on C1-C6".into() }, is_wrong));
     }
-    let timings = record.performance.iter().flat_map(|performance| &performance.timings);
-    let is_it = |found: &&Timing| {
-        (&found.stage, &found.variant, &found.shape, found.dtype, found.mask)
-            == (&timing.stage, &timing.variant, &problem.shape, problem.dtype, problem.mask)
-    };
-    let Some(timed) = timings.rev().find(is_it) else {
-        let unsupported = unsupported(timing, record);
+    let place = Place::of(&timing.shape_name, problem);
+    let Some(row) = timed(record).rfind(|row| row.subject == subject && row.on.problem() == Some(&place)) else {
+        let unsupported = unsupported(&subject, &place, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
         return Err(Refused { was_tried, ..refused(reason, false) });
     };
-    if let Some(reason) = withheld(record, timed) {
+    if let Some(reason) = withheld(record, row) {
         return Err(refused(reason, true));
     }
-    let device = &timed.measurement.device;
+    let us = |metric: Metric| row.value(metric).unwrap_or(f64::NAN);
+    let runs = |(arch, _): &&(&str, &Row)| record.meta.machine.gpu.runs(arch);
     Ok(Ranked {
         variant: timing.variant.clone(),
-        p50_us: device.p50,
-        p90_us: device.p90,
-        sass_sha256: kernel.and_then(|kernel| machine_code(kernel, &record.meta.machine.gpu)),
+        p50_us: us(Metric::P50),
+        p90_us: us(Metric::P90),
+        sass_sha256: built.iter().find(runs).and_then(|(_, row)| row.sass.clone()),
     })
 }
 
 /// Why the preset does not take the problem, if that is so.
-fn unsupported(timing: &PlannedTiming, record: &Record) -> Option<String> {
-    record.correctness.cases.iter().find_map(|case| {
-        let key = (&case.key.stage, &case.key.variant, &case.key.shape, case.key.dtype, case.key.mask);
-        let problem = &timing.problem;
-        let is_it = key == (&timing.stage, &timing.variant, &problem.shape, problem.dtype, problem.mask);
-        match &case.outcome {
-            Outcome::Unsupported { reason } if is_it => Some(reason.clone()),
-            _ => None,
-        }
-    })
-}
-
-/// The hash of the machine code that `gpu` runs.
-fn machine_code(kernel: &KernelBuild, gpu: &Gpu) -> Option<String> {
-    let built = kernel.built.iter().find(|built| gpu.runs(&built.ptxas.arch))?;
-    Some(built.ptxas.sass_sha256.clone())
+fn unsupported(subject: &Subject, place: &Place, record: &Record) -> Option<String> {
+    let is_it = |row: &&Row| row.subject == *subject && matches!(&row.on, On::Case(of, _) if of == place);
+    record.cases.iter().filter(is_it).find(|row| row.verdicts.is_empty())?.note.clone()
 }
 
 /// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `elites`, read from `file`,

@@ -1,0 +1,419 @@
+//! Runs a plan on the real stages: cases first, then counters, then timings of what is green, then claims.
+
+mod batch;
+
+use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
+use super::rows;
+use super::summary::summarise;
+use super::timed_problem::TimedProblem;
+use crate::input::FileInput;
+use crate::judge::best::best_of;
+use crate::judge::state::is_green;
+use crate::record::store::Samples;
+use crate::record::{Claim, On, Place, Record, Relation, Source as By, StageMeta, Subject, VariantMeta};
+use batch::{Batch, References, keep, label, no_reference};
+use common::check::{self, CaseResult, Launched, NoOutput, Source, StagedInputs, Target};
+use common::device::cuda::{CudaDevice, CudaError};
+use common::inputs::Inputs;
+use common::problem::claims_problem;
+use common::record::StageBuild;
+use common::reference::ReferenceError;
+use common::stage::LoadedStage;
+use common::suppression::Broken;
+use common::tier0;
+use common::timing::{Floor, PairMeasurement, Plan as TimingPlan};
+use common::verdict::{GateId, GateResult};
+use half::f16;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Launches that gate C5 compares on a GPU.
+const GPU_LAUNCHES: usize = 3;
+
+/// Bytes that launches on a GPU may leave on the host before they are judged, unless one case alone leaves more.
+const IN_FLIGHT_BYTES: usize = 1 << 30;
+
+/// Problems of at most this many scores are run several at once in the emulator; larger ones have blocks for all
+/// processors.
+const SMALL_SCORES: u64 = 50_000;
+
+/// How the figures are taken, in words, for the record.
+pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
+divided by N; single launch: one launch between two events; claims: both arms alternated A B B A on graphs built \
+beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// There is nothing to compare with.
+    #[error("{case}: no reference")]
+    Reference {
+        /// The case.
+        case: String,
+        /// Why.
+        #[source]
+        source: ReferenceError,
+    },
+    /// The GPU is lost: nothing can run on it in this process.
+    #[error("{case}: {reason}; the GPU is lost to this process, what was finished is in the record")]
+    Lost {
+        /// The case.
+        case: String,
+        /// What happened.
+        reason: String,
+    },
+    /// Timing failed as a whole.
+    #[error("timing failed")]
+    Timing(#[from] CudaError),
+    /// The sink of results failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// Whoever takes the results could not: the record or an output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SinkError {
+    /// What could not be written.
+    pub what: String,
+    /// Why.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Takes what happens, as it happens.
+pub trait Sink {
+    /// `label` starts; `done` of `total` steps of this kind are finished.
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    /// A case ended with this output, where it has one.
+    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
+    /// It has grown; the sink may bring its summaries up to date.
+    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
+}
+
+/// What a run has measured so far.
+pub struct Measured {
+    /// Every case in the order in which it ran. The record has each as a row.
+    pub cases: Vec<CaseResult>,
+    /// Kernels that fail a gate with all their synchronisation in place.
+    pub broken: Vec<Broken>,
+    pub record: Record,
+}
+
+impl Measured {
+    pub fn new(record: Record) -> Self {
+        Self { cases: vec![], broken: vec![], record }
+    }
+
+    /// Brings the rows of variants up to date with their cases.
+    pub fn summarise(&mut self, stages: &[StageBuild]) {
+        let backend = self.record.meta.backend;
+        summarise(stages, &self.cases, &self.broken, backend).into_iter().for_each(|row| self.record.append(row));
+    }
+
+    /// A case that passed is context, and stays with the run.
+    fn append(&mut self, case: CaseResult) {
+        let row = rows::case(&case);
+        let key = &case.key;
+        self.record.names(&key.shape_name, key.shape);
+        let is_context = case.is_green() || matches!(case.outcome, check::Outcome::Unsupported { .. });
+        if is_context {
+            self.record.cases.push(row)
+        } else {
+            self.record.append(row)
+        }
+        self.cases.push(case);
+    }
+}
+
+/// What a plan runs on.
+pub struct Executor<'a> {
+    /// The ladder.
+    pub stages: &'a [LoadedStage],
+    /// What the record says of it.
+    pub builds: &'a [StageBuild],
+    /// The GPU, for a plan on one.
+    pub device: Option<&'a CudaDevice>,
+    /// The tensors of `--input`.
+    pub file: Option<&'a FileInput>,
+    /// How arms are timed.
+    pub timing: TimingPlan,
+    /// Samples per arm on problems without claims.
+    pub samples_elsewhere: usize,
+    /// Cases that are launched before they are judged together, at most; at least 1.
+    pub in_flight: usize,
+}
+
+/// Warm-up of an arm that is timed right after another; claims, which are judged on pairs, have all of it.
+const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
+
+impl Executor<'_> {
+    /// Runs `plan` into `record`.
+    pub fn run(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        self.check(plan, measured, sink)?;
+        self.evidence(plan, measured, sink)?;
+        if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
+            let zero_us = self.time(device, plan, measured, sink)?;
+            self.claims(device, zero_us, measured, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the cases of `plan` into `record` and sums them up, also where one of them ended the run.
+    pub fn check(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let outcome = self.cases(plan, measured, sink);
+        measured.summarise(self.builds);
+        outcome
+    }
+
+    /// The stage of a planned case. Plans are made from the same ladder.
+    pub fn stage(&self, id: &str) -> &LoadedStage {
+        stage_of(self.stages, id)
+    }
+
+    /// Cases, problem by problem: inputs and references are made once for all variants. While one batch is judged, the
+    /// next is launched.
+    fn cases(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let mut references = References::default();
+        let mut waiting: Option<Batch<'_>> = None;
+        let mut done = 0;
+        'problems: for group in by_problem(&plan.cases) {
+            let inputs = Arc::new(self.inputs(group[0])?);
+            let staged = Arc::new(StagedInputs::new(&inputs, &group[0].key.source));
+            for cases in group.chunks(self.in_flight(group[0], &staged)) {
+                let (launched, judged) = std::thread::scope(|scope| {
+                    let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
+                    let launched = self.launch(cases, &staged, |index| {
+                        sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
+                    });
+                    let judged = judging.map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                    (launched, judged)
+                });
+                done += cases.len();
+                if let Some(judged) = judged {
+                    keep(judged?, measured, sink)?;
+                }
+                let lost =
+                    launched.iter().any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
+                let (inputs, staged) = (Arc::clone(&inputs), Arc::clone(&staged));
+                waiting = Some(Batch { cases: cases.to_vec(), inputs, staged, launched });
+                if lost {
+                    break 'problems;
+                }
+            }
+        }
+        match waiting {
+            Some(batch) => keep(batch.judge(self.stages, &mut references)?, measured, sink),
+            None => Ok(()),
+        }
+    }
+
+    /// The tensors of a planned case.
+    fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
+        match (&case.key.source, self.file) {
+            (Source::Seeded { family, seed }, _) => Ok(Inputs::generate(&case.problem, *family, *seed)),
+            (Source::File { .. }, Some(file)) => {
+                file.inputs(&case.problem).map_err(|error| no_reference(case, ReferenceError::Input(error)))
+            }
+            (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
+        }
+    }
+
+    /// How many cases like `case` are launched before they are judged together. A large problem keeps all processors
+    /// busy by itself in the emulator, and fills memory with what its launches leave.
+    fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
+        match case.mode {
+            Mode::Plain | Mode::Traced | Mode::TracedOnce if case.problem.scores() > SMALL_SCORES => 1,
+            Mode::Plain | Mode::Traced | Mode::TracedOnce => self.in_flight,
+            Mode::Device | Mode::Both => {
+                (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight)
+            }
+        }
+    }
+
+    /// Launches `cases`, which are of one problem: on a GPU one after the other, in the emulator in parallel.
+    /// `starts` is called with the index of each. On a GPU that is lost there are fewer results than cases.
+    fn launch(
+        &self,
+        cases: &[&PlannedCase],
+        staged: &Arc<StagedInputs>,
+        mut starts: impl FnMut(usize),
+    ) -> Vec<Result<Launched, NoOutput>> {
+        let stages = self.stages;
+        let launch = |case: &PlannedCase, target: Target<'_>| {
+            check::launch(stage_of(stages, &case.key.stage), &case.key.variant, staged, target)
+        };
+        match self.device {
+            Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => until_lost(cases, |index, case| {
+                starts(index);
+                launch(case, Target::Cuda { device, launches: GPU_LAUNCHES })
+            }),
+            _ => {
+                (0..cases.len()).for_each(starts);
+                cases.par_iter().map(|case| launch(case, emulated(case.mode))).collect()
+            }
+        }
+    }
+
+    /// Times what `plan` wants timed and `record` says is green. Returns what an empty kernel takes, in microseconds.
+    pub fn time(
+        &self,
+        device: &CudaDevice,
+        plan: &Plan,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<f64, ExecuteError> {
+        let zero_us = device.zero_line(&self.timing)?.device.p50;
+        let meta = &mut measured.record.meta;
+        meta.methods.insert(By::Gpu, METHOD.to_string());
+        meta.left_out = plan.timing_scopes.clone();
+        let mut bench: Option<TimedProblem> = None;
+        let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
+        // Problem by problem, so that all variants read the same buffers.
+        timings.sort_by_key(|timing| first_index(&plan.timings, timing));
+        // The first arm brings the GPU to its clocks, and each keeps it there for the next.
+        let mut arm_plan = self.timing.clone();
+        for (done, timing) in timings.iter().enumerate() {
+            let subject = Subject::variant(&timing.stage, &timing.variant);
+            sink.starts("timing", &format!("{subject} {}", timing.shape_name), done, timings.len());
+            let stage = self.stage(&timing.stage);
+            let Ok(prepared) = stage.prepare(&timing.variant, &timing.problem) else { continue };
+            if !is_green(&measured.record, &subject) {
+                continue; // no number without a green gate
+            }
+            if bench.as_ref().is_none_or(|bench| bench.problem != timing.problem) {
+                bench = Some(TimedProblem::new(device, &timing.problem)?);
+            }
+            let Some(bench) = &mut bench else { continue };
+            arm_plan.samples = if timing.problem.has_claims() { self.timing.samples } else { self.samples_elsewhere };
+            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
+            arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
+            let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
+            after.extend(impossible(&bench.floor(device, zero_us), timed.measurement.device.min));
+            let place = Place::of(&timing.shape_name, &timing.problem);
+            let (on, device_us) = (On::Problem(place.clone()), &timed.measurement.device_us);
+            let device_ns = device_us.iter().map(|us| (us * 1e3).round()).collect();
+            let record = &mut measured.record;
+            record.names(&timing.shape_name, timing.problem.shape);
+            record.samples.push(Samples { subject: subject.clone(), on, by: By::Gpu, device_ns });
+            record.append(rows::timing(subject, place, &timed.measurement, &after));
+            sink.grown(measured)?;
+        }
+        Ok(zero_us)
+    }
+
+    /// Times the two sides of every claim of speed against each other, where both were timed in this run.
+    fn claims(
+        &self,
+        device: &CudaDevice,
+        zero_us: f64,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let stages = measured.record.meta.stages.clone();
+        let of_speed = |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
+        let claims = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+        let claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
+        for (done, (stage, claim)) in claims.iter().enumerate() {
+            let Some((base_id, base_family)) = claim.relation.base() else { continue };
+            let Some(base_stage) = stages.iter().find(|stage| stage.id == base_id) else { continue };
+            let best = |stage: &StageMeta, family: &str| {
+                best_of(&measured.record, stage, family, &claim.on).map(|row| row.subject.name().to_string())
+            };
+            let (Some(new), Some(base)) = (best(stage, &claim.family), best(base_stage, base_family)) else { continue };
+            let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on.dtype);
+            sink.starts("claim", &label, done, claims.len());
+            let problem = claims_problem(claim.on.dtype);
+            let bench = TimedProblem::new(device, &problem)?;
+            let floor = bench.floor(device, zero_us);
+            let preset = stage.variant(&new).map_or("", VariantMeta::preset);
+            let same_preset = base_stage.same_preset(base_family, preset).map(|variant| variant.name.clone());
+            let bases = [Some(base.clone()), same_preset.filter(|same| *same != base)];
+            for base in bases.into_iter().flatten() {
+                let Some(pair) = self.pair(device, &bench, (base_id, &base), (&stage.id, &new))? else { continue };
+                let (subject, base) = (Subject::variant(&stage.id, &new), Subject::variant(base_id, &base));
+                let least = pair.comparison.base.min.min(pair.comparison.new.min);
+                let row = rows::pair(subject, base, claim.on.clone(), By::Gpu, &pair.comparison, &floor);
+                let row = impossible(&floor, least).iter().fold(row, |row, result| row.verdict(result));
+                measured.record.append(row);
+            }
+            sink.grown(measured)?;
+        }
+        Ok(())
+    }
+
+    /// Two arms on one problem, alternated A B B A; `None` where one of them does not take it.
+    fn pair(
+        &self,
+        device: &CudaDevice,
+        bench: &TimedProblem,
+        (base_stage, base): (&str, &str),
+        (new_stage, new): (&str, &str),
+    ) -> Result<Option<PairMeasurement>, CudaError> {
+        let (base_stage, new_stage) = (self.stage(base_stage), self.stage(new_stage));
+        let prepared = (base_stage.prepare(base, &bench.problem), new_stage.prepare(new, &bench.problem));
+        let (Ok(base), Ok(new)) = prepared else { return Ok(None) };
+        let mut base = device.arm(base_stage, &base, &bench.pool)?;
+        let mut new = device.arm(new_stage, &new, &bench.pool)?;
+        Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.pair))
+    }
+}
+
+/// A time that no kernel can take: it skips work, or the timer is broken.
+fn impossible(floor: &Floor, us: f64) -> Option<GateResult> {
+    let bound = floor.broken_by(us)?;
+    let reason = format!(
+        "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
+        bound.us, bound.why
+    );
+    Some(GateResult::judge(GateId::L1, false, reason))
+}
+
+fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
+    stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+}
+
+fn emulated(mode: Mode) -> Target<'static> {
+    match mode {
+        Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES },
+        Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES[..1] },
+        Mode::Plain | Mode::Device | Mode::Both => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: &[] },
+    }
+}
+
+/// Launches one after the other, and none after one that lost the GPU.
+fn until_lost<C, L>(cases: &[C], mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>) -> Vec<Result<L, NoOutput>> {
+    let mut results = Vec::with_capacity(cases.len());
+    for (index, case) in cases.iter().enumerate() {
+        results.push(launch(index, case));
+        if let Some(Err(NoOutput::Failed { fatal: true, .. })) = results.last() {
+            break;
+        }
+    }
+    results
+}
+
+/// Cases of the same problem and inputs together, in the order of their first.
+fn by_problem(cases: &[PlannedCase]) -> Vec<Vec<&PlannedCase>> {
+    let mut groups: Vec<Vec<&PlannedCase>> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for case in cases {
+        let key = format!("{:?} {:?}", case.problem, case.key.source);
+        let group = *index.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(case);
+    }
+    groups
+}
+
+fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
+    timings.iter().position(|other| other.problem == timing.problem).unwrap_or(timings.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Cases that were launched together: judged, beside the launches of the next, and kept in the record.
+
+use super::{ExecuteError, Measured, Sink, stage_of};
+use crate::measure::plan::{Mode, PlannedCase};
+use crate::measure::summary::describe;
+use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, StagedInputs};
+use common::inputs::Inputs;
+use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::stage::LoadedStage;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// Launched cases of one problem, which wait to be judged.
+pub struct Batch<'p> {
+    /// The cases.
+    pub cases: Vec<&'p PlannedCase>,
+    /// Their tensors.
+    pub inputs: Arc<Inputs>,
+    /// The same, laid out.
+    pub staged: Arc<StagedInputs>,
+    /// What came of each; fewer than `cases` where the GPU was lost.
+    pub launched: Vec<Result<Launched, NoOutput>>,
+}
+
+/// What the outputs of one problem are compared with, for each type of P. Batches of a problem follow each other.
+#[derive(Default)]
+pub struct References {
+    of: Option<Arc<Inputs>>,
+    by_probability: HashMap<Probability, Reference>,
+}
+
+impl<'p> Batch<'p> {
+    /// What the gates say of each.
+    pub fn judge(
+        self,
+        stages: &[LoadedStage],
+        references: &mut References,
+    ) -> Result<Vec<(&'p PlannedCase, Checked)>, ExecuteError> {
+        if references.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, &self.inputs)) {
+            *references = References { of: Some(Arc::clone(&self.inputs)), by_probability: HashMap::new() };
+        }
+        for probability in self.launched.iter().flatten().map(Launched::probability) {
+            if let Entry::Vacant(place) = references.by_probability.entry(probability) {
+                place.insert(
+                    reference(&self.inputs, probability).map_err(|source| no_reference(self.cases[0], source))?,
+                );
+            }
+        }
+        let judge = |case: &PlannedCase, launched: Launched| {
+            let reference = &references.by_probability[&launched.probability()];
+            let mut checked = launched.judge(reference);
+            if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
+                (case.mode, &mut checked.outcome, &checked.output)
+            {
+                let (stage, variant) = (stage_of(stages, &case.key.stage), &case.key.variant);
+                gates.push(check::both_backends(stage, variant, &self.staged, output));
+            }
+            checked
+        };
+        let launched = self.cases.into_par_iter().zip(self.launched);
+        Ok(launched
+            .map(|(case, launched)| (case, launched.map_or_else(Checked::from, |launched| judge(case, launched))))
+            .collect())
+    }
+}
+
+/// Hands results on, in the order of the cases.
+pub fn keep(
+    judged: Vec<(&PlannedCase, Checked)>,
+    measured: &mut Measured,
+    sink: &mut dyn Sink,
+) -> Result<(), ExecuteError> {
+    for (case, checked) in judged {
+        let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
+        if let Some(output) = &checked.output {
+            sink.output(&result, output)?;
+        }
+        let lost = match &result.outcome {
+            Outcome::Failed { reason } if checked.fatal => Some(reason.clone()),
+            _ => None,
+        };
+        measured.append(result);
+        sink.grown(measured)?;
+        if let Some(reason) = lost {
+            return Err(ExecuteError::Lost { case: label(case), reason });
+        }
+    }
+    Ok(())
+}
+
+/// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
+pub fn label(case: &PlannedCase) -> String {
+    format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key))
+}
+
+/// There is nothing to compare `case` with.
+pub fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
+    ExecuteError::Reference { case: describe(&case.key), source }
+}

@@ -1,0 +1,493 @@
+//! What a run does: tier and flags in, list of cases out. Pure.
+
+use super::rows;
+use crate::cli::RunArgs;
+use crate::judge::claims::compared;
+use crate::record::StageMeta;
+use crate::select::{self, SelectError};
+use common::check::{CaseKey, Source};
+use common::device::BackendKind;
+use common::inputs::Family;
+use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
+use common::record::{Scope, StageBuild, Tier, TimingScope, VariantBuild};
+use common::resources::KernelFacts;
+use common::tier0::Case;
+use std::collections::BTreeSet;
+
+/// How a case runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the emulator's plain build: results only.
+    Plain,
+    /// On both of the emulator's builds, each under all of [`common::tier0::SCHEDULES`]: results and hazards.
+    Traced,
+    /// The same, the traced one under the first of them: whether accesses are ordered hardly depends on the schedule, and
+    /// a stage's default variant runs under all.
+    TracedOnce,
+    /// On the GPU.
+    Device,
+    /// On the GPU, and in the emulator's plain build beside it (gate B1).
+    Both,
+}
+
+impl Mode {
+    /// Traced under one schedule, where it is traced.
+    fn once(self) -> Mode {
+        if self == Mode::Traced { Mode::TracedOnce } else { self }
+    }
+}
+
+/// One case to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCase {
+    /// Which case.
+    pub key: CaseKey,
+    /// What is computed.
+    pub problem: Problem,
+    /// How.
+    pub mode: Mode,
+}
+
+/// One arm to time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedTiming {
+    /// The stage.
+    pub stage: String,
+    /// The variant.
+    pub variant: String,
+    /// The shape's name.
+    pub shape_name: String,
+    /// What is computed.
+    pub problem: Problem,
+}
+
+/// All that a run does, stage by stage and variant by variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// How much is checked.
+    pub tier: Tier,
+    /// Where.
+    pub backend: BackendKind,
+    /// Whether flags narrowed it.
+    pub scope: Scope,
+    /// The cases.
+    pub cases: Vec<PlannedCase>,
+    /// What is timed where its cases are green; empty without a GPU.
+    pub timings: Vec<PlannedTiming>,
+    /// What of it was left out, by stage.
+    pub timing_scopes: Vec<TimingScope>,
+    /// Stages and variants that the emulator counts on the claims' problems: those that have the one of f16 among their
+    /// cases, and those that their evidence claims compare them with.
+    pub counted: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Whether the run has a case of this stage.
+    pub fn has_stage(&self, id: &str) -> bool {
+        self.cases.iter().any(|case| case.key.stage == id)
+    }
+
+    /// Whether what is counted is counted with E4M3 too.
+    pub fn counts_e4m3(&self) -> bool {
+        self.cases.iter().any(|case| case.problem == claims_problem(Dtype::E4m3))
+    }
+}
+
+/// The tier of a run: as asked, else what fits the backend.
+pub fn tier(args: &RunArgs, backend: BackendKind) -> Tier {
+    match (args.quick, args.full, backend) {
+        (true, ..) => Tier::T0,
+        (_, true, _) | (.., BackendKind::Cuda) => Tier::T2,
+        _ => Tier::T1,
+    }
+}
+
+/// A problem and where its inputs come from, before it meets a variant.
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    shape_name: String,
+    problem: Problem,
+    source: Source,
+    mode: Mode,
+    /// Only for the stage's default variant.
+    default_only: bool,
+}
+
+fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family, seed: u64, mode: Mode) -> Item {
+    let problem = Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
+    let source = Source::Seeded { family, seed };
+    Item { shape_name: shape_name.to_string(), problem, source, mode, default_only: false }
+}
+
+/// The named shape that the ladder itself speaks of.
+pub fn named(name: &str) -> Shape {
+    NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
+}
+
+/// T0: the cases that every stage's own tests run.
+fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
+    let case = |case: Case, mode: Mode| {
+        let (p, is_once) = (case.problem, case.schedules.len() == 1);
+        let mode = if is_once { mode.once() } else { mode };
+        item(&shape_name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
+    };
+    let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
+    cases.chain(common::tier0::extremes().into_iter().map(|it| case(it, plain))).collect()
+}
+
+fn shape_name(shape: Shape) -> String {
+    let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
+    named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
+}
+
+/// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most see none. Four heads, so that
+/// the zero-head family has one without zeros.
+const SHORT_ROWS: [(Shape, Mask); 3] = [
+    (Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 65, seq_kv: 7, head_dim: 64 }, Mask::Causal),
+    (Shape { batch: 1, heads_q: 4, heads_kv: 4, seq_q: 65, seq_kv: 5, head_dim: 64 }, Mask::Full),
+    (Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q: 65, seq_kv: 3, head_dim: 128 }, Mask::Full),
+];
+
+/// What T2 computes on both backends where it has two: the problems of T0 and short rows, under every family. Of T0's
+/// only what the emulator computes in some milliseconds.
+fn beside(mode: Mode) -> Vec<Item> {
+    let mut items = Vec::new();
+    let short = SHORT_ROWS.iter().flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| Problem::new(shape, dtype, mask)));
+    let short = short.map(|problem| problem.expect("short rows are valid problems"));
+    let tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
+    for p in tier0.filter(|problem| problem.scores() <= TRACED_SCORES).chain(short) {
+        let case = |&family| item(&shape_name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+        items.extend(Family::for_dtype(p.dtype).iter().map(case));
+    }
+    items
+}
+
+/// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, and `mission`: one seed with
+/// each dtype, and on default variants three with f16, which with `small` are the checks that the first ladders had.
+fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
+    let mut items = tier0(traced, plain);
+    let short = Shape::bhsd(1, 1, 7, 64);
+    for dtype in Dtype::ALL {
+        for &family in Family::for_dtype(dtype) {
+            let extreme = Family::EXTREME.contains(&family);
+            let seeds = if extreme { 0..1 } else { 0..3 };
+            items.extend(seeds.map(|seed| item("small", named("small"), dtype, Mask::Full, family, seed, plain)));
+            if extreme {
+                items.push(item(&short.to_string(), short, dtype, Mask::Causal, family, 0, plain));
+            }
+        }
+    }
+    let mission = |dtype, seed| item("mission", named("mission"), dtype, Mask::Full, Family::Normal, seed, plain);
+    items.extend(Dtype::ALL.map(|dtype| mission(dtype, 0)));
+    items.extend([1, 2].map(|seed| Item { default_only: true, ..mission(Dtype::F16, seed) }));
+    items
+}
+
+/// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
+/// drained and used again, and the last tile is ragged. The masks are those of [`common::suppression`].
+fn rings(variant: &VariantBuild, mode: Mode) -> Vec<Item> {
+    let ring = |facts: &KernelFacts| {
+        let (shape, mask) = common::suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS));
+        item(&shape.to_string(), shape, facts.dtype, mask, Family::Normal, 0, mode)
+    };
+    variant.kernels.iter().map(|kernel| ring(&kernel.facts)).collect()
+}
+
+/// T2: T1, small problems and every named shape under every family, five seeds on `small` and `mission`, every edge shape.
+fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
+    // The first of equal cases is kept.
+    let mut items = tier0(traced, beside_mode);
+    items.extend(beside(beside_mode));
+    items.extend(tier1(traced, plain));
+    for dtype in Dtype::ALL {
+        for mask in Mask::ALL {
+            for shape in NAMED_SHAPES {
+                let seeds = if ["small", "mission"].contains(&shape.name) { 0..5 } else { 0..1 };
+                for &family in Family::for_dtype(dtype) {
+                    let seeded = |seed| item(shape.name, shape.shape, dtype, mask, family, seed, plain);
+                    items.extend(seeds.clone().map(seeded));
+                }
+            }
+            for shape in edge_shapes() {
+                items.push(item(&shape.to_string(), shape, dtype, mask, Family::Normal, 0, plain));
+            }
+        }
+    }
+    items
+}
+
+/// Rows of the cases of [`rings`], which take no longer for more: a ragged block.
+const ROWS_OF_RINGS: usize = 17;
+
+/// Rows and keys of `--sweep`: time against length, from what fits one wave of blocks to what fills the GPU many times.
+pub const SWEEP: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16384];
+
+fn sweep_shape(seq: usize) -> Shape {
+    Shape::bhsd(1, 8, seq, 64)
+}
+
+/// The problems of `--sweep`: gated like any other, and timed.
+fn sweep(mode: Mode) -> impl Iterator<Item = Item> {
+    SWEEP.into_iter().map(move |seq| {
+        let shape = sweep_shape(seq);
+        let item = item(&shape.to_string(), shape, Dtype::F16, Mask::Full, Family::Normal, 0, mode);
+        Item { default_only: true, ..item }
+    })
+}
+
+/// The traced build takes problems of at most this many scores; larger ones would take minutes.
+const TRACED_SCORES: u64 = 50_000;
+
+/// Every combination of what the flags give, and of the defaults for what they leave open.
+fn combinations(
+    args: &RunArgs,
+    dtypes: &[Dtype],
+    masks: &[Mask],
+    backend: BackendKind,
+) -> Result<Vec<Item>, SelectError> {
+    let or = |words: &[String], default: &[&str]| {
+        if words.is_empty() { default.iter().map(|word| word.to_string()).collect() } else { words.to_vec() }
+    };
+    let shapes = select::shapes(&or(&args.shapes, &["small", "mission"]))?;
+    let families = select::families(&or(&args.families, &["normal"]))?;
+    let seeds = if args.seeds.is_empty() { vec![0] } else { args.seeds.clone() };
+    let mut items = Vec::new();
+    for (name, shape) in &shapes {
+        for &dtype in dtypes {
+            for &mask in masks {
+                for &family in families.iter().filter(|family| Family::for_dtype(dtype).contains(family)) {
+                    for &seed in &seeds {
+                        let mut item = item(name, *shape, dtype, mask, family, seed, Mode::Plain);
+                        item.mode = mode_for(&item.problem, backend);
+                        items.push(item);
+                    }
+                }
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
+    match backend {
+        BackendKind::Cuda => Mode::Device,
+        BackendKind::Emulated if problem.scores() <= TRACED_SCORES => Mode::Traced,
+        BackendKind::Emulated => Mode::Plain,
+    }
+}
+
+/// Keeps the first of equal cases. Traced ones come first, and say all that a plain one says.
+fn deduplicate(items: Vec<Item>) -> Vec<Item> {
+    let mut kept: Vec<Item> = Vec::new();
+    for item in items {
+        let same = |other: &Item| (&other.problem, &other.source) == (&item.problem, &item.source);
+        match kept.iter_mut().find(|other| same(other)) {
+            Some(first) => first.default_only &= item.default_only,
+            None => kept.push(item),
+        }
+    }
+    kept
+}
+
+/// A real problem: what an input file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileProblem {
+    /// The file's name, without folders.
+    pub name: String,
+    /// The extents of its tensors.
+    pub shape: Shape,
+    /// Their element type.
+    pub dtype: Dtype,
+}
+
+/// The plan of a run. `file` replaces the tier's problems by the one of `--input`.
+pub fn plan(
+    all: &[StageBuild],
+    args: &RunArgs,
+    backend: BackendKind,
+    file: Option<&FileProblem>,
+) -> Result<Plan, SelectError> {
+    let stages = select::stages(&args.stages, all)?;
+    select::variants(&args.variants, &stages, all)?;
+    let dtypes = or_all(select::dtypes(&args.dtypes)?, &Dtype::ALL);
+    // A file does not say under which mask its `out` was computed; the full one is the usual case.
+    let all_masks: &[Mask] = if file.is_some() { &[Mask::Full] } else { &Mask::ALL };
+    let masks = or_all(select::masks(&args.masks)?, all_masks);
+    let tier = tier(args, backend);
+    let (traced, beside, plain) = match backend {
+        BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
+        BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
+    };
+    let combined = !(args.shapes.is_empty() && args.seeds.is_empty() && args.families.is_empty());
+    let mut items = match (file, tier) {
+        (Some(file), _) => from_file(file, &masks, backend),
+        _ if combined => combinations(args, &dtypes, &masks, backend)?,
+        (_, Tier::T0) => tier0(traced, plain).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
+        (_, Tier::T1) => tier1(traced, plain),
+        (_, Tier::T2) => tier2(traced, beside, plain),
+    };
+    if args.sweep && backend == BackendKind::Cuda {
+        items.extend(sweep(plain));
+    }
+    let chosen = |item: &Item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask);
+    items.retain(|item| chosen(item) || file.is_some());
+    let items = deduplicate(items);
+    let has_rings = file.is_none() && !combined && tier != Tier::T0;
+    let mut cases = Vec::new();
+    let mut timings = Vec::new();
+    for stage in stages {
+        for variant in &stage.variants {
+            // A variant that was asked for by name runs in every tier.
+            let asked = args.variants.contains(&variant.name);
+            if !args.variants.is_empty() && !asked {
+                continue;
+            }
+            let is_default = variant.name == stage.default_variant;
+            let takes = |item: &&Item| !item.default_only || is_default || asked;
+            let rings = if has_rings { rings(variant, traced.once()) } else { vec![] };
+            let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
+                .chain(rings.iter().filter(|item| chosen(item) && !items.contains(item)))
+                .map(|item| case(stage, &variant.name, item, backend))
+                .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
+                .collect();
+            if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
+                timings.extend(timed(tier, combined, args.sweep, &of_variant));
+            }
+            cases.extend(of_variant);
+        }
+    }
+    if cases.is_empty() {
+        return Err(SelectError::Nothing { reason: nothing_left(args) });
+    }
+    let counted = counted(all, &cases);
+    Ok(Plan { tier, backend, scope: scope(args), cases, timings, timing_scopes: vec![], counted })
+}
+
+/// The plan of `compare tune`: for every variant the cases of T0, and each chosen problem, on which it is timed. Without
+/// `--shapes` these are the problems that T2 times.
+pub fn tune(all: &[StageBuild], args: &RunArgs) -> Result<Plan, SelectError> {
+    let mut args = args.clone();
+    if args.shapes.is_empty() {
+        let timed = NAMED_SHAPES.iter().filter(|named| named.name != "small");
+        args.shapes = timed.map(|named| named.name.to_string()).collect();
+    }
+    let mut tuned = plan(all, &args, BackendKind::Cuda, None)?;
+    let names = tuned.cases.iter().map(|case| case.key.variant.clone());
+    let variants: BTreeSet<String> = names.collect();
+    let quick = RunArgs { quick: true, shapes: vec![], variants: variants.into_iter().collect(), ..args };
+    let quick = plan(all, &quick, BackendKind::Cuda, None)?;
+    let more: Vec<PlannedCase> = quick.cases.into_iter().filter(|case| !tuned.cases.contains(case)).collect();
+    tuned.cases.extend(more);
+    Ok(tuned)
+}
+
+/// The variants of the claims' problem with f16, and the bases of their evidence claims, in the order of the ladder.
+fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
+    let problem = claims_problem(Dtype::F16);
+    let stages: Vec<StageMeta> = all.iter().map(rows::stage).collect();
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for case in cases.iter().filter(|case| case.problem == problem) {
+        let Some(stage) = stages.iter().find(|stage| stage.id == case.key.stage) else { continue };
+        let variant = stage.variant(&case.key.variant).filter(|variant| variant.takes_claims.contains(&Dtype::F16));
+        let Some(variant) = variant else { continue };
+        wanted.push((&stage.id, &variant.name));
+        let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
+        let pairs = evidence.filter_map(|claim| compared(&stages, stage, claim).ok()).flatten();
+        let bases = pairs.filter(|(other, _)| other.name == variant.name).filter_map(|(_, base)| base);
+        wanted.extend(bases.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+    }
+    let names = stages.iter().flat_map(|stage| stage.variants.iter().map(|variant| (&*stage.id, &*variant.name)));
+    names.filter(|name| wanted.contains(name)).map(|(id, name)| (id.to_string(), name.to_string())).collect()
+}
+
+fn or_all<T: Copy>(chosen: Vec<T>, all: &[T]) -> Vec<T> {
+    if chosen.is_empty() { all.to_vec() } else { chosen }
+}
+
+fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
+    let of_mask = |&mask: &Mask| {
+        let problem =
+            Problem::new(file.shape, file.dtype, mask).expect("the file's problem was checked when it was read");
+        let source = Source::File { name: file.name.clone() };
+        let shape_name = file.shape.to_string();
+        Item { shape_name, problem, source, mode: mode_for(&problem, backend), default_only: false }
+    };
+    masks.iter().map(of_mask).collect()
+}
+
+fn case(stage: &StageBuild, variant: &str, item: &Item, backend: BackendKind) -> PlannedCase {
+    let key = CaseKey {
+        stage: stage.id.clone(),
+        variant: variant.to_string(),
+        backend,
+        shape_name: item.shape_name.clone(),
+        shape: item.problem.shape,
+        dtype: item.problem.dtype,
+        mask: item.problem.mask,
+        source: item.source.clone(),
+    };
+    PlannedCase { key, problem: item.problem, mode: item.mode }
+}
+
+/// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
+fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
+    let mut timings: Vec<PlannedTiming> = Vec::new();
+    for PlannedCase { key, problem, .. } in cases {
+        let named = key.shape_name != "small" && NAMED_SHAPES.iter().any(|named| named.name == key.shape_name);
+        let swept = swept
+            && SWEEP.iter().any(|&seq| sweep_shape(seq) == key.shape)
+            && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
+        let wanted = problem.has_claims() || combined || swept || tier == Tier::T2 && named;
+        if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
+            timings.push(PlannedTiming {
+                stage: key.stage.clone(),
+                variant: key.variant.clone(),
+                shape_name: key.shape_name.clone(),
+                problem: *problem,
+            });
+        }
+    }
+    timings
+}
+
+fn nothing_left(args: &RunArgs) -> String {
+    let flags = flags(args);
+    if flags.is_empty() {
+        "no stage has a variant".to_string()
+    } else {
+        format!("{} exclude each other", flags.join(" "))
+    }
+}
+
+/// The flags that narrow a run, as given.
+fn flags(args: &RunArgs) -> Vec<String> {
+    let seeds: Vec<String> = args.seeds.iter().map(u64::to_string).collect();
+    let lists = [
+        ("--stages", &args.stages),
+        ("--variants", &args.variants),
+        ("--shapes", &args.shapes),
+        ("--dtypes", &args.dtypes),
+        ("--masks", &args.masks),
+        ("--seeds", &seeds),
+        ("--families", &args.families),
+    ];
+    let mut flags: Vec<String> = lists
+        .into_iter()
+        .filter(|(_, words)| !words.is_empty())
+        .map(|(name, words)| format!("{name} {}", words.join(",")))
+        .collect();
+    if let Some(name) = args.input.as_ref().and_then(|path| path.file_name()) {
+        flags.push(format!("--input {}", name.to_string_lossy()));
+    }
+    flags
+}
+
+fn scope(args: &RunArgs) -> Scope {
+    match flags(args) {
+        flags if flags.is_empty() => Scope::Whole,
+        flags => Scope::Selected { flags },
+    }
+}
+
+#[cfg(test)]
+mod tests;

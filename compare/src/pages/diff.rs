@@ -1,0 +1,312 @@
+//! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
+
+use super::{by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, missing, state, tone, us, words};
+use crate::judge::diff::{Change, Difference, Group};
+use crate::judge::verdict::{Overall, count};
+use crate::judge::{Known, best, history, place};
+use crate::page::{Block, Cell, Document, Table, Text, Verdict};
+use crate::record::{Place, Record, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// By this comment a program finds what it wrote on a pull request before.
+pub const MARKER: &str = "attention-ladder: compare diff";
+
+/// Lines of all tables of a kind.
+const MOST_WORSE: usize = 15;
+const MOST_BETTER: usize = 8;
+const MOST_NEW: usize = 8;
+const MOST_MISSING: usize = 5;
+
+/// Two sets of records side by side.
+pub struct Comparison<'a> {
+    pub base: String,
+    pub new: String,
+    pub pairs: Vec<Pair<'a>>,
+    /// Records that have no counterpart, and why.
+    pub unpaired: Vec<String>,
+    /// What is known of the harness on both sides.
+    pub notes: Vec<String>,
+    pub overall: Overall,
+}
+
+pub struct Pair<'a> {
+    pub base: (&'a str, &'a Record),
+    pub new: (&'a str, &'a Record),
+    pub differences: Vec<Difference>,
+}
+
+impl<'a> Pair<'a> {
+    fn known(&self) -> Known<'a> {
+        Known { stages: &self.new.1.meta.stages, run: Some(self.new), committed: &[] }
+    }
+
+    fn of(&self, change: Change) -> Vec<&Difference> {
+        self.differences.iter().filter(|difference| difference.change == change).collect()
+    }
+
+    fn worse(&self) -> Vec<&Difference> {
+        let mut worse = self.of(Change::Worse);
+        by_weight(&mut worse, |difference| is_candidate(&self.known(), difference));
+        worse
+    }
+}
+
+pub fn document(comparison: &Comparison<'_>) -> Document {
+    let overall = &comparison.overall;
+    let verdict = Verdict { tone: tone(overall.exit), word: overall.word.into(), why: why(comparison) };
+    let mut lines = worst(comparison);
+    lines.extend(overall.actions.iter().map(|action| words(action)));
+    let mut blocks = vec![Block::Bullets(lines), Block::paragraph(sides(comparison))];
+    let share = |most: usize| (most / comparison.pairs.len().max(1)).max(2);
+    for pair in &comparison.pairs {
+        if comparison.pairs.len() > 1 {
+            blocks.push(Block::section(format!("{} against {}", pair.new.0, pair.base.0)));
+        }
+        blocks.extend(required(pair, share(MOST_MISSING)));
+        blocks.extend(added(pair, share(MOST_NEW)));
+        blocks.extend(table("Worse", &pair.worse(), share(MOST_WORSE)));
+        let mut better = pair.of(Change::Better);
+        let found = better.len();
+        better.retain(|difference| is_candidate(&pair.known(), difference));
+        by_weight(&mut better, |_| true);
+        blocks.extend(table("Better, of best and default variants", &better, share(MOST_BETTER)));
+        let others = found - better.len();
+        blocks.push(Block::paragraph(words(&rest(pair, others))));
+    }
+    if !comparison.unpaired.is_empty() {
+        blocks.push(Block::section("Records without a counterpart"));
+        blocks.push(Block::bullets(comparison.unpaired.iter().map(|line| words(line))));
+    }
+    blocks.extend(
+        (!comparison.notes.is_empty()).then(|| Block::bullets(comparison.notes.iter().map(|note| words(note)))),
+    );
+    Document { marker: Some(MARKER), title: String::new(), verdict: Some(verdict), blocks }
+}
+
+fn why(comparison: &Comparison<'_>) -> String {
+    let all = comparison.pairs.iter().flat_map(|pair| &pair.differences);
+    match counts(all) {
+        none if none.is_empty() => comparison.overall.line.clone(),
+        counts => counts,
+    }
+}
+
+/// The first of what is worse, a sentence for each kind of figure.
+fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
+    let groups = [
+        (Group::Gates, "gate or claim", "gates or claims"),
+        (Group::Latency, "latency", "latencies"),
+        (Group::Errors, "error", "errors"),
+        (Group::Resources, "compiled figure", "compiled figures"),
+        (Group::Counters, "counter", "counters"),
+    ];
+    let all: Vec<&Difference> = comparison.pairs.iter().flat_map(Pair::worse).collect();
+    let sentence = |(group, one, many): (Group, &str, &str)| {
+        let of: Vec<&&Difference> = all.iter().filter(|difference| difference.group == group).collect();
+        let first = of.first()?;
+        let on = first.on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
+        let values = match (&first.base, &first.new) {
+            (Some(base), Some(new)) => format!(", {} → {}", micro(base), micro(new)),
+            (None, Some(new)) => format!(", {}", micro(new)),
+            _ => String::new(),
+        };
+        let reason = if group == Group::Gates { format!(": {}", clip(&first.why, 110)) } else { String::new() };
+        let ordinal = if of.len() == 1 { "" } else { "first " };
+        let text = Text::default().strong(format!("{} worse", count(of.len(), one, many)));
+        Some(text.plain(format!(": {ordinal}{}: {}{on}{values}{reason}", first.subject, first.what)))
+    };
+    groups.into_iter().filter_map(sentence).collect()
+}
+
+fn sides(comparison: &Comparison<'_>) -> Text {
+    let side = |(name, record): (&str, &Record)| {
+        format!(
+            "`{name}` ({}, tier {}, {})",
+            gpu(&record.meta.machine.gpu),
+            record.meta.tier,
+            super::commit(&record.meta.git)
+        )
+    };
+    match &comparison.pairs[..] {
+        [pair] => words(&format!("{} against {} (base).", side(pair.new), side(pair.base))),
+        _ => words(&format!("{} against {} (base).", comparison.new, comparison.base)),
+    }
+}
+
+fn required(pair: &Pair<'_>, most: usize) -> Vec<Block> {
+    let lines: Vec<Text> = (pair.differences.iter())
+        .filter(|difference| difference.required)
+        .map(|difference| {
+            words(&clip(&format!("{}: {}: {}", difference.subject, difference.what, difference.why), 160))
+        })
+        .collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::section("Missing that the base had")];
+    blocks.extend(first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), "compare diff --format json"));
+    blocks
+}
+
+/// New stages by their best variant, and new variants of others.
+fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
+    let (known, record) = (pair.known(), pair.new.1);
+    let mut subjects: Vec<(Subject, String)> = Vec::new();
+    for stage in &record.meta.stages {
+        match pair.base.1.stage(&stage.id) {
+            None => {
+                let best = Subject::variant(&stage.id, best::variant(&known, stage));
+                subjects.push((best, format!("new stage, {}", super::variants(stage.variants.len()))));
+            }
+            Some(before) => {
+                let new = stage.variants.iter().filter(|variant| before.variant(&variant.name).is_none());
+                subjects.extend(new.map(|variant| (Subject::variant(&stage.id, &variant.name), "new variant".into())));
+            }
+        }
+    }
+    if subjects.is_empty() {
+        return Vec::new();
+    }
+    let row = |(subject, what): &(Subject, String)| {
+        let stage = known.stage(subject.stage());
+        let gates = stage.map(|stage| crate::judge::state::state(&known, stage, subject));
+        let place = Place::claims(Dtype::F16);
+        let timed = best::shown(record).find(|row| row.subject == *subject && row.on.problem() == Some(&place));
+        let not_timed = || missing("not timed in this record");
+        let [previous, _] = timed.map(|row| best::speedups(record, row)).unwrap_or_default();
+        let registers = history::registers(record, subject);
+        vec![
+            subject.to_string().into(),
+            what.as_str().into(),
+            gates.as_ref().map_or_else(|| missing("not declared"), state),
+            timed.map_or_else(not_timed, |row| us(best::p50(row))),
+            previous.map_or_else(not_timed, |(_, ratio)| Cell::Ratio(ratio)),
+            registers.map_or_else(|| missing("not built by nvcc"), |registers| Cell::Count(registers as u64)),
+        ]
+    };
+    let table = |subjects: &[(Subject, String)]| {
+        let mut table = Table::new(["variant", "what", "gates", "p50 µs", "vs previous", "registers"]);
+        subjects.iter().for_each(|subject| table.push(row(subject)));
+        Block::Table(table)
+    };
+    let mut blocks = vec![Block::section("New")];
+    blocks.extend(first_of(&subjects, most, table, "compare show --gates --latencies"));
+    blocks
+}
+
+fn table(title: &str, of: &[&Difference], most: usize) -> Vec<Block> {
+    if of.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::section(title)];
+    blocks.extend(first_of(of, most, |of| Block::Table(changes(of)), "compare diff --format json"));
+    blocks
+}
+
+/// Counts, and what the latencies were judged from.
+fn rest(pair: &Pair<'_>, better: usize) -> String {
+    let others = pair.differences.iter().filter(|d| !matches!(d.change, Change::Worse | Change::Better));
+    let others = counts(others);
+    let mut parts = Vec::new();
+    if better > 0 {
+        parts.push(format!("{better} better of other variants"));
+    }
+    parts.extend((!others.is_empty()).then_some(others));
+    let mut text = match parts.is_empty() {
+        true => String::new(),
+        false => format!("Besides: {}.", parts.join(", ")),
+    };
+    let unpaired: BTreeSet<&str> = (pair.of(Change::Missing).into_iter())
+        .filter(|difference| !difference.required && difference.group == Group::Latency)
+        .map(|difference| difference.why.as_str())
+        .collect();
+    unpaired.iter().take(3).for_each(|why| text += &format!(" Latencies not compared: {}.", clip(why, 160)));
+    let judged = |from: bool| pair.differences.iter().filter(|d| d.resampled == Some(from)).count();
+    if let (raw, by_interval @ 1..) | (raw @ 1.., by_interval) = (judged(true), judged(false)) {
+        let all = count(raw + by_interval, "latency was", "latencies were");
+        text += &format!(
+            " {all} judged, {raw} from raw samples and {by_interval} from the 95 % intervals of both medians; `{}` on `{}`.",
+            Metric::P50,
+            place(pair.new.1)
+        );
+    }
+    text.trim().to_string()
+}
+
+/// Everything, for programs.
+pub fn json(comparison: &Comparison<'_>) -> Value {
+    let pair = |pair: &Pair<'_>| json!({ "base": pair.base.0, "new": pair.new.0, "differences": pair.differences });
+    json!({
+        "base": comparison.base,
+        "new": comparison.new,
+        "verdict": super::json::overall(&comparison.overall),
+        "pairs": comparison.pairs.iter().map(pair).collect::<Vec<_>>(),
+        "unpaired": comparison.unpaired,
+        "harness": comparison.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::diff::differences;
+    use crate::judge::verdict::of_differences;
+    use crate::page::{markdown, terminal};
+    use crate::pages::testing::{BEST, committed, instance, mission, record, row};
+    use crate::record::{Row, Source};
+    use common::verdict::{GateId, GateResult};
+
+    fn compare<'a>(base: (&'a str, &'a Record), new: (&'a str, &'a Record)) -> Comparison<'a> {
+        let differences = differences(base.1, new.1, 0.02);
+        let overall = of_differences(&differences, &[]);
+        let pairs = vec![Pair { base, new, differences }];
+        let notes = vec!["The harness is the same on both sides.".to_string()];
+        Comparison { base: base.0.into(), new: new.0.into(), pairs, unpaired: vec![], notes, overall }
+    }
+
+    fn head(of: &Comparison<'_>) -> String {
+        let text = markdown::markdown(&document(of));
+        text.lines().take(10).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_was_planted_is_named_at_the_top() {
+        let base = record();
+        let mut slow = record();
+        row(&mut slow, BEST, &mission(), Source::Gpu).figures.insert(Metric::P50, (5.5, 5.4, 5.6).into());
+        let mut spilled = record();
+        row(&mut spilled, BEST, &instance(), Source::Ptxas).figures.insert(Metric::SpillBytes, 128.0.into());
+        let mut found = record();
+        let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
+        found.append(Row::new(BEST, crate::record::On::All, Source::ComputeSanitizer).verdict(&finding));
+        for (new, expected) in [
+            (&slow, "1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs"),
+            (&spilled, "1 compiled figure worse**: stage1-mma/mma-32x64: spilled bytes on f16 d64 sm_90a, 0 → 128"),
+            (
+                &found,
+                "1 gate or claim worse**: stage1-mma/mma-32x64: gate C7, FAIL: memcheck: invalid write of 2 bytes",
+            ),
+        ] {
+            let head = head(&compare(("1", &base), ("2", new)));
+            assert!(head.contains(expected), "{head}");
+        }
+        let page = markdown::markdown(&document(&compare(("1", &base), ("2", &slow))));
+        assert!(page.starts_with(&format!("<!-- {MARKER} -->")));
+        insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn committed_records_fit_on_a_screen_or_two() {
+        let records = committed();
+        for pair in records.windows(2) {
+            let of = compare((&pair[0].0, &pair[0].1), (&pair[1].0, &pair[1].1));
+            let text = terminal::terminal(&document(&of), terminal::WIDTH, "the JSON");
+            println!("{text}");
+            assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        }
+    }
+}

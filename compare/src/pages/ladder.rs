@@ -1,0 +1,180 @@
+//! The ladder, a row per stage: of COMPARE.md and of the README.
+
+use super::{missing, state, us};
+use crate::judge::best::{self, Latency};
+use crate::judge::history::of_instance;
+use crate::judge::peers::{self, Beside};
+use crate::judge::state::State;
+use crate::judge::verdict::Report;
+use crate::judge::{Known, Origin};
+use crate::page::{Block, Cell, Table, Text};
+use crate::record::{Place, Record, StageMeta, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+
+pub fn ladder(report: &Report<'_>) -> Table {
+    let known = &report.known;
+    let first = known.stages.first().map_or("vs first".to_string(), |stage| format!("vs {}", short(&stage.id)));
+    let mut table = Table::new([
+        "stage",
+        "best variant",
+        "gates",
+        "p50 µs",
+        "vs previous",
+        &first,
+        "vs fastest peer",
+        "registers, occupancy",
+    ]);
+    for stage in known.stages {
+        let subject = Subject::variant(&stage.id, best::variant(known, stage));
+        let gates = report.states.iter().find(|(other, _)| *other == subject);
+        let mut cells = vec![
+            stage.id.as_str().into(),
+            subject.name().into(),
+            gates.map_or_else(|| missing("not declared"), |(_, of)| state(of)),
+        ];
+        cells.extend(times(known, &subject));
+        cells.push(over_fastest(known, stage));
+        cells.push(resources(known, stage, &subject));
+        table.push(cells);
+    }
+    table
+}
+
+/// `stage0` of `stage0-scalar`.
+pub fn short(id: &str) -> &str {
+    id.split_once('-').map_or(id, |(short, _)| short)
+}
+
+fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
+    let place = Place::claims(Dtype::F16);
+    let (row, record, origin) = match best::latency(known, subject, &place) {
+        Latency::Measured { row, record, origin } => (row, record, origin),
+        Latency::Withheld(why) | Latency::NoData(why) => return [missing(&*why), missing(&*why), missing(why)],
+    };
+    let is_stale = origin.is_stale();
+    let time = us(best::p50(row));
+    let [previous, first] = best::speedups(record, row).map(|speedup| match speedup {
+        Some((base, _)) if base == *subject => missing("it is the first"),
+        Some((_, ratio)) => Cell::Ratio(ratio),
+        None => missing("not timed in this record"),
+    });
+    [if is_stale { time.noted("STALE") } else { time }, previous, first]
+}
+
+/// Against the fastest peer on the claims' problem, where the stage was in the session with peers.
+fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
+    let place = Place::claims(Dtype::F16);
+    let found = peers::beside(known).and_then(|Beside { record, .. }| {
+        let on_mission = |row: &&_| is_on(row, &place);
+        let ours = peers::arms(record).filter(on_mission).find(|row| row.subject.stage() == stage.id)?;
+        let theirs = peers::arms(record).filter(on_mission).filter(|row| !peers::is_ours(record, row));
+        let right = theirs.filter_map(|peer| Some((peer, peers::over(record, ours, &peer.subject)?)));
+        let (_, over) = right.min_by(|a, b| best::p50(a.0).total_cmp(&best::p50(b.0)))?;
+        let is_stale = known.origin(name_of(known, record), record, &stage.id, true).is_stale();
+        let cell = Cell::number(over.value(Metric::SpeedupP50)?, crate::page::Digits::Fixed(2), "x");
+        Some(if is_stale { cell.noted("STALE") } else { cell })
+    });
+    found.unwrap_or_else(|| missing("not timed beside peers"))
+}
+
+fn is_on(row: &crate::record::Row, place: &Place) -> bool {
+    row.on.problem() == Some(place)
+}
+
+/// The name of a committed record; `None` for the run's.
+fn name_of<'a>(known: &Known<'a>, record: &Record) -> Option<&'a str> {
+    known.committed.iter().find(|(_, other)| std::ptr::eq(other, record)).map(|(name, _)| name.as_str())
+}
+
+/// Of the newest record that has them for the kernel as it is now, so that a run without nvcc does not lose them.
+fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
+    let is_now = |record: &&Record| record.stage(&stage.id).is_some_and(|other| other.identity == stage.identity);
+    let mut sources = known.sources().into_iter().map(|(_, record)| record).filter(is_now);
+    let found = sources.find_map(|record| {
+        let registers = of_instance(record, subject, Metric::Registers)?;
+        Some((registers, of_instance(record, subject, Metric::Occupancy)))
+    });
+    match found {
+        None => missing("no record of this kernel was built by nvcc"),
+        Some((registers, Some(0.0))) => format!("{registers}, 0 blocks/SM").into(),
+        Some((registers, Some(share))) => format!("{registers}, {:.0} %", 100.0 * share).into(),
+        Some((registers, None)) => format!("{registers}").into(),
+    }
+}
+
+/// What the table is of, and whose figures they are.
+pub fn about(report: &Report<'_>) -> Text {
+    let known = &report.known;
+    let shape = known.subject().and_then(|(_, record)| record.meta.shapes.get("mission"));
+    let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
+    let mut about = Text::from(format!(
+        "Device time of one launch in a CUDA graph: mission{shape}, f16, full mask, warm L2. Ratios are base / new of medians \
+         in one record; registers and occupancy are of the f16, head_dim 64 instance."
+    ));
+    let (mut by_record, mut stale): (Vec<(String, Vec<&str>)>, Vec<String>) = Default::default();
+    for stage in known.stages {
+        let subject = Subject::variant(&stage.id, best::variant(known, stage));
+        match best::latency(known, &subject, &Place::claims(Dtype::F16)) {
+            Latency::Measured { origin: Origin::Committed { record, gpu }, .. } => {
+                let of = format!("the committed record {record} ({gpu})");
+                match by_record.iter_mut().find(|(other, _)| *other == of) {
+                    Some((_, stages)) => stages.push(&stage.id),
+                    None => by_record.push((of, vec![&stage.id])),
+                }
+            }
+            Latency::Measured { origin: Origin::Stale { record, gpu, why }, .. } => {
+                stale.push(format!(" STALE: {} is from {record} ({gpu}): {why}.", stage.id));
+            }
+            Latency::Withheld(why) => stale.push(format!(" No latency of {}: {why}.", stage.id)),
+            _ => {}
+        }
+    }
+    for (of, stages) in by_record {
+        let whose = if stages.len() == known.stages.len() {
+            "Latencies".into()
+        } else {
+            format!("Those of {}", stages.join(", "))
+        };
+        about = about.plain(format!(" {whose} are from {of}."));
+    }
+    stale.into_iter().fold(about, Text::plain)
+}
+
+/// `stage5-swizzle is faster than the fastest peer on 6 of 12 problems and slower on 6, …`
+pub fn score(known: &Known<'_>) -> Option<Text> {
+    let beside = peers::beside(known)?;
+    let mut ratios: Vec<(f64, String)> = Vec::new();
+    for problem in &beside.problems {
+        let Some((_, over)) = &problem.fastest else { continue };
+        ratios.push((over.value(Metric::SpeedupP50)?, problem.place.to_string()));
+    }
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
+    let stage = beside.problems.first()?.ours.subject.stage();
+    let won = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
+    let stale = if beside.origin.is_stale() { "STALE: " } else { "" };
+    let of = ratios.len();
+    Some(
+        Text::from(stale)
+            .strong(format!(
+                "{stage} is faster than the fastest peer on {won} of {of} problems and slower on {}",
+                of - won
+            ))
+            .plain(format!(": from {worst:.2}x ({lowest}) to {best:.2}x ({highest}).")),
+    )
+}
+
+/// What stands between the README's markers.
+pub fn readme(report: &Report<'_>) -> Vec<Block> {
+    let mut blocks = vec![Block::Table(ladder(report)), Block::Paragraph(about(report))];
+    blocks.extend(score(&report.known).map(Block::Paragraph));
+    blocks
+}
+
+/// How many variants of a stage are green, and of how many that the record includes.
+pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
+    let of_stage = report.states.iter().filter(|(subject, _)| subject.stage() == stage);
+    let ran = of_stage.filter(|(_, state)| !matches!(state, State::NotRun(_)));
+    ran.fold((0, 0), |(green, all), (_, state)| (green + usize::from(*state == State::Green), all + 1))
+}

@@ -1,0 +1,3 @@
+pub fn page() -> String {
+    String::new()
+}

@@ -1,0 +1,248 @@
+//! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::page::Document)
+//! for every format.
+
+pub mod brief;
+pub mod diff;
+pub mod history;
+mod insights;
+pub mod json;
+pub mod ladder;
+pub mod metrics;
+pub mod report;
+pub mod show;
+pub mod summary;
+
+use crate::judge::claims::{Claimed, Status};
+use crate::judge::diff::{Change, Difference, Group};
+use crate::judge::state::State;
+use crate::judge::verdict::{Exit, count};
+use crate::judge::{Known, best};
+use crate::page::{Block, Cell, Digits, Table, Text, Tone};
+use crate::record::{Figure, Row};
+use common::metric::{Metric, Unit};
+use common::record::{Git, Gpu};
+use common::timing::stats::Ratio;
+use common::verdict::{GateId, Verdict};
+
+pub fn tone(exit: Exit) -> Tone {
+    match exit {
+        Exit::Pass => Tone::Good,
+        Exit::Fail => Tone::Bad,
+        Exit::Usage | Exit::Undecided => Tone::Open,
+    }
+}
+
+/// Plain words, in which what stands between backticks is code.
+fn words(text: &str) -> Text {
+    text.split('`').enumerate().fold(Text::default(), |all, (at, part)| match at % 2 {
+        0 => all.plain(part),
+        _ => all.code(part),
+    })
+}
+
+fn missing(why: impl Into<String>) -> Cell {
+    Cell::Missing(why.into())
+}
+
+/// A figure with the digits and unit of its metric.
+fn figure(metric: Metric, value: f64) -> Cell {
+    match metric.spec().unit {
+        Unit::Count if value.is_finite() => Cell::Count(value.round() as u64),
+        Unit::Count => Cell::number(value, Digits::Fixed(0), ""),
+        Unit::Share => Cell::number(100.0 * value, Digits::Fixed(1), "%"),
+        Unit::Us => Cell::number(value, Digits::Significant(4), "µs"),
+        Unit::Ns => Cell::number(value / 1e3, Digits::Significant(4), "µs"),
+        Unit::Mhz => Cell::number(value, Digits::Fixed(0), "MHz"),
+        Unit::Ratio => Cell::number(value, Digits::Fixed(3), ""),
+        Unit::Error => Cell::number(value, Digits::Scientific(1), ""),
+        Unit::Rate => Cell::number(value / 1e12, Digits::Fixed(1), "T/s"),
+    }
+}
+
+/// The same of a row, a dash where it has none.
+fn of(row: Option<&Row>, metric: Metric) -> Cell {
+    let found = row.and_then(|row| row.value(metric));
+    found.map_or_else(|| missing(format!("no {metric}")), |value| figure(metric, value))
+}
+
+/// Microseconds in a column that says so.
+fn us(value: f64) -> Cell {
+    Cell::number(value, Digits::Significant(4), "")
+}
+
+/// A speedup with its interval, where it has one.
+fn times(figure: Figure) -> Cell {
+    match figure.interval {
+        Some((low, high)) => Cell::Interval { value: figure.value, low, high, digits: Digits::Fixed(2), unit: "x" },
+        None => Cell::number(figure.value, Digits::Fixed(2), "x"),
+    }
+}
+
+fn ratio(ratio: &Ratio) -> Cell {
+    times((ratio.value, ratio.interval.low, ratio.interval.high).into())
+}
+
+/// Values of a comparison are written with their unit already.
+fn micro(text: &str) -> String {
+    text.strip_suffix(" us").map_or(text.to_string(), |number| format!("{number} µs"))
+}
+
+fn gates(gates: &[GateId]) -> String {
+    gates.iter().map(GateId::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn state(state: &State) -> Cell {
+    let (tone, word) = match state {
+        State::Green => (Tone::Good, "GREEN".to_string()),
+        State::Failed(failed) => (Tone::Bad, format!("FAIL {}", gates(failed))),
+        State::Ambiguous(open) => (Tone::Open, format!("AMBIGUOUS {}", gates(open))),
+        State::NoData(lacking) => (Tone::Open, format!("NO DATA {}", gates(lacking)).trim_end().to_string()),
+        State::NotRun(_) => (Tone::Neutral, "not run".to_string()),
+        State::Stale => (Tone::Open, "STALE".to_string()),
+    };
+    Cell::Verdict(tone, word)
+}
+
+fn verdict(verdict: Verdict) -> Cell {
+    let tone = match verdict {
+        Verdict::Pass => Tone::Good,
+        Verdict::Fail => Tone::Bad,
+        Verdict::Ambiguous => Tone::Open,
+        Verdict::NoData => Tone::Neutral,
+    };
+    Cell::Verdict(tone, verdict.to_string())
+}
+
+/// The verdict on a claim, what was measured or why nothing was, and the committed record that it is from.
+fn claimed(claimed: &Claimed) -> (Cell, String, Option<&str>) {
+    let open = |word: &str| Cell::Verdict(Tone::Open, word.to_string());
+    match &claimed.status {
+        Status::Judged { origin, finding } if origin.is_stale() => {
+            (open(&format!("STALE {}", finding.verdict)), finding.reason.clone(), origin.record())
+        }
+        Status::Judged { origin, finding } => (verdict(finding.verdict), finding.reason.clone(), origin.record()),
+        Status::Negative { record, evidence, .. } => {
+            (Cell::Verdict(Tone::Neutral, "NEGATIVE".into()), evidence.clone(), Some(record))
+        }
+        Status::UnexpectedPass { record, finding } => (open("PASS (unexpected)"), finding.reason.clone(), Some(record)),
+        Status::NoData { reason } => (verdict(Verdict::NoData), reason.clone(), None),
+    }
+}
+
+/// `12 kept, 8 refuted and recorded, 2 undecided`
+fn tally(claims: &[Claimed]) -> String {
+    let kind = |claimed: &Claimed| match &claimed.status {
+        Status::Judged { origin, .. } if origin.is_stale() => 4,
+        Status::Judged { finding, .. } => match finding.verdict {
+            Verdict::Fail => 0,
+            Verdict::Pass => 1,
+            Verdict::Ambiguous => 3,
+            Verdict::NoData => 5,
+        },
+        Status::UnexpectedPass { .. } => 1,
+        Status::Negative { .. } => 2,
+        Status::NoData { .. } => 5,
+    };
+    let kinds = ["failing", "kept", "refuted and recorded", "undecided", "stale", "not measured"];
+    let counts = kinds.iter().enumerate().map(|(at, word)| {
+        let n = claims.iter().filter(|claimed| kind(claimed) == at).count();
+        (n, word)
+    });
+    counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+/// `6 worse, 84 better`
+fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
+    let all: Vec<Change> = differences.into_iter().map(|difference| difference.change).collect();
+    let counts = Change::ALL.map(|change| (change, all.iter().filter(|other| **other == change).count()));
+    let words = counts.iter().filter(|(_, n)| *n > 0).map(|(change, n)| {
+        let word = match change {
+            Change::Worse => "worse",
+            Change::Ambiguous => "undecided",
+            Change::Missing => "not compared",
+            Change::Better => "better",
+            Change::Differs => "neither better nor worse",
+            Change::Same => "the same",
+        };
+        format!("{n} {word}")
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
+fn is_candidate(known: &Known<'_>, difference: &Difference) -> bool {
+    let name = difference.subject.name();
+    let stage = known.stage(difference.subject.stage());
+    name.is_empty() || stage.is_none_or(|stage| name == stage.default_variant || name == best::variant(known, stage))
+}
+
+/// Gates before figures, candidates before others, far before near.
+fn by_weight<'a>(differences: &mut [&'a Difference], is_candidate: impl Fn(&'a Difference) -> bool) {
+    let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
+    differences.sort_by(|a, b| {
+        let key = |d: &'a Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
+        key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
+    });
+}
+
+/// Differences as a table: where, what, and how far; the reason where there are no values.
+fn changes(differences: &[&Difference]) -> Table {
+    let mut table = Table::new(["where", "what", "was → is", "base / new"]);
+    for line in crate::judge::diff::lines(differences.iter().copied()) {
+        let Difference { subject, base, new, why, group, .. } = &line.first;
+        let values = match (base, new) {
+            (Some(_), Some(_)) if *group != Group::Gates => Cell::change(micro(&line.base), micro(&line.new)),
+            (_, Some(_)) => Cell::change(micro(&line.base), micro(&line.new)).noted(words(&clip(why, 200))),
+            _ => words(&clip(why, 200)).into(),
+        };
+        let ratio = line.first.ratio.as_ref().map_or_else(|| missing("no latency"), ratio);
+        table.push(vec![subject.to_string().into(), clip(&line.what, 160).into(), values, ratio]);
+    }
+    table
+}
+
+/// At most `most` characters, cut at a word.
+fn clip(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_string(),
+        Some((end, _)) => {
+            let head = &text[..end];
+            format!("{} …", head.rsplit_once(' ').map_or(head, |(head, _)| head).trim_end_matches([',', ';']))
+        }
+    }
+}
+
+/// The first `most` items as a table or list, and a line on how to see the others.
+fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &str) -> Vec<Block> {
+    let shown = &items[..items.len().min(most)];
+    let mut blocks = vec![lay_out(shown)];
+    if items.len() > most {
+        blocks.push(Block::paragraph(words(&format!("{} more: `{how}`.", items.len() - most))));
+    }
+    blocks
+}
+
+fn commit(git: &Git) -> String {
+    match git {
+        Git::Commit { sha, dirty } => {
+            format!("commit {sha:.12}{}", if *dirty { " with uncommitted changes" } else { "" })
+        }
+        Git::Unknown { reason } => format!("source unknown: {reason}"),
+    }
+}
+
+fn gpu(gpu: &Gpu) -> String {
+    match gpu {
+        Gpu::Present { name, arch, driver, multiprocessors, .. } => {
+            format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})")
+        }
+        Gpu::Absent { reason } => format!("no GPU ({reason})"),
+    }
+}
+
+fn variants(n: usize) -> String {
+    count(n, "variant", "variants")
+}
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,400 @@
+//! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
+
+use super::{
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, tally, us, words,
+};
+use super::{times, tone};
+use crate::judge::claims::{Claimed, Status};
+use crate::judge::diff::{Change, Difference};
+use crate::judge::missing::Missing;
+use crate::judge::peers::{self, FastP};
+use crate::judge::state::{Failure, State};
+use crate::judge::verdict::{Exit, Report, Since};
+use crate::judge::{Origin, best};
+use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict};
+use crate::record::{Record, Source};
+use common::device::BackendKind;
+use common::metric::Metric;
+use common::record::{Progress, Scope};
+use common::verdict::Verdict as Judgement;
+
+/// Lines of a table of regressions, of failures and of what is missing. The rest is behind a command.
+const MOST_CHANGES: usize = 15;
+const MOST: usize = 40;
+
+pub fn document(report: &Report<'_>) -> Document {
+    let mut blocks = vec![Block::Bullets(apart(report))];
+    blocks.push(Block::section("What to do first"));
+    blocks.push(Block::bullets(report.overall.actions.iter().map(|action| words(action))));
+    blocks.extend(report.known.subject().map(|(name, record)| Block::Paragraph(origin(report, name, record))));
+    blocks.extend(failures(report));
+    blocks.extend(required(report));
+    blocks.push(Block::section("The ladder"));
+    blocks.push(Block::Table(ladder::ladder(report)));
+    blocks.push(Block::Paragraph(ladder::about(report)));
+    blocks.extend(beside(report));
+    blocks.extend(since(report));
+    blocks.extend(claims(report));
+    blocks.extend(elsewhere(report));
+    blocks.extend(refused(report));
+    blocks.extend(
+        self_test(report).map(Block::Paragraph).map(|line| [Block::section("Self-test"), line]).into_iter().flatten(),
+    );
+    blocks.push(Block::section("The rest"));
+    blocks.extend(rest(report));
+    Document { marker: None, title: "COMPARE".into(), verdict: Some(headline(report)), blocks }
+}
+
+/// A PASS that hides no regression.
+pub fn headline(report: &Report<'_>) -> Verdict {
+    let overall = &report.overall;
+    let regressed = report.since.as_ref().filter(|since| since.overall.exit == Exit::Fail);
+    let (tone, why) = match regressed {
+        Some(since) => {
+            let tone = if overall.exit == Exit::Pass { Tone::Open } else { tone(overall.exit) };
+            let worse = since.differences.iter().filter(|d| d.change == Change::Worse).count();
+            (tone, format!("{}; {worse} worse since {}", overall.line, since.name))
+        }
+        None if overall.word == "STALE" => (Tone::Open, overall.line.clone()),
+        None => (tone(overall.exit), overall.line.clone()),
+    };
+    Verdict { tone, word: overall.word.into(), why }
+}
+
+/// Gates, claims and regressions, counted apart.
+pub fn apart(report: &Report<'_>) -> Vec<Text> {
+    let count = |is: &dyn Fn(&State) -> bool| report.states.iter().filter(|(_, state)| is(state)).count();
+    let not_run = count(&|state| matches!(state, State::NotRun(_)));
+    let others = [
+        (count(&|state| matches!(state, State::Failed(_))), "fail"),
+        (count(&|state| matches!(state, State::Ambiguous(_))), "undecided"),
+        (count(&|state| matches!(state, State::NoData(_))), "without data"),
+        (count(&|state| *state == State::Stale), "stale"),
+        (not_run, "not in this record"),
+    ];
+    let others: String = others.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!(", {n} {word}")).collect();
+    let green = count(&|state| *state == State::Green);
+    let mut lines = vec![format!("gates: {green} of {} green{others}", super::variants(report.states.len()))];
+    if !report.claims.is_empty() {
+        lines.push(format!("claims: {}", tally(&report.claims)));
+    }
+    if let Some(since) = &report.since {
+        lines.push(format!("since `{}`: {}, {}", since.name, since.overall.word, counts(&since.differences)));
+    }
+    lines.iter().map(|line| words(line)).collect()
+}
+
+fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
+    let meta = &record.meta;
+    let kind = if report.known.run.is_some() { "This run, " } else { "The committed record " };
+    let scope = match &meta.scope {
+        Scope::Whole => String::new(),
+        Scope::Selected { flags } => format!(", only {}", flags.join(" ")),
+    };
+    let cases = match meta.progress {
+        Progress::Complete { cases, .. } => cases,
+        Progress::Partial { finished, .. } => finished,
+    };
+    let backend = match meta.backend {
+        BackendKind::Cuda => "on the GPU",
+        BackendKind::Emulated => "in the emulator, which is functional and never a timer",
+    };
+    let device = meta.device.map_or(String::new(), |device| format!(", limited to what {device} offers"));
+    Text::from(kind).code(name).plain(format!(
+        ": tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
+        meta.tier,
+        gpu(&meta.machine.gpu),
+        meta.machine.platform,
+        commit(&meta.git)
+    ))
+}
+
+fn failures(report: &Report<'_>) -> Vec<Block> {
+    if report.failures.is_empty() {
+        return Vec::new();
+    }
+    let table = |failures: &[Failure]| {
+        let mut table = Table::new(["where", "gate", "why"]);
+        for Failure { subject, gate, reason } in failures {
+            let failed = Cell::Verdict(Tone::Bad, gate.to_string());
+            table.push(vec![subject.to_string().into(), failed, words(&clip(reason, 240)).into()]);
+        }
+        Block::Table(table)
+    };
+    let mut blocks = vec![Block::section("Gates that fail")];
+    blocks.extend(first_of(&report.failures, MOST, table, "compare show --gates"));
+    blocks
+}
+
+fn line(missing: &Missing) -> Text {
+    words(&clip(&format!("{}: {}", missing.what, missing.why), 300))
+}
+
+fn required(report: &Report<'_>) -> Vec<Block> {
+    let required: Vec<Text> = report.missing.iter().filter(|missing| missing.required).map(line).collect();
+    if required.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::section("Missing that this record should have")];
+    blocks.extend(first_of(&required, MOST, |lines| Block::Bullets(lines.to_vec()), "compare show --missing"));
+    blocks
+}
+
+fn elsewhere(report: &Report<'_>) -> Option<Block> {
+    let lines: Vec<Text> = report.missing.iter().filter(|missing| !missing.required).map(line).collect();
+    let summary = format!("{} that this machine, tier or build cannot measure", lines.len());
+    let shown = lines.iter().take(MOST).cloned().collect();
+    (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::Bullets(shown)]))
+}
+
+fn refused(report: &Report<'_>) -> Option<Block> {
+    let refused = report.known.stages.iter().flat_map(|stage| stage.refused.iter().map(move |of| (stage, of)));
+    let lines: Vec<String> = refused.map(|(stage, refusal)| format!("{}/{refusal}", stage.id)).collect();
+    let summary = format!("{} that the device cannot run", super::variants(lines.len()));
+    (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::bullets(lines)]))
+}
+
+/// What is won and lost against peers, in the order of the record.
+pub fn beside(report: &Report<'_>) -> Vec<Block> {
+    let Some(beside) = peers::beside(&report.known) else { return Vec::new() };
+    let mut table = Table::new(["problem", "ours µs", "fastest peer", "its µs", "its / ours", "outcome"]);
+    for problem in &beside.problems {
+        let mut cells = vec![problem.place.to_string().into(), us(best::p50(problem.ours))];
+        match &problem.fastest {
+            Some((peer, over)) => {
+                let figure = over.figures.get(&Metric::SpeedupP50).copied().unwrap_or(f64::NAN.into());
+                cells.extend([peer.subject.to_string().into(), us(best::p50(peer)), times(figure), outcome(figure)]);
+            }
+            None => cells.extend((0..4).map(|_| missing("no peer was right"))),
+        }
+        table.push(cells);
+    }
+    let mut blocks = vec![Block::section("Against peers")];
+    let whose = match &beside.origin {
+        Origin::Run => String::new(),
+        Origin::Committed { record, gpu } => {
+            format!(" Interleaved (A B B A) in the committed record {record} ({gpu}).")
+        }
+        Origin::Stale { record, gpu, why } => format!(" STALE: from {record} ({gpu}): {why}."),
+    };
+    let fast = beside.fast.as_ref().map(fast_p).unwrap_or_default();
+    if let Some(score) = ladder::score(&report.known) {
+        blocks.push(Block::Paragraph(score.plain(whose).plain(fast)));
+    }
+    blocks.push(Block::Table(table));
+    blocks
+}
+
+fn outcome(ratio: crate::record::Figure) -> Cell {
+    let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
+    match () {
+        () if low > 1.0 => Cell::Verdict(Tone::Good, "won".into()),
+        () if high < 1.0 => Cell::Verdict(Tone::Bad, "lost".into()),
+        () => Cell::Verdict(Tone::Open, "undecided".into()),
+    }
+}
+
+/// KernelBench's fast_p, in words.
+fn fast_p(fast: &FastP) -> String {
+    let words = fast.faster.iter().map(|(p, n)| match p {
+        1.0 => format!("faster on {n}"),
+        p => format!("more than {p} times as fast on {n}"),
+    });
+    format!(
+        " Against PyTorch's default, over the {} f16 problems of the session, {} is right and {} (fast_p of KernelBench).",
+        fast.of,
+        fast.stage,
+        words.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn since(report: &Report<'_>) -> Vec<Block> {
+    let Some(since) = &report.since else { return Vec::new() };
+    let mut worse: Vec<&Difference> = since.differences.iter().filter(|d| d.change == Change::Worse).collect();
+    by_weight(&mut worse, |difference| is_candidate(&report.known, difference));
+    let shown = worse.iter().take(MOST_CHANGES).copied().collect::<Vec<_>>();
+    let (lines, hidden) = (changes(&shown), worse.len() - shown.len());
+    let rest = counts(since.differences.iter().filter(|d| d.change != Change::Worse));
+    let unchanged = worse.iter().filter(|d| d.ratio.is_some() && !is_other_kernel(since, report, d)).count();
+    let unchanged = match unchanged {
+        0 => String::new(),
+        n => format!(" Of these, {n} are of kernels that have not changed: look at the machine and the harness."),
+    };
+    let more = if hidden > 0 { format!("{hidden} more worse, ") } else { String::new() };
+    let mut blocks = vec![Block::section(format!("What changed since {}", since.name))];
+    match lines.rows.is_empty() {
+        true => blocks.push(Block::paragraph("Nothing is worse.")),
+        false => blocks.push(Block::Table(lines)),
+    }
+    blocks.push(Block::paragraph(words(&format!(
+        "{}Besides: {more}{rest}. `compare show --changes` lists them; `compare diff BASE NEW` judges any two records.",
+        if shown.is_empty() { String::new() } else { format!("Best and default variants stand first.{unchanged} ") }
+    ))));
+    blocks
+}
+
+fn is_other_kernel(since: &Since<'_>, report: &Report<'_>, difference: &Difference) -> bool {
+    let identity = |record: &Record| record.stage(difference.subject.stage()).map(|stage| stage.identity.clone());
+    report.known.subject().is_none_or(|(_, record)| identity(record) != identity(since.record))
+}
+
+/// What is not kept in full; what is as counts.
+pub fn claims(report: &Report<'_>) -> Vec<Block> {
+    if report.claims.is_empty() {
+        return Vec::new();
+    }
+    let is_kept = |of: &Claimed| matches!(&of.status, Status::Judged { origin, finding } if finding.verdict == Judgement::Pass && !origin.is_stale());
+    let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) = report.claims.iter().partition(|of| is_kept(of));
+    let mut table = Table::new(["claim", "verdict", "measured"]);
+    let mut unmeasured: Vec<(&str, usize)> = Vec::new();
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    for of in others {
+        if let Status::NoData { reason } = &of.status {
+            match unmeasured.iter_mut().find(|(other, _)| other == reason) {
+                Some((_, n)) => *n += 1,
+                None => unmeasured.push((reason, 1)),
+            }
+            continue;
+        }
+        if let Status::Negative { record, reason, .. } = &of.status
+            && !reasons.contains(&(record, reason))
+        {
+            reasons.push((record, reason));
+        }
+        let (verdict, measured, _) = claimed(of);
+        table.push(vec![of.title().into(), verdict, clip(&measured, 180).into()]);
+    }
+    let mut blocks = vec![Block::section("Claims")];
+    if !table.rows.is_empty() {
+        blocks.push(Block::Table(table));
+    }
+    let mut lines: Vec<Text> = reasons
+        .iter()
+        .map(|(record, reason)| {
+            words(&clip(&format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"), 600))
+        })
+        .collect();
+    lines.extend(unmeasured.iter().map(|(why, n)| {
+        words(&clip(&format!("NO DATA for {}: {why}", crate::judge::verdict::count(*n, "claim", "claims")), 300))
+    }));
+    let of_stage = report.known.stages.iter().filter_map(|stage| {
+        let n = kept.iter().filter(|of| of.stage == stage.id).count();
+        (n > 0).then(|| format!("{} {n}", stage.id))
+    });
+    let of_stage: Vec<String> = of_stage.collect();
+    if !of_stage.is_empty() {
+        lines.push(words(&format!("Kept: {} (`compare show --claims`).", of_stage.join(", "))));
+    }
+    blocks.push(Block::Bullets(lines));
+    blocks
+}
+
+/// Faults and mutants killed, and what is listed as redundant.
+pub fn self_test(report: &Report<'_>) -> Option<Text> {
+    let (_, record) = report.known.subject()?;
+    let rows = || record.by(Source::SelfTest);
+    let note = |row: &crate::record::Row| row.note.clone().unwrap_or_default();
+    let planted = rows().filter(|row| row.value(Metric::Cases).is_some() && row.on.to_string() != ": correct model");
+    let planted: Vec<_> = planted.collect();
+    let sites: Vec<_> = rows().filter(|row| !row.subject.name().is_empty()).collect();
+    let faults = planted.iter().filter(|row| note(row).starts_with("failed by")).count();
+    let killed = sites.iter().filter(|row| note(row).starts_with("killed")).count();
+    let listed = sites.iter().filter(|row| note(row).contains("listed as redundant")).count();
+    let survive = sites.len() - killed - listed;
+    let mut parts = Vec::new();
+    if !planted.is_empty() {
+        parts.push(format!("{faults} of {} planted faults are killed by a gate", planted.len()));
+    }
+    if !sites.is_empty() {
+        parts.push(format!(
+            "of {} kernels without one of their synchronisation sites {killed} are killed, {listed} survive and are listed as \
+             redundant, {survive} survive",
+            sites.len()
+        ));
+    }
+    let wrong: String = crate::judge::state::self_test(record)
+        .take(8)
+        .map(|row| format!(" WRONG: {}{}.", row.subject, row.on))
+        .collect();
+    (!parts.is_empty())
+        .then(|| Text::from(format!("Fault injection and mutation testing (S1): {}.{wrong}", parts.join("; "))))
+}
+
+fn rest(report: &Report<'_>) -> [Block; 2] {
+    let stage = report.known.stages.last().map_or("STAGE", |stage| &stage.id);
+    let of_stage = format!("--stage {stage}");
+    let commands = [
+        (&*of_stage, "all of one stage"),
+        ("--gates", "every variant, its gates and largest errors"),
+        ("--latencies --peers", "device times by problem, and every peer beside them"),
+        ("--resources --counters --profile", "what ptxas, the emulator and ncu say of each variant"),
+        ("--claims --changes", "with the figures that they are judged by"),
+        ("--self-test --sanitizer", "what the gates kill, and what compute-sanitizer saw"),
+        ("--built --thresholds", "compilers and flags, and what each gate demands"),
+    ];
+    let line = |(flags, what)| Text::default().code(format!("compare show {flags}")).plain(format!(": {what}"));
+    let text = Text::from("Words are explained in ").link("docs/glossary.md", "docs/glossary.md");
+    let text = text.plain(", rows, metrics and gates in ").link("docs/rows.md", "docs/rows.md").plain(".");
+    [Block::bullets(commands.map(line)), Block::Paragraph(text)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Known, Named, verdict};
+    use crate::page::{markdown, terminal};
+    use crate::pages::testing::{BEST, OTHER, committed, mission, record, row};
+    use crate::record::{StageMeta, Subject};
+
+    fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {
+        verdict::report(Known { stages, run: None, committed: records })
+    }
+
+    #[test]
+    fn what_decides_stands_first() {
+        let mut now = record();
+        for (variant, us) in [(BEST, 5.5), (OTHER, 7.0)] {
+            row(&mut now, variant, &mission(), Source::Gpu).figures.insert(Metric::P50, (us, us, us).into());
+        }
+        let records = [("1".to_string(), record()), ("2".to_string(), now)];
+        let stages = &records[1].1.meta.stages;
+        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records))));
+    }
+
+    #[test]
+    fn a_pull_request_can_carry_it() {
+        let mut records = committed();
+        for more in 0..2 {
+            if more == 1 {
+                records.iter_mut().for_each(|(_, record)| repeat(record));
+            }
+            let stages = records.last().unwrap().1.meta.stages.clone();
+            let report = of(&stages, &records);
+            assert!(ladder::ladder(&report).columns.len() <= 8);
+            let text = markdown::markdown(&document(&report));
+            println!("{text}");
+            let (bytes, lines) = (text.len(), text.lines().count());
+            assert!(bytes <= 20 * 1024 && lines <= 200, "{} stages: {bytes} bytes, {lines} lines", stages.len());
+            let text = terminal::terminal(&document(&report), terminal::WIDTH, "COMPARE.md");
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        }
+    }
+
+    /// Three stages more, which are the last three again.
+    fn repeat(record: &mut Record) {
+        let last: Vec<StageMeta> = record.meta.stages.iter().rev().take(3).rev().cloned().collect();
+        for stage in last {
+            let renamed = |subject: &Subject| match subject.stage() == stage.id {
+                true => Subject::variant(&format!("{}-again", stage.id), subject.name()),
+                false => subject.clone(),
+            };
+            let rows: Vec<_> = record.rows.iter().filter(|row| row.subject.stage() == stage.id).cloned().collect();
+            for mut row in rows {
+                row.subject = renamed(&row.subject);
+                row.against = row.against.as_ref().map(renamed);
+                record.append(row);
+            }
+            record.meta.stages.push(StageMeta { id: format!("{}-again", stage.id), ..stage });
+        }
+    }
+}

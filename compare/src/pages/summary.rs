@@ -1,0 +1,122 @@
+//! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
+
+use super::{clip, figure, ladder, missing, report::headline, state, us, words};
+use crate::judge::best::{self, Latency};
+use crate::judge::state::{State, summary};
+use crate::judge::verdict::{Exit, Report};
+use crate::judge::{Known, Origin};
+use crate::page::{Block, Cell, Document, Table, Text};
+use crate::record::{Place, StageMeta, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+
+/// Lines of what is missing, and of a failure's kind.
+const MOST: usize = 12;
+
+pub fn document(report: &Report<'_>) -> Document {
+    let mut blocks = failures(report);
+    let open: Vec<Vec<Cell>> = (report.states.iter())
+        .filter(|(_, of)| matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale))
+        .map(|(subject, of)| vec![subject.to_string().into(), state(of)])
+        .collect();
+    let undecided = open.len();
+    if undecided > 0 {
+        let columns = ["not green", "verdict"].map(String::from).into();
+        blocks.push(Block::Table(Table { columns, rows: open.into_iter().take(MOST).collect() }));
+    }
+    blocks.extend(stages(report));
+    let required = report.missing.iter().filter(|missing| missing.required);
+    let lines: Vec<Text> =
+        required.map(|missing| words(&clip(&format!("missing: {}: {}", missing.what, missing.why), 180))).collect();
+    let hidden = lines.len().saturating_sub(MOST) + undecided.saturating_sub(MOST);
+    let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show --gates --missing`")));
+    let refused = report.known.stages.iter().flat_map(|stage| &stage.refused).count();
+    let refused = (refused > 0).then(|| Text::from(format!("{} that the device cannot run", super::variants(refused))));
+    let lines: Vec<Text> = lines.into_iter().take(MOST).chain(more).chain(refused).collect();
+    blocks.extend((!lines.is_empty()).then_some(Block::Bullets(lines)));
+    blocks.push(Block::bullets(report.overall.actions.iter().map(|action| words(action))));
+    blocks.push(Block::Paragraph(Text::default().strong(headline(report).to_string())));
+    Document { blocks, ..Document::default() }
+}
+
+/// For those who asked for quiet: why the exit code is not 0, if it is not.
+pub fn reproach(report: &Report<'_>) -> Option<Document> {
+    let mut blocks = vec![Block::Paragraph(Text::default().strong(headline(report).to_string()))];
+    blocks.extend(failures(report));
+    (report.overall.exit != Exit::Pass).then(|| Document { blocks, ..Document::default() })
+}
+
+fn failures(report: &Report<'_>) -> Vec<Block> {
+    let line = |failure: &crate::judge::state::Failure| {
+        words(&format!("FAIL {} of {}: {}", failure.gate, failure.subject, failure.reason))
+    };
+    let lines: Vec<Text> = report.failures.iter().map(line).collect();
+    (!lines.is_empty()).then_some(Block::Bullets(lines)).into_iter().collect()
+}
+
+/// A line for each stage of the run.
+fn stages(report: &Report<'_>) -> Option<Block> {
+    let mut table = Table::new(["stage", "best variant", "p50 µs", "error of its bound", "green"]);
+    for stage in report.known.stages {
+        let (green, ran) = ladder::green(report, &stage.id);
+        if ran == 0 {
+            continue;
+        }
+        let best = shown(&report.known, report, stage);
+        let subject = Subject::variant(&stage.id, best);
+        let time = match best::latency(&report.known, &subject, &Place::claims(Dtype::F16)) {
+            Latency::Measured { row, origin: Origin::Run, .. } => us(best::p50(row)),
+            _ => missing("not timed in this run"),
+        };
+        let row = report.known.run.and_then(|(_, run)| summary(run, &subject));
+        let error = row.and_then(|row| row.value(Metric::ErrorOfBound));
+        let error = error.map_or_else(|| missing("not checked"), |error| figure(Metric::ErrorOfBound, error));
+        table.push(vec![stage.id.as_str().into(), best.into(), time, error, format!("{green} of {ran}").into()]);
+    }
+    (!table.rows.is_empty()).then_some(Block::Table(table))
+}
+
+/// The best variant, or where the run left it out its first.
+fn shown<'a>(known: &Known<'a>, report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
+    let best = best::variant(known, stage);
+    let ran = |(subject, state): &&(Subject, State)| subject.stage() == stage.id && !matches!(state, State::NotRun(_));
+    let mut of_stage = report.states.iter().filter(ran).map(|(subject, _)| subject.name());
+    let first = of_stage.clone().next().unwrap_or(best);
+    if of_stage.any(|name| name == best) { best } else { first }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::verdict;
+    use crate::page::terminal;
+    use crate::pages::testing::{OTHER, record, row};
+    use crate::record::{On, Record, Source};
+    use common::verdict::{GateId, GateResult};
+
+    fn page(run: &Record) -> String {
+        let known = Known { stages: &run.meta.stages, run: Some(("run", run)), committed: &[] };
+        terminal::terminal(&document(&verdict::report(known)), terminal::WIDTH, "COMPARE.md")
+    }
+
+    #[test]
+    fn green_is_a_line_a_stage_and_red_comes_first() {
+        insta::assert_snapshot!(page(&record()));
+        let mut failed = record();
+        let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
+        let worst = row(&mut failed, OTHER, &On::All, Source::Gpu);
+        worst.judge(GateId::C2, (&fails).into());
+        let page = page(&failed);
+        assert!(page.starts_with("- FAIL C2 of stage1-mma/mma-64x64: max error 3e-1 > 4e-4"), "{page}");
+        assert!(page.trim_end().ends_with("FAIL: 1 gate fails, first C2 of stage1-mma/mma-64x64"), "{page}");
+    }
+
+    #[test]
+    fn what_a_quick_run_leaves_out_takes_no_line() {
+        let mut quick = record();
+        quick.meta.tier = common::record::Tier::T0;
+        quick.rows.retain(|row| row.subject.as_str() != OTHER);
+        let page = page(&quick);
+        assert!(!page.contains("mma-64x64") && page.contains("1 of 1"), "{page}");
+    }
+}

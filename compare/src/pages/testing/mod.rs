@@ -1,0 +1,145 @@
+//! A small literal record, and the committed ones as rows.
+
+use crate::judge::Named;
+use crate::record::{Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta};
+use common::device::BackendKind;
+use common::metric::Metric;
+use common::problem::{Dtype, Mask, Shape};
+use common::record::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
+use common::verdict::{GateId, GateResult};
+use std::path::Path;
+
+pub const BASE: &str = "stage0-scalar/scalar-32x64";
+pub const BEST: &str = "stage1-mma/mma-32x64";
+pub const OTHER: &str = "stage1-mma/mma-64x64";
+
+pub fn mission() -> On {
+    On::Problem(Place::claims(Dtype::F16))
+}
+
+pub fn instance() -> On {
+    On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) }
+}
+
+/// Two stages, three variants, all green and timed; a claim that holds; 1.5x over a peer on mission and 0.8x on long.
+pub fn record() -> Record {
+    let claim = Claim {
+        family: "mma".into(),
+        metric: Metric::P50,
+        relation: Relation::Faster { stage: "stage0-scalar".into(), family: "scalar".into(), at_least: 1.5 },
+        on: Place::claims(Dtype::F16),
+        why: String::new(),
+    };
+    let stages = vec![
+        stage("stage0-scalar", None, "scalar", &["scalar-32x64"], vec![]),
+        stage("stage1-mma", Some("stage0-scalar"), "mma", &["mma-32x64", "mma-64x64"], vec![claim]),
+    ];
+    let mut record = Record::new(meta(stages));
+    for (subject, p50) in [(BASE, 10.0), (BEST, 5.0), (OTHER, 6.0)] {
+        for row in of_variant(subject, p50) {
+            record.append(row);
+        }
+    }
+    let speedup = |row: Row, ratio: f64| {
+        let interval = (ratio, ratio - 0.01, ratio + 0.01);
+        let row = row.figure(Metric::SpeedupP50, interval).figure(Metric::SpeedupP90, interval);
+        row.figure(Metric::SpeedupMean, interval).figure(Metric::Noise, 0.01)
+    };
+    record.append(speedup(Row::new(BEST, mission(), Source::Gpu).against(BASE), 2.0));
+    for (shape, ours, theirs) in [("mission", 5.0, 7.5), ("long", 30.0, 24.0)] {
+        let on = || On::Problem(Place::new(shape, Dtype::F16, Mask::Full));
+        record.append(Row::new(BEST, on(), Source::Peers).figure(Metric::P50, ours));
+        record.append(Row::new("torch-default", on(), Source::Peers).figure(Metric::P50, theirs));
+        record.append(speedup(Row::new(BEST, on(), Source::Peers).against("torch-default"), theirs / ours));
+    }
+    let fault = Row::new("self-test", On::Named("skipped rescaling".into()), Source::SelfTest);
+    record.append(fault.figure(Metric::Cases, 4_usize).figure(Metric::CasesFailed, 3_usize).note("failed by C2"));
+    record
+}
+
+fn of_variant(subject: &str, p50: f64) -> [Row; 4] {
+    let pass = |row: Row, gate| row.verdict(&GateResult::judge(gate, true, ""));
+    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6, GateId::H1];
+    let all = Row::new(subject, On::All, Source::Gpu).figure(Metric::Cases, 40_usize);
+    let all = all.figure(Metric::MaxError, 1e-3).figure(Metric::ErrorOfBound, 0.4).note("mission f16 full normal:0");
+    [
+        gates.into_iter().fold(all, pass),
+        Row::new(subject, mission(), Source::Gpu)
+            .under("warm L2")
+            .figure(Metric::P50, (p50, p50 - 0.001, p50 + 0.001))
+            .figure(Metric::P90, p50 + 0.01),
+        pass(
+            Row::new(subject, instance(), Source::Ptxas)
+                .figure(Metric::Registers, 128_u32)
+                .figure(Metric::SpillBytes, 0_u32)
+                .figure(Metric::Occupancy, 0.25),
+            GateId::R1,
+        ),
+        Row::new(subject, mission(), Source::Emulator)
+            .figure(Metric::SharedReadConflicts, 12_288_u32)
+            .figure(Metric::SharedReadWavefronts, 49_152_u32)
+            .figure(Metric::LaunchBlocks, 128_u32),
+    ]
+}
+
+fn stage(id: &str, predecessor: Option<&str>, family: &str, names: &[&str], claims: Vec<Claim>) -> StageMeta {
+    let variant =
+        |name: &&str| VariantMeta { name: name.to_string(), family: family.into(), takes_claims: vec![Dtype::F16] };
+    StageMeta {
+        id: id.into(),
+        idea: "one idea".into(),
+        predecessor: predecessor.map(String::from),
+        default_variant: names[0].into(),
+        identity: format!("{id}-identity"),
+        host_compiler: "g++ 12".into(),
+        device_compiler: DeviceCompiler::Absent { reason: "nvcc was not found".into() },
+        claims,
+        variants: names.iter().map(variant).collect(),
+        refused: vec![],
+    }
+}
+
+fn meta(stages: Vec<StageMeta>) -> Meta {
+    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6, GateId::H1, GateId::R1, GateId::L1];
+    let gpu = Gpu::Present {
+        name: "NVIDIA H200".into(),
+        arch: "sm_90".into(),
+        driver: "580".into(),
+        multiprocessors: 132,
+        shared_opt_in_bytes: 232_448,
+    };
+    Meta {
+        schema: crate::record::store::SCHEMA,
+        started: "2026-11-20T18:30:00Z".into(),
+        progress: Progress::Complete { cases: 120, seconds: 9 },
+        tool_version: "0.1.0".into(),
+        command: vec!["compare".into()],
+        git: Git::Commit { sha: "25f6c2b1d61c0123".into(), dirty: false },
+        machine: Machine { name: "h200".into(), platform: "linux x86_64".into(), processors: 16, gpu },
+        tier: Tier::T1,
+        backend: BackendKind::Cuda,
+        scope: Scope::Whole,
+        device: None,
+        toggles: Default::default(),
+        source_lines: true,
+        gates: gates.map(|gate| GateScope { gate, measurable: Measurable::Yes }).into(),
+        tools: Default::default(),
+        methods: Default::default(),
+        left_out: vec![],
+        shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
+        stages,
+        negative: None,
+    }
+}
+
+/// The row of a subject at a place, to be changed.
+pub fn row<'a>(record: &'a mut Record, subject: &str, on: &On, by: Source) -> &'a mut Row {
+    let found = record.rows.iter_mut().find(|row| row.key() == (&subject.into(), on, by, None));
+    found.expect("the literal record has it")
+}
+
+pub fn committed() -> Vec<Named> {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    let old = common::record::store::read_all(&results).unwrap();
+    old.iter().map(|(name, old)| (name.clone(), crate::convert::record(old))).collect()
+}

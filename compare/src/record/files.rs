@@ -1,0 +1,184 @@
+//! Files: each replaced at once or not at all, and the folders of records that are being made.
+
+use super::store::StoreError;
+use serde::Serialize;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Links that are followed from one to the next, at most; as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// Where a write to `path` goes: at the end of its symbolic links, whether or not there is a file yet.
+pub fn destination(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("its links lead to each other"))
+}
+
+/// The folder that a file lies in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether `path` leads to a device, a pipe or a socket, which take bytes and are not replaced.
+pub fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part. A link stays
+/// one, and a device or pipe is written to as it is.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let fail = |source| StoreError::Write { path: path.to_path_buf(), source };
+    if is_stream(path) {
+        let stream = fs::OpenOptions::new().write(true).open(path);
+        return stream.and_then(|mut stream| stream.write_all(bytes)).map_err(fail);
+    }
+    let path = &destination(path).map_err(fail)?;
+    let name = path.file_name().ok_or_else(|| fail(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")))?;
+    let parent = folder_of(path);
+    fs::create_dir_all(parent).map_err(fail)?;
+    if path.is_dir() {
+        return Err(fail(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")));
+    }
+    // The process id keeps two runs apart; a name with a leading dot is skipped by everything that lists records.
+    let temporary = parent.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|source| {
+        let _ = fs::remove_file(&temporary);
+        fail(source)
+    })
+}
+
+/// Writes `value` as JSON.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let mut text = serde_json::to_string_pretty(value).expect("no map has keys that are not strings");
+    text.push('\n');
+    write_atomically(path, text.as_bytes())
+}
+
+/// The bytes of the file at `path`, if there is one. One that is there and cannot be read is an error.
+pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Read { path: path.to_path_buf(), source }),
+    }
+}
+
+/// The end of the name of a record's folder while its run goes on, and after it was interrupted. What lists records skips it.
+pub const PARTIAL: &str = ".partial";
+
+/// Whether a folder of this name is listed among records.
+pub fn is_listed(name: &str) -> bool {
+    !name.starts_with('.') && !name.ends_with(PARTIAL)
+}
+
+/// The folder of a record that is being made. No other run has it, or will have the name it gets.
+#[derive(Debug)]
+pub struct Unfinished {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl Unfinished {
+    /// Makes a folder in `dir` for a record that will be called `name`, or `name-2` and so on where that is taken.
+    pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
+        let fail = |path: &Path, source| StoreError::Write { path: path.to_path_buf(), source };
+        fs::create_dir_all(dir).map_err(|source| fail(dir, source))?;
+        let mut number = 1;
+        loop {
+            let name = if number == 1 { name.to_string() } else { format!("{name}-{number}") };
+            let (target, folder) = (dir.join(&name), dir.join(name + PARTIAL));
+            match fs::create_dir(&folder) {
+                // Looked for after the folder was made: a run that finishes meanwhile has made its own before.
+                Ok(()) if target.symlink_metadata().is_err() => return Ok(Self { folder, target }),
+                Ok(()) => fs::remove_dir(&folder).map_err(|source| fail(&folder, source))?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(fail(&folder, source)),
+            }
+            number += 1;
+        }
+    }
+
+    /// Where the record is meanwhile.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it will be called.
+    pub fn name(&self) -> String {
+        self.target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Gives the folder its name, now that everything is in it.
+    pub fn finish(self) -> Result<PathBuf, StoreError> {
+        let Self { folder, target } = self;
+        fs::rename(&folder, &target).map_err(|source| StoreError::Write { path: target.clone(), source })?;
+        Ok(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("COMPARE.md");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(read(&path).unwrap().unwrap(), b"new");
+        assert!(
+            matches!(write_atomically(folder.path(), b"x"), Err(StoreError::Write { .. })),
+            "a folder is in the way"
+        );
+        assert!(matches!(write_atomically(&path.join("below"), b"x"), Err(StoreError::Write { .. })));
+        assert_eq!(read(&path).unwrap().unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(matches!(read(&path.join("below")), Err(StoreError::Read { .. })), "not there for another reason");
+        assert!(read(&folder.path().join("nothing")).unwrap().is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_devices_stay_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        write_atomically(&link, b"through").unwrap();
+        assert_eq!(read(&target).unwrap().unwrap(), b"through");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        write_atomically(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(is_stream(Path::new("/dev/null")));
+        assert!(matches!(write_atomically(Path::new("/dev/full"), b"x"), Err(StoreError::Write { .. })));
+    }
+
+    #[test]
+    fn runs_at_once_have_folders_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs: Vec<Unfinished> = std::thread::scope(|scope| {
+            let create = || Unfinished::create(folder.path(), "run").unwrap();
+            let runs: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        let mut names: Vec<String> = runs.iter().map(Unfinished::name).collect();
+        names.sort();
+        assert_eq!(names, ["run", "run-2", "run-3", "run-4"]);
+        for run in runs {
+            let (name, path) = (run.name(), run.finish().unwrap());
+            assert_eq!(path, folder.path().join(name));
+        }
+        let interrupted = Unfinished::create(folder.path(), "run").unwrap();
+        assert_eq!(interrupted.folder(), folder.path().join("run-5.partial"));
+        assert!(!is_listed("run-5.partial") && !is_listed(".run") && is_listed("run-4"));
+    }
+}
