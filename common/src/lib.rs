@@ -1,6 +1,7 @@
 //! What every stage shares on the host: problems, inputs, references, gates, timing, records and the two backends.
 
 pub mod check;
+pub mod claim;
 pub mod device;
 pub mod e4m3;
 pub mod evidence;
@@ -13,7 +14,6 @@ pub mod metric;
 pub mod params;
 pub mod problem;
 pub mod quantise;
-pub mod record;
 pub mod reference;
 pub mod resources;
 pub mod stage;

@@ -1,7 +1,7 @@
 //! What a stage is: an idea, its predecessor, its claims as data, its compiled variants, and the trait that ties them to
 //! a device.
 
-use crate::evidence::EvidenceClaim;
+use crate::claim::Claim;
 use crate::limits::DeviceLimits;
 use crate::params::{self, AttentionKernel};
 use crate::problem::{Dtype, Problem};
@@ -44,10 +44,6 @@ pub struct StageInfo {
     pub default_variant: &'static str,
     /// What the stage promises.
     pub claims: &'static [Claim],
-    /// What it promises against what a user of PyTorch would call instead.
-    pub peer_claims: &'static [PeerClaim],
-    /// The figures that show the promise is kept for the stated reason (gate E1).
-    pub evidence: &'static [EvidenceClaim],
     /// Synchronisation that stands in `kernel.cu` although no gate misses it.
     pub redundant: &'static [Redundant],
 }
@@ -62,73 +58,6 @@ pub struct Redundant {
     pub site: &'static str,
     /// Why it stands there, as a sentence.
     pub reason: &'static str,
-}
-
-/// A promised speedup, `base / candidate` of device time, on the mission shape with the full mask: with f16 and, as a claim
-/// of its own, with E4M3. Where one of them is not met, a negative record says why.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Claim {
-    /// The family of this stage's variants that must be faster: `wmma-qk`.
-    pub family: &'static str,
-    /// What it is compared with.
-    pub base: Base,
-    /// The ratio promised on p50, p90 and mean.
-    pub at_least: f64,
-}
-
-/// A promised speedup over a peer, `peer / candidate` of device time, on one named shape with f16 and with each mask. Not
-/// with E4M3: no backend of `scaled_dot_product_attention` takes it, and a ratio to one that computes in f16 says nothing
-/// about the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PeerClaim {
-    /// The family of this stage's variants that must be faster.
-    pub family: &'static str,
-    /// The shape, by name.
-    pub shape: &'static str,
-    /// What it is compared with.
-    pub rival: Rival,
-    /// The ratio promised on p50, p90 and mean.
-    pub at_least: f64,
-    /// The ratio hoped for; shown, never judged.
-    pub goal: Option<f64>,
-}
-
-/// Whom a [`PeerClaim`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rival {
-    /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
-    FastestPyTorch,
-    /// Its FlashAttention backend.
-    PyTorchFlash,
-}
-
-impl Rival {
-    /// Whether the peer of this name is one.
-    pub fn is(self, peer: &str) -> bool {
-        match self {
-            Rival::FastestPyTorch => peer.starts_with("torch-"),
-            Rival::PyTorchFlash => peer == "torch-flash",
-        }
-    }
-}
-
-impl fmt::Display for Rival {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Rival::FastestPyTorch => "the fastest of PyTorch",
-            Rival::PyTorchFlash => "PyTorch's flash",
-        })
-    }
-}
-
-/// The other side of a [`Claim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Base {
-    /// The stage that holds the base.
-    pub stage: &'static str,
-    /// The family of its variants.
-    pub family: &'static str,
 }
 
 /// One compiled instance: a variant for one dtype and head size.

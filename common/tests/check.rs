@@ -21,8 +21,6 @@ const INFO: StageInfo = StageInfo {
     predecessor: None,
     default_variant: "honest",
     claims: &[],
-    peer_claims: &[],
-    evidence: &[],
     redundant: &[],
 };
 

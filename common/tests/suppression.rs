@@ -55,8 +55,6 @@ impl Attention for Racy {
             predecessor: None,
             default_variant: "racy-16x16",
             claims: &[],
-            peer_claims: &[],
-            evidence: &[],
             redundant: &[],
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::judge::Known;
 use crate::judge::verdict::{Exit, report};
-use crate::measure::builds::builds;
+use crate::measure::builds::{builds, metas};
 use crate::measure::rows;
 use crate::output::{self, Output};
 use crate::page;
@@ -52,7 +52,7 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
     let elites = elites(&root.join("tune"))?;
-    let stages: Vec<StageMeta> = builds.iter().map(rows::stage).collect();
+    let stages: Vec<StageMeta> = metas(&builds);
     let report = report(Known { stages: &stages, run: None, committed: &committed });
     let text = page::markdown::markdown(&layout::document(&report, &id, &elites));
     match &args.out {

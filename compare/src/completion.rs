@@ -2,12 +2,12 @@
 
 use crate::judge::state::is_green;
 use crate::machine;
+use crate::measure::builds::StageBuild;
 use crate::record::files::is_listed;
 use crate::record::store::META;
 use crate::record::{On, Record, Row, StoreError, Subject};
 use crate::select::SelectError;
 use common::limits::DeviceError;
-use common::record::StageBuild;
 use common::stage::LoadError;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -13,10 +13,10 @@ use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
 use crate::record::StageMeta;
 use crate::record::files::write_atomically;
+use crate::record::meta::Git;
 use crate::{machine, registry};
 use clap::{Args, ValueEnum};
 use common::metric::LATENCY_CHANGE;
-use common::record::Git;
 use source::{Side, SourceError};
 use std::path::PathBuf;
 
@@ -99,7 +99,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
     let now: Vec<StageMeta> = match new.is_folder {
-        true => builds(&registry::load()?).iter().map(rows::stage).collect(),
+        true => builds(&registry::load()?).iter().map(|build| build.meta.clone()).collect(),
         false => vec![],
     };
     let (pairs, unpaired) = pair_up(&base.records, &new.records);

@@ -3,6 +3,7 @@
 //! both standard streams.
 
 use crate::cli::LaunchArgs;
+use crate::measure::builds::StageBuild;
 use crate::measure::summary::describe;
 use crate::select::{self, SelectError};
 use crate::{list, registry};
@@ -14,7 +15,6 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::{DeviceError, DeviceLimits};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::record::StageBuild;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::{LoadError, LoadedStage, Prepared};
 use common::verdict::Verdict;

@@ -2,13 +2,14 @@
 
 use crate::cli::ListArgs;
 use crate::measure::builds::builds;
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
+use crate::record::meta::DeviceCompiler;
 use crate::registry;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::cuda::CudaDevice;
 use common::inputs::Family;
 use common::limits::{DeviceError, DeviceLimits};
 use common::problem::{Dtype, Shape, named_shapes};
-use common::record::{DeviceCompiler, KernelBuild, StageBuild, VariantBuild};
 use common::stage::{LoadError, LoadedStage};
 use common::verdict::GateId;
 use serde_json::{Value, json};
@@ -135,9 +136,10 @@ fn text(stages: &[StageBuild], here: &[Measurable]) -> String {
     for stage in stages {
         let mut lines = vec![format!("{}: {}", stage.id, stage.idea)];
         lines.extend(stage.predecessor.iter().map(|id| format!("  builds on {id}")));
-        lines.extend(stage.claims.iter().map(|terms| format!("  claims {terms}")));
-        lines.extend(stage.peer_claims.iter().map(|terms| format!("  claims {terms}")));
-        lines.extend(stage.evidence.iter().map(|terms| format!("  predicts {terms}: {}", terms.why)));
+        lines.extend(stage.claims.iter().map(|claim| match claim.is_of_speed() {
+            true => format!("  claims {claim}"),
+            false => format!("  predicts {claim}: {}", claim.why),
+        }));
         let rows = stage.variants.iter().map(|variant| {
             let default = if variant.name == stage.default_variant { " (default)" } else { "" };
             [
@@ -209,8 +211,6 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Value {
             "idea": stage.idea,
             "predecessor": stage.predecessor,
             "claims": stage.claims,
-            "peer_claims": stage.peer_claims,
-            "evidence": stage.evidence,
             "variants": stage.variants.iter().map(|v| variant(stage, v)).collect::<Vec<_>>(),
             "refused": stage.refused,
         })

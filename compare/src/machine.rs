@@ -1,7 +1,7 @@
 //! What a run can say of the machine, the source and the time.
 
+use crate::record::meta::{Git, Gpu, Machine};
 use common::device::cuda::DeviceInfo;
-use common::record::{Git, Gpu, Machine};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

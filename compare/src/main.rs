@@ -199,7 +199,7 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
 
 /// The ladder as it is built now.
 fn ladder() -> Result<Vec<StageMeta>> {
-    Ok(measure::builds::builds(&registry::load()?).iter().map(measure::rows::stage).collect())
+    Ok(measure::builds::metas(&measure::builds::builds(&registry::load()?)))
 }
 
 /// The committed records of the workspace.

@@ -14,7 +14,8 @@ use crate::completion::{Completing, CompletionError};
 use crate::judge::claims::Claimed;
 use crate::judge::{self, Known, peers as question};
 use crate::machine;
-use crate::measure::builds::builds;
+use crate::measure::builds::StageBuild;
+use crate::measure::builds::{builds, metas};
 use crate::measure::rows;
 use crate::progress::Progress;
 use crate::record::store::read_all;
@@ -24,7 +25,6 @@ use crate::{list, registry};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::limits::DeviceError;
 use common::metric::Metric;
-use common::record::StageBuild;
 use common::stage::{LoadError, LoadedStage};
 use common::timing::Plan;
 use common::timing::stats::SampleError;
@@ -157,7 +157,7 @@ pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
     bars.finish();
     let Completing { name, record, folder } = completing;
     let committed = read_all(&machine::workspace().unwrap_or_default().join("results"))?;
-    let stages: Vec<StageMeta> = builds.iter().map(rows::stage).collect();
+    let stages: Vec<StageMeta> = metas(&builds);
     let known = Known { stages: &stages, run: Some((&name, &record)), committed: &committed };
     let report = judge::verdict::report(known);
     let of_peers = || {

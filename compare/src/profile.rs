@@ -6,6 +6,7 @@ use crate::cli::ProfileArgs;
 use crate::completion::{Completing, UnderToolError};
 use crate::judge::{self, Known, best, claims};
 use crate::launch::{self, Named, results};
+use crate::measure::builds::StageBuild;
 use crate::measure::builds::builds;
 use crate::measure::{ncu, rows};
 use crate::page;
@@ -18,7 +19,6 @@ use crate::{list, machine, registry};
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
-use common::record::StageBuild;
 use common::verdict::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -104,14 +104,14 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
     record.record.meta.tools.insert(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     record.record.meta.methods.insert(Source::Ncu, METHOD.to_string());
     record.append(found)?;
-    let stages: Vec<StageMeta> = selected.iter().map(|stage| rows::stage(stage)).collect();
+    let stages: Vec<StageMeta> = selected.iter().map(|stage| stage.meta.clone()).collect();
     let refuted = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
     let refuted = refuted.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
         let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
         (finding.verdict == Verdict::Fail).then(|| format!("{}: {claim}: {}", stage.id, finding.reason))
     });
     let refuted = refuted.collect();
-    let stages: Vec<StageMeta> = ladder.iter().map(rows::stage).collect();
+    let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
     let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let document = show::document(&judge::verdict::report(known), &[Section::Profile], &[]);
     let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --profile");
@@ -139,7 +139,7 @@ fn places(
     variants: &[String],
     record: &Completing,
 ) -> (Vec<String>, Vec<String>) {
-    let stages: Vec<StageMeta> = ladder.iter().map(rows::stage).collect();
+    let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
     let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for stage in stages.iter().filter(|stage| selected.iter().any(|selected| selected.id == stage.id)) {

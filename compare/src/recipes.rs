@@ -1,9 +1,9 @@
 //! The commands of docs/recipes.md: parsed, and their names looked up.
 
 use crate::cli::Cli;
+use crate::measure::builds::StageBuild;
 use crate::{builds, registry, select};
 use clap::Parser;
-use common::record::StageBuild;
 use std::path::{Path, PathBuf};
 
 const COMPARE: &str = "cargo run --release -p compare";

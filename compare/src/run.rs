@@ -4,7 +4,8 @@ use crate::cli::{Backend, RunArgs};
 use crate::estimate::{self, Hopeless};
 use crate::input::{FileError, FileInput};
 use crate::machine::{self, NoWorkspace, Timestamp};
-use crate::measure::builds::builds;
+use crate::measure::builds::StageBuild;
+use crate::measure::builds::{builds, metas};
 use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
 use crate::measure::plan::{self, Mode, Plan};
 use crate::measure::rows;
@@ -12,6 +13,7 @@ use crate::measure::summary::describe;
 use crate::output::canonical;
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
+use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
 use crate::record::store::SCHEMA;
 use crate::record::{Meta, On, Record, Row, Source, StoreError, Subject};
 use crate::select::SelectError;
@@ -25,7 +27,6 @@ use common::gate;
 use common::limits::{DeviceError, DeviceLimits};
 use common::metric::Metric;
 use common::problem::Problem;
-use common::record::{DeviceCompiler, GateScope, Machine, Measurable, Progress, StageBuild};
 use common::reference::{Probability, reference};
 use common::stage::{LoadError, LoadedStage};
 use common::suppression::{Presets, Synchronisation, suppress_each};
@@ -277,7 +278,7 @@ pub fn new_record(
         methods: Default::default(),
         left_out: vec![],
         shapes: Default::default(),
-        stages: builds.iter().map(rows::stage).collect(),
+        stages: metas(&builds),
         negative: None,
     });
     builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
@@ -325,7 +326,11 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
         GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
         GateId::L1 => Measurable::Yes,
-        GateId::E1 if !builds.iter().any(|stage| !stage.evidence.is_empty() && plan.has_stage(&stage.id)) => {
+        GateId::E1
+            if !builds
+                .iter()
+                .any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()) && plan.has_stage(&stage.id)) =>
+        {
             no("no stage of this run states evidence claims")
         }
         GateId::E1 if plan.counted.is_empty() => {

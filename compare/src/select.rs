@@ -1,9 +1,10 @@
 //! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
 //! the nearest one that does.
 
+use crate::measure::builds::StageBuild;
+use crate::record::meta::Refusal;
 use common::inputs::Family;
 use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
-use common::record::{Refusal, StageBuild};
 
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -121,7 +121,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     let stages: Vec<StageMeta> = match &named {
         Some((_, record)) => record.meta.stages.clone(),
-        None => built.iter().map(rows::stage).collect(),
+        None => built.iter().map(|build| build.meta.clone()).collect(),
     };
     let run = named.as_ref().map(|(name, record)| (name.as_str(), record));
     let report = report(Known { stages: &stages, run, committed: &committed });

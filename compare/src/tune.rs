@@ -17,13 +17,13 @@ use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError}
 use crate::measure::{plan, rows};
 use crate::progress::Progress as Bars;
 use crate::record::files::write_json;
+use crate::record::meta::Gpu;
 use crate::record::{Record, Row, Source, StoreError};
 use crate::run::{in_flight, new_record};
 use crate::select::{self, SelectError};
 use crate::{list, registry};
 use common::check::CaseResult;
 use common::limits::{DeviceError, DeviceLimits, Limited};
-use common::record::Gpu;
 use common::stage::LoadError;
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;

@@ -1,9 +1,9 @@
 //! Stage 0, the control of the ladder: tiled online softmax with scalar P·V, in two families. `scalar` computes Q·Kᵀ by
 //! FMA, `wmma-qk` on tensor cores; everything else is the same code.
 
-use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::problem::Dtype;
-use common::stage::{Artifacts, Attention, Base, Claim, Redundant, StageInfo};
+use common::claim::{self, Base, Claim, Relation};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,48 +18,42 @@ const INFO: StageInfo = StageInfo {
     idea: "tiled online softmax, scalar P·V",
     predecessor: None,
     default_variant: "wmma-qk-32x64",
-    claims: &[Claim { family: "wmma-qk", base: SCALAR, at_least: 1.5 }],
-    peer_claims: &[],
-    evidence: &[
-        EvidenceClaim {
+    claims: &[
+        Claim::faster("wmma-qk", SCALAR, 1.5),
+        Claim {
             family: "wmma-qk",
-            quantities: &[Quantity::TensorMacs],
+            metrics: &[Metric::TensorMacs],
             // 512 x 512 x 64 in each of 8 heads.
             relation: Relation::AtLeast { bound: 134_217_728.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "all of Q·Kᵀ runs on tensor cores",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-qk",
-            quantities: &[Quantity::SharedReadBytes],
+            metrics: &[Metric::SharedReadBytes],
             relation: Relation::Ratio { base: SCALAR, at_least: 0.5, at_most: 0.8 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "a fragment of Q or K serves a whole 16x16 tile of scores",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-qk",
-            quantities: &[
-                Quantity::GlobalReadBytes,
-                Quantity::GlobalWriteBytes,
-                Quantity::Exps,
-                Quantity::BlockBarriers,
-            ],
+            metrics: &[Metric::GlobalReadBytes, Metric::GlobalWriteBytes, Metric::Exps, Metric::BlockBarriers],
             relation: Relation::equal_to(SCALAR),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "everything but Q·Kᵀ is the same code",
         },
-        EvidenceClaim {
+        Claim {
             family: "scalar",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-qk",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
     ],

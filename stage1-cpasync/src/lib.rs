@@ -1,8 +1,8 @@
 //! Stage 1: K and V copied by cp.async, one tile ahead. See README.md.
 
-use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::problem::Dtype;
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::claim::{self, Base, Claim, Relation};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -17,51 +17,50 @@ const INFO: StageInfo = StageInfo {
     idea: "K and V copied by cp.async, one tile ahead",
     predecessor: Some("stage0-scalar"),
     default_variant: "cpasync-32x64",
-    claims: &[Claim { family: "cpasync", base: WMMA_QK, at_least: 1.1 }],
-    peer_claims: &[],
-    evidence: &[
-        EvidenceClaim {
+    claims: &[
+        Claim::faster("cpasync", WMMA_QK, 1.1),
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::GlobalReadBytes, Quantity::TensorMacs, Quantity::Exps],
+            metrics: &[Metric::GlobalReadBytes, Metric::TensorMacs, Metric::Exps],
             relation: Relation::equal_to(WMMA_QK),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "the same tiles are read, only earlier, and the same sums computed",
         },
-        EvidenceClaim {
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::SharedReadBytes],
+            metrics: &[Metric::SharedReadBytes],
             relation: Relation::equal_to(WMMA_QK),
-            dtypes: &[Dtype::F16],
+            on: claim::F16,
             why: "what arrives is what is read",
         },
-        EvidenceClaim {
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::SharedReadBytes],
+            metrics: &[Metric::SharedReadBytes],
             relation: Relation::Ratio { base: WMMA_QK, at_least: 1.0, at_most: 1.03 },
-            dtypes: &[Dtype::E4m3],
+            on: claim::E4M3,
             why: "codes that have arrived are read once, to be widened",
         },
         // Q alone: 8 heads x 512 rows x 64 elements.
-        EvidenceClaim {
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::PlainReadBytes],
+            metrics: &[Metric::PlainReadBytes],
             relation: Relation::AtMost { bound: 524_288.0 },
-            dtypes: &[Dtype::F16],
+            on: claim::F16,
             why: "K and V come by cp.async, only Q through registers",
         },
         // Half of that, and the scales, which every thread of up to 256 reads.
-        EvidenceClaim {
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::PlainReadBytes],
+            metrics: &[Metric::PlainReadBytes],
             relation: Relation::AtMost { bound: 655_360.0 },
-            dtypes: &[Dtype::E4m3],
+            on: claim::E4M3,
             why: "K and V come by cp.async, only Q through registers",
         },
-        EvidenceClaim {
+        Claim {
             family: "cpasync",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
     ],

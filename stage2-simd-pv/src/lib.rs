@@ -1,8 +1,8 @@
 //! Stage 2: P·V in pairs of halves and floats. See README.md.
 
-use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::problem::Dtype;
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::claim::{self, Base, Claim, Relation};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -17,34 +17,33 @@ const INFO: StageInfo = StageInfo {
     idea: "P·V in half2 and float2, 8x4 outputs a lane",
     predecessor: Some("stage1-cpasync"),
     default_variant: "simd-pv-32x64",
-    claims: &[Claim { family: "simd-pv", base: CPASYNC, at_least: 1.1 }],
-    peer_claims: &[],
-    evidence: &[
-        EvidenceClaim {
+    claims: &[
+        Claim::faster("simd-pv", CPASYNC, 1.1),
+        Claim {
             family: "simd-pv",
-            quantities: &[Quantity::SharedReadRequests],
+            metrics: &[Metric::SharedReadRequests],
             relation: Relation::Ratio { base: CPASYNC, at_least: 0.35, at_most: 0.65 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of the loads",
         },
-        EvidenceClaim {
+        Claim {
             family: "simd-pv",
-            quantities: &[
-                Quantity::GlobalReadBytes,
-                Quantity::AsyncCopyBytes,
-                Quantity::TensorMacs,
-                Quantity::Exps,
-                Quantity::BlockBarriers,
+            metrics: &[
+                Metric::GlobalReadBytes,
+                Metric::AsyncCopyBytes,
+                Metric::TensorMacs,
+                Metric::Exps,
+                Metric::BlockBarriers,
             ],
             relation: Relation::equal_to(CPASYNC),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "nothing but P·V changes",
         },
-        EvidenceClaim {
+        Claim {
             family: "simd-pv",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::SharedWriteConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
     ],

@@ -1,8 +1,8 @@
 //! Stage 3: P·V on tensor cores by WMMA. See README.md.
 
-use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::problem::Dtype;
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::claim::{self, Base, Claim, Relation};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -17,35 +17,34 @@ const INFO: StageInfo = StageInfo {
     idea: "P·V on tensor cores, O rescaled by row",
     predecessor: Some("stage2-simd-pv"),
     default_variant: "wmma-pv-32x128-k2",
-    claims: &[Claim { family: "wmma-pv", base: SIMD_PV, at_least: 1.2 }],
-    peer_claims: &[],
-    evidence: &[
-        EvidenceClaim {
+    claims: &[
+        Claim::faster("wmma-pv", SIMD_PV, 1.2),
+        Claim {
             family: "wmma-pv",
-            quantities: &[Quantity::TensorMacs],
+            metrics: &[Metric::TensorMacs],
             relation: Relation::times(2.0, SIMD_PV),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "both products run on tensor cores, and they are of one size",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-pv",
-            quantities: &[Quantity::GlobalReadBytes, Quantity::AsyncCopyBytes, Quantity::Exps, Quantity::BlockBarriers],
+            metrics: &[Metric::GlobalReadBytes, Metric::AsyncCopyBytes, Metric::Exps, Metric::BlockBarriers],
             relation: Relation::equal_to(SIMD_PV),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "nothing but P·V changes",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-pv",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
         },
-        EvidenceClaim {
+        Claim {
             family: "wmma-pv",
-            quantities: &[Quantity::SharedWriteConflictShare],
+            metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
                   reads both, and reads are more",
         },

@@ -1,9 +1,9 @@
 //! Stage 4: warps with roles. Producer warps copy K and V into a ring, consumer warps compute as in stage 3; they meet at
 //! mbarriers, one that says full and one that says empty for each slot of the ring.
 
-use common::evidence::{EvidenceClaim, Quantity, Relation};
-use common::problem::Dtype;
-use common::stage::{Artifacts, Attention, Base, Claim, StageInfo};
+use common::claim::{self, Base, Claim, Relation};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,58 +18,57 @@ const INFO: StageInfo = StageInfo {
     idea: "producer warps stream K/V, consumer warps compute",
     predecessor: Some("stage3-wmma-pv"),
     default_variant: "warpspec-32x128-k2",
-    claims: &[Claim { family: "warpspec", base: WMMA_PV, at_least: 1.1 }],
-    peer_claims: &[],
-    evidence: &[
-        EvidenceClaim {
+    claims: &[
+        Claim::faster("warpspec", WMMA_PV, 1.1),
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::TensorMacs],
+            metrics: &[Metric::TensorMacs],
             relation: Relation::equal_to(WMMA_PV),
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "the same products are computed, by other warps",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::GlobalReadBytes],
+            metrics: &[Metric::GlobalReadBytes],
             relation: Relation::equal_to(WMMA_PV),
-            dtypes: &[Dtype::F16],
+            on: claim::F16,
             why: "the same tiles are read, by other warps",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::GlobalReadBytes],
+            metrics: &[Metric::GlobalReadBytes],
             relation: Relation::Ratio { base: WMMA_PV, at_least: 1.0, at_most: 1.01 },
-            dtypes: &[Dtype::E4m3],
+            on: claim::E4M3,
             why: "the same tiles are read, by other warps; the producers read the scales too",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::BlockBarriers],
+            metrics: &[Metric::BlockBarriers],
             // 128 blocks.
             relation: Relation::AtMost { bound: 128.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "one barrier a block, before the roles part; nobody waits for the slowest warp of a tile",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::BarrierStallShare],
+            metrics: &[Metric::BarrierStallShare],
             relation: Relation::Ratio { base: WMMA_PV, at_least: 0.0, at_most: 0.8 },
             // `compare profile` launches f16 unless it is asked for more.
-            dtypes: &[Dtype::F16],
+            on: claim::F16,
             why: "consumers wait for tiles that have not arrived, not for each other",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::SharedReadConflicts, Quantity::AsyncWriteConflicts],
+            metrics: &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
         },
-        EvidenceClaim {
+        Claim {
             family: "warpspec",
-            quantities: &[Quantity::SharedWriteConflictShare],
+            metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
-            dtypes: &Dtype::ALL,
+            on: claim::BOTH,
             why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
                   reads both, and reads are more",
         },

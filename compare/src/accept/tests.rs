@@ -1,13 +1,11 @@
 use super::*;
+use crate::record::meta::{Gpu, Machine, Tier};
 use crate::testing::ladder;
 use common::check::{CaseKey, CaseResult, Outcome, Source};
 use common::device::BackendKind;
 use common::gate::Errors;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Shape};
-use common::record::{
-    BuildMeta, ClaimResult, Correctness, Evidence, GateSummary, Gpu, Machine, Performance, Tier, Timing, VariantSummary,
-};
 use common::reference::Probability;
 use common::suppression::{Presets, Synchronisation};
 use common::telemetry::Conditions;

@@ -2,10 +2,10 @@
 
 use super::state::is_green;
 use super::{Known, Origin};
+use crate::record::meta::Gpu;
 use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
-use common::record::Gpu;
 
 /// Latencies of a record, shown or not.
 pub fn timed(record: &Record) -> impl DoubleEndedIterator<Item = &Row> {

@@ -4,8 +4,8 @@
 use super::best::{best_of, p50};
 use super::{Known, Origin};
 use crate::record::{Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use common::claim::Rival;
 use common::metric::{self, Metric};
-use common::stage::Rival;
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;

@@ -7,10 +7,10 @@
 use super::claims::{self, is_of_gpu};
 use super::state::{self, subjects};
 use super::{Known, best, place};
+use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::store::Samples;
 use crate::record::{Figure, On, Record, Row, Source, StageMeta, Subject};
 use common::metric::{Better, ERROR_MARGIN, Metric, Threshold};
-use common::record::{DeviceCompiler, Gpu, Progress, Scope};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};

@@ -1,10 +1,10 @@
 //! Figures over the committed records: one line per stage or variant, and per GPU.
 
 use super::{Named, best, place};
+use crate::record::meta::Git;
 use crate::record::{On, Place, Record, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
-use common::record::Git;
 use serde::Serialize;
 
 /// What is followed: a stage by its best variant of each record, or one variant.

@@ -3,10 +3,10 @@
 use super::Known;
 use super::claims::{Claimed, Status};
 use super::state::{State, is_sanitized, measurable, source, state, subjects, summary};
+use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{On, Place, Record, Row, Source};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
-use common::record::{DeviceCompiler, Measurable, Progress, Scope};
 use common::verdict::GateId;
 use serde::Serialize;
 use std::collections::BTreeSet;

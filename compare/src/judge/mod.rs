@@ -14,9 +14,9 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
+use crate::record::meta::Gpu;
 use crate::record::{Record, StageMeta};
 use common::device::BackendKind;
-use common::record::Gpu;
 use serde::Serialize;
 
 /// A committed record: the name of its folder, and what is in it.

@@ -1,10 +1,10 @@
 //! What the gates say of a variant.
 
 use super::Known;
+use crate::record::meta::{Measurable, Scope, Tier};
 use crate::record::{Judged, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::record::{Measurable, Scope, Tier};
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,39 +1,80 @@
-//! From loaded stages to what a record says of them.
+//! The ladder as it is built: what a record says of it, and what its instances take.
 
-use common::evidence::{EvidenceClaim, Relation};
-use common::problem::{Dtype, Mask};
-use common::record::{
-    BaseTerms, BuiltKernel, ClaimTerms, DeviceCompiler, EvidenceTerms, KernelBuild, PeerClaimTerms, Refusal,
-    StageBuild, VariantBuild,
-};
-use common::resources::{self, KernelFacts, PtxasEntry};
-use common::stage::{Base, Kernel, LoadedStage, PeerClaim};
+use crate::record::meta::{DeviceCompiler, Refusal};
+use crate::record::{Claim, Place, Relation, StageMeta, VariantMeta};
+use common::claim;
+use common::problem::Dtype;
+use common::resources::{self, KernelFacts, Occupancy, PtxasEntry};
+use common::stage::{Kernel, LoadedStage};
+use common::verdict::GateResult;
 use kernel_build::report::GpuBuild;
+use std::ops::Deref;
+
+/// A stage as built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageBuild {
+    pub meta: StageMeta,
+    /// In the order of kernel.cu, without what the device refuses.
+    pub variants: Vec<VariantBuild>,
+}
+
+impl Deref for StageBuild {
+    type Target = StageMeta;
+
+    fn deref(&self) -> &StageMeta {
+        &self.meta
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariantBuild {
+    pub name: String,
+    pub family: String,
+    /// One instance per element type and head size.
+    pub kernels: Vec<KernelBuild>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelBuild {
+    pub facts: KernelFacts,
+    /// Per architecture; empty without nvcc.
+    pub built: Vec<BuiltKernel>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltKernel {
+    pub ptxas: PtxasEntry,
+    /// Theoretical; absent for an architecture whose limits are not known.
+    pub occupancy: Option<Occupancy>,
+    /// Gate R1.
+    pub result: GateResult,
+}
+
+impl StageBuild {
+    pub fn variant(&self, name: &str) -> Option<&VariantBuild> {
+        self.variants.iter().find(|variant| variant.name == name)
+    }
+}
+
+impl VariantBuild {
+    /// The instance of the claims' problem: of head_dim 64.
+    pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
+        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, 64))
+    }
+}
 
 /// The ladder as it is built, without what the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
     stages.iter().map(build).collect()
 }
 
+/// What a record says of it.
+pub fn metas(builds: &[StageBuild]) -> Vec<StageMeta> {
+    builds.iter().map(|build| build.meta.clone()).collect()
+}
+
 fn build(stage: &LoadedStage) -> StageBuild {
     let info = stage.info();
-    let claimed = |dtype: Dtype| {
-        info.claims.iter().map(move |claim| ClaimTerms {
-            family: claim.family.to_string(),
-            base_stage: claim.base.stage.to_string(),
-            base_family: claim.base.family.to_string(),
-            at_least: claim.at_least,
-            dtype,
-        })
-    };
-    let compiled: Vec<(&Kernel, KernelFacts, PtxasEntry)> = stage
-        .kernels
-        .iter()
-        .flat_map(|kernel| {
-            stage.ptxas_entries(kernel).into_iter().map(move |entry| (kernel, kernel.facts.clone(), entry))
-        })
-        .collect();
-    let distinct = compiled.iter().map(|(kernel, facts, entry)| (kernel.variant.as_str(), facts, entry));
     let (mut variants, mut refused) = (Vec::new(), Vec::new());
     for name in stage.variants() {
         let kernels = stage.kernels.iter().filter(|kernel| kernel.variant == name);
@@ -45,21 +86,24 @@ fn build(stage: &LoadedStage) -> StageBuild {
             variants.push(VariantBuild { name: name.to_string(), family, kernels });
         }
     }
-    StageBuild {
+    let variant = |variant: &VariantBuild| VariantMeta {
+        name: variant.name.clone(),
+        family: variant.family.clone(),
+        takes_claims: Dtype::ALL.into_iter().filter(|&dtype| variant.claims_kernel(dtype).is_some()).collect(),
+    };
+    let meta = StageMeta {
         id: info.id.to_string(),
         idea: info.idea.to_string(),
         predecessor: info.predecessor.map(str::to_string),
         default_variant: stage.default_variant().to_string(),
-        claims: Dtype::ALL.into_iter().flat_map(claimed).collect(),
-        peer_claims: info.peer_claims.iter().flat_map(peer_terms).collect(),
-        evidence: info.evidence.iter().flat_map(evidence_terms).collect(),
         identity: stage.report.identity.clone(),
         host_compiler: stage.report.emulated.compiler.description.clone(),
         device_compiler: device_compiler(&stage.report.gpu),
-        distinct: resources::judge_distinct(distinct),
-        variants,
+        claims: info.claims.iter().flat_map(claims).collect(),
+        variants: variants.iter().map(variant).collect(),
         refused,
-    }
+    };
+    StageBuild { meta, variants }
 }
 
 /// What the device has not for `kernels` of `variant`, each with what it needs; `None` where there are no kernels.
@@ -72,32 +116,28 @@ fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Re
     Some(Refusal { variant: variant.to_string(), reason })
 }
 
-/// One entry per mask.
-fn peer_terms(claim: &PeerClaim) -> impl Iterator<Item = PeerClaimTerms> {
-    Mask::ALL.into_iter().map(|mask| PeerClaimTerms {
-        family: claim.family.to_string(),
-        shape: claim.shape.to_string(),
-        mask,
-        rival: claim.rival,
-        at_least: claim.at_least,
-        goal: claim.goal,
-    })
-}
-
-/// One entry per element type and quantity.
-fn evidence_terms(claim: &EvidenceClaim) -> impl Iterator<Item = EvidenceTerms> {
-    let owned = |base: Base| BaseTerms { stage: base.stage.to_string(), family: base.family.to_string() };
-    let each = claim.dtypes.iter().flat_map(|&dtype| claim.quantities.iter().map(move |&quantity| (dtype, quantity)));
-    each.map(move |(dtype, quantity)| EvidenceTerms {
-        family: claim.family.to_string(),
-        quantity,
-        relation: match claim.relation {
-            Relation::Ratio { base, at_least, at_most } => Relation::Ratio { base: owned(base), at_least, at_most },
-            Relation::AtLeast { bound } => Relation::AtLeast { bound },
-            Relation::AtMost { bound } => Relation::AtMost { bound },
+/// One claim per problem and metric.
+fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
+    let each = stated.on.iter().flat_map(|on| stated.metrics.iter().map(move |&metric| (on, metric)));
+    each.map(|(on, metric)| Claim {
+        family: stated.family.to_string(),
+        metric,
+        relation: match stated.relation {
+            claim::Relation::Faster { base, at_least } => {
+                Relation::Faster { stage: base.stage.to_string(), family: base.family.to_string(), at_least }
+            }
+            claim::Relation::FasterThanPeer { rival, at_least, goal } => {
+                Relation::FasterThanPeer { rival, at_least, goal }
+            }
+            claim::Relation::Ratio { base, at_least, at_most } => {
+                let (stage, family) = (base.stage.to_string(), base.family.to_string());
+                Relation::Ratio { stage, family, at_least, at_most }
+            }
+            claim::Relation::AtLeast { bound } => Relation::AtLeast { bound },
+            claim::Relation::AtMost { bound } => Relation::AtMost { bound },
         },
-        dtype,
-        why: claim.why.to_string(),
+        on: Place::new(on.shape, on.dtype, on.mask),
+        why: stated.why.to_string(),
     })
 }
 
@@ -142,11 +182,11 @@ mod tests {
             let named = limited.refused.iter().map(|refusal| &refusal.variant);
             assert!(named.eq(refused.map(|variant| &variant.name)), "{}: {:?}", limited.id, limited.refused);
             // What the evidence claims compare is there on both sides.
-            for terms in &limited.evidence {
-                assert!(limited.default_of(&terms.family).is_some(), "{}: {}", limited.id, terms.family);
-                let Relation::Ratio { base, .. } = &terms.relation else { continue };
-                let base_stage = limited_of(&base.stage).expect("it is a stage");
-                assert!(base_stage.default_of(&base.family).is_some(), "{}: {}", base.stage, base.family);
+            for claim in &limited.claims {
+                assert!(limited.default_of(&claim.family).is_some(), "{}: {}", limited.id, claim.family);
+                let Some((base, family)) = claim.relation.base() else { continue };
+                let base_stage = limited_of(base).expect("it is a stage");
+                assert!(base_stage.default_of(family).is_some(), "{base}: {family}");
             }
         }
         let gone = whole.iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant)));

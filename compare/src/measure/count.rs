@@ -57,7 +57,6 @@ mod tests {
     use crate::builds::builds;
     use crate::registry;
     use common::evidence::{Quantity, Relation};
-    use common::record::{EvidenceResult, EvidenceTerms};
     use common::verdict::Verdict;
 
     /// Stage 0 as it is, counted: what it predicts is true, the same predictions turned false are caught, and a kernel

@@ -9,6 +9,7 @@ use super::timed_problem::TimedProblem;
 use crate::input::FileInput;
 use crate::judge::best::best_of;
 use crate::judge::state::is_green;
+use crate::measure::builds::StageBuild;
 use crate::record::store::Samples;
 use crate::record::{Claim, On, Place, Record, Relation, Source as By, StageMeta, Subject, VariantMeta};
 use batch::{Batch, References, keep, label, no_reference};
@@ -16,7 +17,6 @@ use common::check::{self, CaseResult, Launched, NoOutput, Source, StagedInputs, 
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
 use common::problem::claims_problem;
-use common::record::StageBuild;
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::suppression::Broken;

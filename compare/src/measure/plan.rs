@@ -3,13 +3,14 @@
 use super::rows;
 use crate::cli::RunArgs;
 use crate::judge::claims::compared;
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::record::StageMeta;
+use crate::record::meta::{Scope, Tier, TimingScope};
 use crate::select::{self, SelectError};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
-use common::record::{Scope, StageBuild, Tier, TimingScope, VariantBuild};
 use common::resources::KernelFacts;
 use common::tier0::Case;
 use std::collections::BTreeSet;
@@ -384,7 +385,7 @@ pub fn tune(all: &[StageBuild], args: &RunArgs) -> Result<Plan, SelectError> {
 /// The variants of the claims' problem with f16, and the bases of their evidence claims, in the order of the ladder.
 fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
     let problem = claims_problem(Dtype::F16);
-    let stages: Vec<StageMeta> = all.iter().map(rows::stage).collect();
+    let stages: Vec<StageMeta> = all.iter().map(|build| build.meta.clone()).collect();
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for case in cases.iter().filter(|case| case.problem == problem) {
         let Some(stage) = stages.iter().find(|stage| stage.id == case.key.stage) else { continue };

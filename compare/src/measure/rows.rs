@@ -1,8 +1,9 @@
 //! From what was measured to rows.
 
+use super::builds::StageBuild;
 use super::ncu::FORMULAS;
 use super::summary::input;
-use crate::record::{Claim, Judged, On, Place, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{Judged, On, Place, Row, Source, Subject};
 use common::check::{CaseResult, Outcome};
 use common::device::BackendKind;
 use common::evidence::Counting;
@@ -10,70 +11,12 @@ use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::Dtype;
-use common::record::{BaseTerms, ClaimTerms, EvidenceTerms, PeerClaimTerms, PeerFigures, StageBuild, VariantSummary};
 use common::suppression::{Finding, SiteResult};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
 use common::timing::{Comparison, Floor, Measurement};
 use common::verdict::{GateId, GateResult};
 use std::collections::BTreeMap;
-
-/// What is said once of a stage.
-pub fn stage(build: &StageBuild) -> StageMeta {
-    let variant = |variant: &common::record::VariantBuild| VariantMeta {
-        name: variant.name.clone(),
-        family: variant.family.clone(),
-        takes_claims: Dtype::ALL.into_iter().filter(|&dtype| variant.claims_kernel(dtype).is_some()).collect(),
-    };
-    let claims = build.claims.iter().map(speed).chain(build.peer_claims.iter().map(peer));
-    StageMeta {
-        id: build.id.clone(),
-        idea: build.idea.clone(),
-        predecessor: build.predecessor.clone(),
-        default_variant: build.default_variant.clone(),
-        identity: build.identity.clone(),
-        host_compiler: build.host_compiler.clone(),
-        device_compiler: build.device_compiler.clone(),
-        claims: claims.chain(build.evidence.iter().map(evidence)).collect(),
-        variants: build.variants.iter().map(variant).collect(),
-        refused: build.refused.clone(),
-    }
-}
-
-fn speed(terms: &ClaimTerms) -> Claim {
-    let ClaimTerms { family, base_stage, base_family, at_least, dtype } = terms.clone();
-    Claim {
-        family,
-        metric: Metric::P50,
-        relation: Relation::Faster { stage: base_stage, family: base_family, at_least },
-        on: Place::claims(dtype),
-        why: String::new(),
-    }
-}
-
-fn peer(terms: &PeerClaimTerms) -> Claim {
-    let PeerClaimTerms { family, shape, mask, rival, at_least, goal } = terms.clone();
-    Claim {
-        family,
-        metric: Metric::P50,
-        relation: Relation::FasterThanPeer { rival, at_least, goal },
-        on: Place::new(&shape, Dtype::F16, mask),
-        why: String::new(),
-    }
-}
-
-fn evidence(terms: &EvidenceTerms) -> Claim {
-    use common::evidence::Relation as Predicted;
-    let EvidenceTerms { family, quantity, relation, dtype, why } = terms.clone();
-    let relation = match relation {
-        Predicted::Ratio { base: BaseTerms { stage, family }, at_least, at_most } => {
-            Relation::Ratio { stage, family, at_least, at_most }
-        }
-        Predicted::AtLeast { bound } => Relation::AtLeast { bound },
-        Predicted::AtMost { bound } => Relation::AtMost { bound },
-    };
-    Claim { family, metric: quantity, relation, on: Place::claims(dtype), why }
-}
 
 /// What kernel.cu declares of a stage's instances, and what ptxas reports of each for each architecture (gate R1).
 pub fn built(stage: &StageBuild) -> Vec<Row> {

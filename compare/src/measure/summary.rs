@@ -2,11 +2,11 @@
 
 use super::distinction::tell_apart;
 use super::rows;
+use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
 use common::check::{CaseKey, CaseResult, Outcome, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::record::StageBuild;
 use common::suppression::Broken;
 use common::verdict::{GateId, GateResult, Verdict};
 use std::borrow::Cow;

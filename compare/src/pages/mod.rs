@@ -18,9 +18,9 @@ use crate::judge::state::State;
 use crate::judge::verdict::{Exit, count};
 use crate::judge::{Known, best};
 use crate::page::{Block, Cell, Digits, Table, Text, Tone};
+use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Row};
 use common::metric::{Metric, Unit};
-use common::record::{Git, Gpu};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
 

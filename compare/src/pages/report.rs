@@ -12,10 +12,10 @@ use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, Since};
 use crate::judge::{Origin, best};
 use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict};
+use crate::record::meta::{Progress, Scope};
 use crate::record::{Record, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::record::{Progress, Scope};
 use common::verdict::Verdict as Judgement;
 
 /// Lines of a table of regressions, of failures and of what is missing. The rest is behind a command.

@@ -3,10 +3,10 @@
 use super::PeersArgs;
 use crate::judge::best;
 use crate::judge::state::is_green;
+use crate::measure::builds::StageBuild;
 use crate::record::{Place, Record, Subject};
 use crate::select::{self, SelectError};
 use common::problem::{Dtype, Mask, Problem};
-use common::record::StageBuild;
 
 /// The shapes that are measured unless `--shapes` says otherwise.
 const SHAPES: [&str; 7] = ["mission", "mission_b2", "stretch", "long", "wide", "big", "big_wide"];

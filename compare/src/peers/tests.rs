@@ -8,7 +8,6 @@ use crate::testing::{case, ladder, resummarise, timed};
 use clap::Parser;
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::record::PeerOutcome;
 use common::timing::{Comparison, Floor};
 use common::verdict::{GateId, Verdict};
 use std::convert::Infallible;

@@ -1,14 +1,12 @@
 //! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
 
 use super::row::{Place, Source};
+use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
-pub use common::record::{
-    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Refusal, Scope, Tier, TimingScope,
-};
-use common::stage::Rival;
+use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -231,4 +229,200 @@ pub struct Refuted {
     pub claim: String,
     /// What was measured.
     pub evidence: String,
+}
+
+/// How much a run checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Tier {
+    /// A few traced problems and extreme logits on each stage's default variant.
+    T0,
+    /// T0 on every variant, all input families on `small`, extreme logits on short rows, `mission` with each dtype (on
+    /// defaults three seeds of f16), five tiles of each variant's own keys.
+    T1,
+    /// Every named and edge shape, both masks, all families, five seeds.
+    T2,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Tier::T0 => "T0",
+            Tier::T1 => "T1",
+            Tier::T2 => "T2",
+        })
+    }
+}
+
+/// How far a run came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Progress {
+    /// It is running, or was interrupted.
+    Partial {
+        /// Cases finished.
+        finished: usize,
+        /// Cases planned.
+        planned: usize,
+    },
+    /// It came to its end.
+    Complete {
+        /// Cases run.
+        cases: usize,
+        /// How long it took.
+        seconds: u64,
+    },
+}
+
+/// Which source was built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Git {
+    /// A checkout.
+    Commit {
+        /// The commit.
+        sha: String,
+        /// Whether files differed from it.
+        dirty: bool,
+    },
+    /// No checkout, or no git.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Where a run took place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// A short name for folders: `nvidia-h200`, `x86-64-linux`.
+    pub name: String,
+    /// Operating system and processor architecture: `linux x86_64`.
+    pub platform: String,
+    /// Processors available to the run.
+    pub processors: usize,
+    /// The GPU.
+    pub gpu: Gpu,
+}
+
+/// The GPU of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Gpu {
+    /// One was opened.
+    Present {
+        /// `NVIDIA H200`.
+        name: String,
+        /// The architecture: `sm_90`.
+        arch: String,
+        /// The driver's version.
+        driver: String,
+        /// Multiprocessors.
+        multiprocessors: u32,
+        /// Shared memory that a block may opt in to.
+        shared_opt_in_bytes: usize,
+    },
+    /// None, or none that can be used.
+    Absent {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Gpu {
+    /// Its name, where there is one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Gpu::Present { name, .. } => Some(name),
+            Gpu::Absent { .. } => None,
+        }
+    }
+
+    /// Whether it runs machine code for `compiled` as it is: `sm_90a` is code for `sm_90` alone.
+    pub fn runs(&self, compiled: &str) -> bool {
+        matches!(self, Gpu::Present { arch, .. } if compiled.trim_end_matches(['a', 'f']) == arch)
+    }
+}
+
+/// Whether flags narrowed the tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Scope {
+    /// The whole tier.
+    Whole,
+    /// Only what the flags selected.
+    Selected {
+        /// The flags: `--stages stage0-scalar`.
+        flags: Vec<String>,
+    },
+}
+
+/// Whether a gate can be measured here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateScope {
+    /// The gate.
+    pub gate: GateId,
+    /// Whether it can.
+    #[serde(flatten)]
+    pub measurable: Measurable,
+}
+
+/// Whether something can be measured by this machine, backend and tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Measurable {
+    /// Yes: a row without it is missing data.
+    Yes,
+    /// No: a row without it is complete.
+    No {
+        /// Why, and what it would take.
+        reason: String,
+    },
+}
+
+/// A variant of which the device cannot run some instance. That is no failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The variant.
+    pub variant: String,
+    /// Which instances, and what they need.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.variant, self.reason)
+    }
+}
+
+/// The GPU compiler of a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum DeviceCompiler {
+    /// It built the GPU code.
+    Built {
+        /// `13.0.88`.
+        nvcc: String,
+        /// Its flags, without paths.
+        flags: Vec<String>,
+        /// The architectures.
+        archs: Vec<String>,
+    },
+    /// There was none.
+    Absent {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// What was not timed of a stage. An arm is a variant on a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimingScope {
+    /// The stage.
+    pub stage: String,
+    /// Arms that were left out.
+    pub left_out: usize,
+    /// Arms that there are.
+    pub of: usize,
+    /// Why, in words.
+    pub why: String,
 }

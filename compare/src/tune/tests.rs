@@ -1,6 +1,7 @@
 use super::elites::{KEPT, Known, Ranked};
 use super::*;
 use crate::comparison;
+use crate::measure::builds::BuiltKernel;
 use crate::plan::Plan;
 use crate::render::markdown;
 use crate::testing::{case, ladder, resummarise, timed};
@@ -8,7 +9,6 @@ use clap::Parser;
 use common::check::Outcome;
 use common::device::BackendKind;
 use common::problem::{Dtype, Mask, Problem, claims_problem};
-use common::record::BuiltKernel;
 use common::resources::{PtxasEntry, judge_distinct};
 use common::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;

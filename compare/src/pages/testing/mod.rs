@@ -1,11 +1,11 @@
 //! A small literal record, and the committed ones as rows.
 
 use crate::judge::Named;
+use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
 use crate::record::{Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
-use common::record::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
 use common::verdict::{GateId, GateResult};
 use std::path::Path;
 

@@ -1,0 +1,164 @@
+//! What a stage promises, as data beside its kernel, before anything is measured: that a family of variants is faster
+//! (gate L1), and the figures that show why (gate E1).
+
+use crate::metric::Metric;
+use crate::problem::{Dtype, Mask};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A promise about metrics of one family of this stage's variants on some problems, and why it must be so.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// `cpasync`. Of speed its best variant is judged, of counters every one.
+    pub family: &'static str,
+    /// What is looked at, each by itself; of speed the median, which stands for p50, p90 and mean.
+    pub metrics: &'static [Metric],
+    /// What is promised of each.
+    pub relation: Relation,
+    /// On which problems, each by itself.
+    pub on: &'static [Where],
+    /// A phrase: `the same tiles are read, only earlier`; empty for speed.
+    pub why: &'static str,
+}
+
+/// What is promised of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Relation {
+    /// `base / value >= at_least`, both timed A B B A.
+    Faster {
+        /// What it is compared with.
+        base: Base,
+        /// The ratio promised on p50, p90 and mean.
+        at_least: f64,
+    },
+    /// The same against a peer. Not with E4M3: no backend of `scaled_dot_product_attention` takes it, and a ratio to one that
+    /// computes in f16 says nothing about the kernel.
+    FasterThanPeer {
+        /// What it is compared with.
+        rival: Rival,
+        /// The ratio promised on p50, p90 and mean.
+        at_least: f64,
+        /// The ratio hoped for; shown, never judged.
+        goal: Option<f64>,
+    },
+    /// `at_least * base <= value <= at_most * base`: for 0 both ends demand 0. Each variant is compared with the base's of the
+    /// same preset, which is what follows the family in its name; where no variant of the family has one, the default
+    /// variants of both families are compared (the stage's default, else the first).
+    Ratio {
+        /// What it is compared with.
+        base: Base,
+        /// Lower end; equal to `at_most` for an exact ratio.
+        at_least: f64,
+        /// Upper end.
+        at_most: f64,
+    },
+    /// `value >= bound`.
+    AtLeast {
+        /// The bound, in the metric's unit.
+        bound: f64,
+    },
+    /// `value <= bound`.
+    AtMost {
+        /// The bound, in the metric's unit.
+        bound: f64,
+    },
+}
+
+impl Relation {
+    /// The metric does not change.
+    pub const fn equal_to(base: Base) -> Self {
+        Self::times(1.0, base)
+    }
+
+    /// The metric is exactly `factor` times that of the base.
+    pub const fn times(factor: f64, base: Base) -> Self {
+        Relation::Ratio { base, at_least: factor, at_most: factor }
+    }
+}
+
+impl Claim {
+    /// Faster than `base` on mission, with f16 and, as a claim of its own, with E4M3.
+    pub const fn faster(family: &'static str, base: Base, at_least: f64) -> Self {
+        Self { family, metrics: &[Metric::P50], relation: Relation::Faster { base, at_least }, on: BOTH, why: "" }
+    }
+
+    /// Faster than a peer on `on`.
+    pub const fn over(
+        family: &'static str,
+        rival: Rival,
+        on: &'static [Where],
+        at_least: f64,
+        goal: Option<f64>,
+    ) -> Self {
+        let relation = Relation::FasterThanPeer { rival, at_least, goal };
+        Self { family, metrics: &[Metric::P50], relation, on, why: "" }
+    }
+}
+
+/// A problem by the name of its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Where {
+    /// `mission`.
+    pub shape: &'static str,
+    /// Element type of Q, K and V.
+    pub dtype: Dtype,
+    /// The mask.
+    pub mask: Mask,
+}
+
+impl Where {
+    /// A named shape with f16 under each mask.
+    pub const fn f16(shape: &'static str) -> [Self; 2] {
+        [Self { shape, dtype: Dtype::F16, mask: Mask::Full }, Self { shape, dtype: Dtype::F16, mask: Mask::Causal }]
+    }
+}
+
+/// Mission under the full mask, with each element type: what claims are about unless they say otherwise.
+pub const BOTH: &[Where] = &[mission(Dtype::F16), mission(Dtype::E4m3)];
+/// The same with f16 alone.
+pub const F16: &[Where] = &[mission(Dtype::F16)];
+/// The same with E4M3 alone.
+pub const E4M3: &[Where] = &[mission(Dtype::E4m3)];
+
+const fn mission(dtype: Dtype) -> Where {
+    Where { shape: "mission", dtype, mask: Mask::Full }
+}
+
+/// Whom a claim against a peer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rival {
+    /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
+    FastestPyTorch,
+    /// Its FlashAttention backend.
+    PyTorchFlash,
+}
+
+impl Rival {
+    /// Whether the peer of this name is one.
+    pub fn is(self, peer: &str) -> bool {
+        match self {
+            Rival::FastestPyTorch => peer.starts_with("torch-"),
+            Rival::PyTorchFlash => peer == "torch-flash",
+        }
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Rival::FastestPyTorch => "the fastest of PyTorch",
+            Rival::PyTorchFlash => "PyTorch's flash",
+        })
+    }
+}
+
+/// The other side of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Base {
+    /// The stage that holds the base.
+    pub stage: &'static str,
+    /// The family of its variants.
+    pub family: &'static str,
+}
