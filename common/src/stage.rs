@@ -8,7 +8,7 @@ use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
 use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;

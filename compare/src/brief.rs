@@ -3,7 +3,6 @@
 use crate::judge::Known;
 use crate::judge::verdict::{Exit, report};
 use crate::measure::builds::{builds, metas};
-use crate::measure::rows;
 use crate::output::{self, Output};
 use crate::page;
 use crate::pages::brief as layout;
@@ -54,7 +53,8 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
     let elites = elites(&root.join("tune"))?;
     let stages: Vec<StageMeta> = metas(&builds);
     let report = report(Known { stages: &stages, run: None, committed: &committed });
-    let text = page::markdown::markdown(&layout::document(&report, &id, &elites));
+    let document = layout::document(&report, &id, &elites).unwrap_or_default();
+    let text = page::markdown::markdown(&document);
     match &args.out {
         Some(path) => write_atomically(path, text.as_bytes())?,
         None => page::print(&text)?,

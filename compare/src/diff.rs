@@ -6,7 +6,6 @@ use crate::judge::Named;
 use crate::judge::diff::{differences, outdated};
 use crate::judge::verdict::{Exit, of_differences};
 use crate::measure::builds::builds;
-use crate::measure::rows;
 use crate::output::{self, Output};
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::diff as layout;
@@ -17,7 +16,7 @@ use crate::record::meta::Git;
 use crate::{machine, registry};
 use clap::{Args, ValueEnum};
 use common::metric::LATENCY_CHANGE;
-use source::{Side, SourceError};
+use source::SourceError;
 use std::path::PathBuf;
 
 /// The end of `compare diff --help`.

@@ -43,7 +43,6 @@ use judge::verdict::{self, Exit};
 use measure::execute::ExecuteError;
 use output::{Content, Output};
 use record::StageMeta;
-use record::files::is_stream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tune::Tuned;

@@ -66,8 +66,6 @@ pub enum OutputError {
 pub enum Content {
     /// COMPARE.md.
     Report,
-    /// The same as a page.
-    Page,
     /// What `--json` writes.
     Json,
     /// Text that nothing is known of: it may overwrite any file that is not a record's.
@@ -83,7 +81,6 @@ impl Content {
         Ok(text.is_empty()
             || match self {
                 Content::Report => text.starts_with("# COMPARE\n"),
-                Content::Page => text.starts_with("<!DOCTYPE html>"),
                 // The first names in alphabetical order, each with what is in it, and all of `meta`.
                 Content::Json => text.starts_with('{') && text.contains("\"meta\""),
                 Content::Any => true,
@@ -96,7 +93,6 @@ impl Content {
     fn expected(self) -> &'static str {
         match self {
             Content::Report => "its own begin with '# COMPARE'",
-            Content::Page => "its own are pages",
             Content::Json => "its own are objects with `meta`",
             Content::Any => "",
         }
@@ -240,7 +236,6 @@ mod tests {
         };
         for (content, ours, foreign) in [
             (Content::Report, "# COMPARE\n\nFAIL", "[workspace]\n"),
-            (Content::Page, "<!DOCTYPE html>\n<html>", "# notes"),
             (Content::Json, "{\n  \"meta\": {}}", "{ \"name\": \"x\" }"),
         ] {
             assert!(!refused(content, ours) && !refused(content, "") && refused(content, foreign), "{content:?}");

@@ -16,7 +16,6 @@ use crate::judge::{self, Known, peers as question};
 use crate::machine;
 use crate::measure::builds::StageBuild;
 use crate::measure::builds::{builds, metas};
-use crate::measure::rows;
 use crate::progress::Progress;
 use crate::record::store::read_all;
 use crate::record::{On, Record, Row, Source, StageMeta, StoreError};

@@ -56,7 +56,7 @@ fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
 pub fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
     let place = place_of_ladder(readme)?;
     let ladder = page::markdown::blocks(&pages::ladder::readme(report));
-    Ok(format!("{}\n{ladder}{}", &readme[..place.start], &readme[place.end..]))
+    Ok(format!("{}\n{}\n{}", &readme[..place.start], ladder.trim_end(), &readme[place.end..]))
 }
 
 /// Writes each file at once.

@@ -8,7 +8,7 @@ mod tests;
 
 #[cfg(test)]
 pub use elites::Ranked;
-pub use elites::{Elites, Entry, keep_elites};
+pub use elites::{Elites, keep_elites};
 
 use crate::cli::{RunArgs, TuneArgs};
 use crate::machine::{self, Timestamp};

@@ -43,11 +43,6 @@ impl Finding {
     }
 }
 
-/// The gate of a claim.
-pub fn gate(claim: &Claim) -> GateId {
-    if claim.is_of_speed() { GateId::L1 } else { GateId::E1 }
-}
-
 /// Whether figures of the claim are of one GPU, and of no other.
 pub fn is_of_gpu(claim: &Claim) -> bool {
     claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
@@ -371,15 +366,6 @@ impl Claimed {
     /// This run does not decide it.
     pub fn is_ambiguous(&self) -> bool {
         self.finds(Verdict::Ambiguous) == Some(&Origin::Run)
-    }
-
-    /// The committed record did not decide it, which is no fault of this run.
-    pub fn is_open(&self) -> bool {
-        matches!(self.finds(Verdict::Ambiguous), Some(Origin::Committed { .. }))
-    }
-
-    pub fn is_negative(&self) -> bool {
-        matches!(self.status, Status::Negative { .. })
     }
 }
 

@@ -505,8 +505,10 @@ impl<'a> Sides<'a> {
                 };
                 let shared = after.iter().filter(|((of, _), _)| **of == subject).filter_map(of_case);
                 let shared: Vec<(f64, f64, Option<On>)> = shared.collect();
+                // The largest of other cases is another figure.
+                let as_many = same_cases && was.value(Metric::Cases) == is.value(Metric::Cases);
                 let whole =
-                    was.value(metric).zip(is.value(metric)).filter(|_| same_cases).map(|(was, is)| (was, is, None));
+                    was.value(metric).zip(is.value(metric)).filter(|_| as_many).map(|(was, is)| (was, is, None));
                 let Some((was, is, at)) = furthest(shared).or(whole) else { continue };
                 let change = moved(was, is);
                 let margin = format!("of the bound; margin {:.0} % of it", 100.0 * ERROR_MARGIN);

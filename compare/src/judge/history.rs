@@ -35,13 +35,6 @@ pub struct Point {
     pub conflicts: Option<f64>,
 }
 
-impl Series {
-    /// `stage5-swizzle`, or where variants are followed `swizzle-32x64`.
-    pub fn followed(&self) -> &str {
-        self.variant.as_ref().unwrap_or(&self.stage)
-    }
-}
-
 /// The history of all stages, or of every variant of `only`.
 pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
     let mut names: Vec<(String, Option<String>)> = Vec::new();

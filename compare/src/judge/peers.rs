@@ -69,8 +69,14 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
         let fastest = right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)));
         Some(Problem { place, ours, fastest })
     });
+    let mut problems: Vec<Problem<'_>> = problems.collect();
+    let scores = |place: &Place| {
+        let shape = record.meta.shapes.get(&place.shape).copied();
+        shape.map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
+    };
+    problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));
     let origin = known.origin(name, record, &last.id, true);
-    Some(Beside { record, origin, problems: problems.collect(), fast: fast(record, &last.id) })
+    Some(Beside { record, origin, problems, fast: fast(record, &last.id) })
 }
 
 fn fast(record: &Record, stage: &str) -> Option<FastP> {

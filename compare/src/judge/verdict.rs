@@ -7,7 +7,6 @@ use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
 use crate::record::{Record, Subject};
 use common::verdict::GateId;
-use serde::Serialize;
 use std::fmt;
 
 /// What the process exits with.
@@ -252,12 +251,4 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
         actions.push("No action needed.".to_string());
     }
     Overall { exit, word, line, actions }
-}
-
-/// What the verdict and its JSON have in common with every page.
-#[derive(Serialize)]
-pub struct Words<'a> {
-    pub verdict: &'a str,
-    pub line: &'a str,
-    pub actions: &'a [String],
 }

@@ -1,6 +1,5 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
-use super::rows;
 use crate::cli::RunArgs;
 use crate::judge::claims::compared;
 use crate::measure::builds::{StageBuild, VariantBuild};

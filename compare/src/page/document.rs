@@ -61,7 +61,6 @@ pub enum Block {
         summary: Text,
         blocks: Vec<Block>,
     },
-    Chart(Chart),
 }
 
 impl Block {
@@ -80,17 +79,6 @@ impl Block {
     pub fn folded(summary: impl Into<Text>, blocks: Vec<Block>) -> Self {
         Block::Folded { summary: summary.into(), blocks }
     }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Chart {
-    pub title: String,
-    /// For readers who do not see it.
-    pub alt: String,
-    /// Seen from the Markdown file.
-    pub path: String,
-    /// Markup, which goes into a page as it is; all other text is escaped.
-    pub svg: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

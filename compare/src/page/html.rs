@@ -74,11 +74,6 @@ fn block(of: &Block) -> String {
             let body: String = blocks.iter().map(block).collect();
             format!("<details><summary>{}</summary>\n{body}</details>\n", inline(summary))
         }
-        Block::Chart(chart) => format!(
-            "<figure><figcaption>{}</figcaption><div class=\"scroll\" tabindex=\"0\">{}</div></figure>\n",
-            escape(&chart.title),
-            chart.svg
-        ),
     }
 }
 
@@ -128,7 +123,7 @@ pub fn inline(text: &Text) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Chart, Tone, Verdict, markdown};
+    use crate::page::{Tone, Verdict, markdown};
     use pulldown_cmark::{Event, Options, Parser};
 
     /// The same text at every place that takes any.
@@ -150,7 +145,6 @@ mod tests {
             Block::paragraph(all()),
             Block::bullets([all()]),
             Block::Table(table),
-            Block::Chart(Chart { title: string(), alt: string(), path: string(), svg: "<svg></svg>".into() }),
         ];
         Document {
             marker: None,

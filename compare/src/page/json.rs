@@ -29,7 +29,6 @@ fn block(block: &Block) -> Value {
         Block::Folded { summary, blocks: inner } => {
             json!({ "kind": "folded", "summary": summary.to_string(), "blocks": blocks(inner) })
         }
-        Block::Chart(chart) => json!({ "kind": "chart", "title": chart.title, "alt": chart.alt, "path": chart.path }),
     }
 }
 

@@ -37,12 +37,6 @@ fn block(block: &Block) -> String {
                 blocks(inner)
             )
         }
-        Block::Chart(chart) => format!(
-            "**{}**\n\n![{}]({})",
-            escape(&chart.title, Place::Link),
-            escape(&chart.alt, Place::Link),
-            url(&chart.path)
-        ),
     }
 }
 

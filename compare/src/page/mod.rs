@@ -7,7 +7,7 @@ pub mod json;
 pub mod markdown;
 pub mod terminal;
 
-pub use document::{Block, Cell, Chart, Digits, Document, Span, Table, Text, Tone, Verdict};
+pub use document::{Block, Cell, Digits, Document, Span, Table, Text, Tone, Verdict};
 
 use std::io::{self, Write};
 

@@ -23,7 +23,6 @@ pub fn terminal(document: &Document, width: u16, details: &str) -> String {
         }
         Block::Table(of) => table(of, width),
         Block::Folded { summary, .. } => wrapped(&format!("{summary} (in {details})"), width),
-        Block::Chart(chart) => wrapped(&format!("{}: {}", chart.title, chart.path), width),
     }));
     parts.join("\n\n") + "\n"
 }

@@ -38,12 +38,6 @@ fn sample() -> Document {
                 "2 <more>",
                 vec![Block::Heading { level: 3, text: "Here".into() }, Block::paragraph("folded")],
             ),
-            Block::Chart(Chart {
-                title: "Time".into(),
-                alt: "shorter is better".into(),
-                path: "plots/time.svg".into(),
-                svg: "<svg viewBox=\"0 0 1 1\"></svg>".into(),
-            }),
         ],
     }
 }
@@ -78,10 +72,6 @@ See `a|b` in [the record](results/a.json).
 folded
 
 </details>
-
-**Time**
-
-![shorter is better](plots/time.svg)
 "##);
 }
 
@@ -108,8 +98,6 @@ See a|b in the record (results/a.json).
 == Details ==
 
 2 <more> (in COMPARE.md)
-
-Time: plots/time.svg
 "##);
 }
 
@@ -140,7 +128,6 @@ fn html_of_each_block_and_cell() {
 <h3>Here</h3>
 <p>folded</p>
 </details>
-<figure><figcaption>Time</figcaption><div class="scroll" tabindex="0"><svg viewBox="0 0 1 1"></svg></div></figure>
 </main>
 </body>
 </html>
@@ -170,7 +157,6 @@ fn json_of_each_block_and_cell() {
 {"kind":"missing","reason":"the first"}]]},
 {"kind":"heading","level":2,"text":"Details"},
 {"blocks":[{"kind":"heading","level":3,"text":"Here"},
-{"kind":"paragraph","text":"folded"}],"kind":"folded","summary":"2 <more>"},
-{"alt":"shorter is better","kind":"chart","path":"plots/time.svg","title":"Time"}],"title":"The ladder","verdict":{"tone":"open","why":"1 claim < 1","word":"AMBIGUOUS"}}
+{"kind":"paragraph","text":"folded"}],"kind":"folded","summary":"2 <more>"}],"title":"The ladder","verdict":{"tone":"open","why":"1 claim < 1","word":"AMBIGUOUS"}}
 "##);
 }

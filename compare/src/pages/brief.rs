@@ -1,6 +1,308 @@
+//! `compare brief`: one stage for whoever tunes it. What follows from the figures first, then the figures.
+
+use super::insights::{insights, register_limit};
+use super::{claimed, clip, figure, gpu, missing, of, state, us, words};
+use crate::judge::best::{self, Latency};
+use crate::judge::state::summary;
 use crate::judge::verdict::Report;
-use crate::page::Document;
+use crate::page::{Block, Cell, Document, Table, Text};
+use crate::record::meta::Gpu;
+use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use crate::tune::Elites;
-pub fn document(_: &Report<'_>, _: &str, _: &[Elites]) -> Document {
-    Document::default()
+use common::metric::Metric;
+use common::problem::{Dtype, NAMED_SHAPES};
+use common::resources::multiprocessor;
+
+/// `None` where there is no such stage. `tuned` are the files of tune/.
+pub fn document(report: &Report<'_>, id: &str, tuned: &[Elites]) -> Option<Document> {
+    let stage = report.known.stage(id)?;
+    let best = Subject::variant(id, best::variant(&report.known, stage));
+    let found = report.known.subject();
+    let mut blocks = vec![Block::paragraph(match found {
+        Some((name, record)) => {
+            words(&format!("Figures of `{name}` ({}), unless said otherwise.", gpu(&record.meta.machine.gpu)))
+        }
+        None => "NO DATA: there is no record.".into(),
+    })];
+    let is_stale = found.is_some_and(|(_, record)| record.stage(id).is_none_or(|of| of.identity != stage.identity));
+    if is_stale {
+        blocks.push(Block::paragraph(words("STALE: the kernel has changed since; run `compare` again.")));
+    }
+    blocks.push(Block::section(format!("What follows, for {}", best.name())));
+    blocks.push(Block::bullets(found.map(|(_, record)| insights(record, &best)).unwrap_or_default()));
+    blocks.extend(targets(report, id));
+    blocks.extend(negatives(report, id));
+    blocks.extend([Block::section("Figures"), Block::Table(figures(report, stage, &best))]);
+    blocks.push(Block::section("Tuned configurations (tune/)"));
+    blocks.push(some(best_presets(stage, tuned), "NO DATA: it was not tuned; `compare tune` on a GPU."));
+    if let Some((_, record)) = found {
+        let on = On::Problem(Place::claims(Dtype::F16));
+        blocks.push(Block::section(format!("Compiled: {}", best.name())));
+        blocks.push(some(compiled(record, &best), "NO DATA: no record of this kernel was built by nvcc."));
+        let counted = figures_of(record.row(&best, &on, Source::Emulator), "counter (0 where not listed)");
+        blocks.push(Block::section(format!("Counted on mission, f16, full mask: {}", best.name())));
+        blocks.push(some(counted, "NO DATA: the record does not count it."));
+        let read = figures_of(record.row(&best, &on, Source::Ncu), "figure");
+        blocks.push(Block::section(format!("Profiled on mission, f16, full mask (ncu): {}", best.name())));
+        blocks.push(some(read, "NO DATA: the record has no profile of it; `compare profile` on its GPU completes it."));
+        blocks.push(Block::section("Presets (f16, head_dim 64)"));
+        blocks.push(some(presets(record, stage), "NO DATA: the record does not say."));
+        blocks.push(Block::section("Limits of an SM"));
+        blocks.push(some(limits(record, id), "NO DATA: no record is of a GPU, and nvcc built none of this kernel."));
+    }
+    blocks.extend(task(stage));
+    Some(Document { title: format!("Brief of {id}: {}", stage.idea), blocks, ..Document::default() })
+}
+
+fn some(table: Table, otherwise: &str) -> Block {
+    if table.rows.is_empty() { Block::paragraph(words(otherwise)) } else { Block::Table(table) }
+}
+
+/// What the stage claims, with what was measured; what is kept of counters as a count.
+fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
+    let mut table = Table::new(["target", "verdict", "measured"]);
+    let mut kept = 0;
+    for claim in report.claims.iter().filter(|claim| claim.stage == id) {
+        let (verdict, measured, _) = claimed(claim);
+        if !claim.claim.is_of_speed() && verdict.shown().to_string() == "PASS" {
+            kept += 1;
+            continue;
+        }
+        table.push(vec![claim.claim.to_string().into(), verdict, clip(&measured, 240).into()]);
+    }
+    let kept = (kept > 0).then(|| Block::paragraph(format!("{kept} claims of counters are kept.")));
+    [Block::section("Targets"), some(table, "It claims nothing else.")].into_iter().chain(kept).collect()
+}
+
+fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
+    let mut lines: Vec<Text> = Vec::new();
+    for (name, record) in report.known.committed {
+        let Some(negative) = &record.meta.negative else { continue };
+        let of_stage: Vec<_> = negative.claims.iter().filter(|claim| claim.stage == id).collect();
+        lines.extend(of_stage.iter().map(|claim| words(&format!("{name}: {}: {}", claim.claim, claim.evidence))));
+        lines.extend((!of_stage.is_empty()).then(|| words(&format!("{name}, why: {}", negative.reason))));
+    }
+    let otherwise = || Block::paragraph("No committed record refutes a claim of it.");
+    let list = if lines.is_empty() { otherwise() } else { Block::Bullets(lines) };
+    vec![Block::section("Negative results"), list]
+}
+
+fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
+    let mut table = Table::new(["variant", "verdict", "p50 µs", "vs previous", "vs first", "max error"]);
+    let record = report.known.subject().map(|(_, record)| record);
+    for (subject, of_variant) in report.states.iter().filter(|(subject, _)| subject.stage() == stage.id) {
+        let name = Cell::from(subject.name());
+        let mut cells = vec![if subject == best { name.noted("best") } else { name }, state(of_variant)];
+        match best::latency(&report.known, subject, &Place::claims(Dtype::F16)) {
+            Latency::Measured { row, record, origin } => {
+                let time = us(best::p50(row));
+                cells.push(if origin.is_stale() { time.noted("STALE") } else { time });
+                let ratio = |speedup: Option<(Subject, f64)>| {
+                    speedup.map_or_else(|| missing("not timed in this record"), |(_, ratio)| Cell::Ratio(ratio))
+                };
+                cells.extend(best::speedups(record, row).map(ratio));
+            }
+            Latency::Withheld(why) | Latency::NoData(why) => cells.extend((0..3).map(|_| missing(&*why))),
+        }
+        cells.push(of(record.and_then(|record| summary(record, subject)), Metric::MaxError));
+        table.push(cells);
+    }
+    table
+}
+
+fn best_presets(stage: &StageMeta, tuned: &[Elites]) -> Table {
+    let mut table = Table::new(["GPU", "problem", "best, p50 µs", "of"]);
+    for file in tuned {
+        for entry in file.entries.iter().filter(|entry| entry.stage == stage.id) {
+            let best = entry.best.iter().map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
+            let is_now = entry.identity == stage.identity;
+            table.push(vec![
+                file.gpu.as_str().into(),
+                format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask).into(),
+                best.collect::<Vec<_>>().join(", ").into(),
+                if is_now { "this kernel" } else { "STALE: the kernel has changed" }.into(),
+            ]);
+        }
+    }
+    table
+}
+
+fn declared<'a>(record: &'a Record, row: &Row) -> Option<&'a Row> {
+    let On::Instance { dtype, head_dim, .. } = &row.on else { return None };
+    let on = On::Instance { dtype: *dtype, head_dim: *head_dim, arch: None };
+    record.row(&row.subject, &on, Source::Kernel)
+}
+
+fn compiled(record: &Record, subject: &Subject) -> Table {
+    let mut table = Table::new(["instance", "registers", "limit", "spilled B", "dynamic shared B", "occupancy"]);
+    for row in record.by(Source::Ptxas).filter(|row| row.subject == *subject) {
+        let declared = declared(record, row);
+        let limit = declared.and_then(register_limit);
+        table.push(vec![
+            row.on.to_string().into(),
+            of(Some(row), Metric::Registers),
+            limit.map_or_else(|| missing("not declared"), |limit| Cell::Count(limit as u64)),
+            of(Some(row), Metric::SpillBytes),
+            of(declared, Metric::DynamicSharedBytes),
+            of(Some(row), Metric::Occupancy),
+        ]);
+    }
+    table
+}
+
+fn figures_of(row: Option<&Row>, title: &str) -> Table {
+    let mut table = Table::new([title, "value"]);
+    for (&metric, found) in row.into_iter().flat_map(|row| &row.figures).filter(|(_, found)| found.value != 0.0) {
+        table.push(vec![metric.label().into(), figure(metric, found.value)]);
+    }
+    table
+}
+
+fn presets(record: &Record, stage: &StageMeta) -> Table {
+    let columns =
+        ["variant", "query rows", "keys a tile", "threads", "blocks promised", "registers at most", "dynamic shared B"];
+    let mut table = Table::new(columns);
+    let on = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: None };
+    for row in record.by(Source::Kernel).filter(|row| row.subject.stage() == stage.id && row.on == on) {
+        let name = Cell::from(row.subject.name());
+        let is_default = row.subject.name() == stage.default_variant;
+        let metrics = [Metric::TileM, Metric::TileN, Metric::Threads, Metric::MinBlocks];
+        let mut cells = vec![if is_default { name.noted("default") } else { name }];
+        cells.extend(metrics.map(|metric| of(Some(row), metric)));
+        cells.push(register_limit(row).map_or_else(|| missing("not declared"), |limit| Cell::Count(limit as u64)));
+        cells.push(of(Some(row), Metric::DynamicSharedBytes));
+        table.push(cells);
+    }
+    table
+}
+
+/// The limits of every architecture that the stage is built for; of the record's GPU where it is built for none.
+fn limits(record: &Record, id: &str) -> Table {
+    let built = record.by(Source::Ptxas).filter(|row| row.subject.stage() == id);
+    let mut archs: Vec<String> = built
+        .filter_map(|row| match &row.on {
+            On::Instance { arch, .. } => arch.clone(),
+            _ => None,
+        })
+        .collect();
+    archs.sort_unstable();
+    archs.dedup();
+    if let (true, Gpu::Present { arch, .. }) = (archs.is_empty(), &record.meta.machine.gpu) {
+        archs.push(arch.clone());
+    }
+    let mut table = Table::new(["architecture", "registers", "threads", "blocks", "shared B", "shared B of one block"]);
+    for arch in archs {
+        let Some(sm) = multiprocessor(&arch) else { continue };
+        let figures =
+            [sm.registers as usize, sm.threads as usize, sm.blocks as usize, sm.shared_bytes, sm.shared_opt_in_bytes];
+        let figures = figures.map(|figure| Cell::Count(figure as u64));
+        table.push([Cell::from(arch)].into_iter().chain(figures).collect());
+    }
+    table
+}
+
+fn task(stage: &StageMeta) -> [Block; 3] {
+    let id = &stage.id;
+    let shapes: Vec<String> = NAMED_SHAPES.iter().map(|named| format!("{} {}", named.name, named.shape)).collect();
+    let before = match &stage.predecessor {
+        Some(before) => format!("It is a diff of {before}: one idea, everything else as it is."),
+        None => "It is the control: every other stage is a diff of the one before.".to_string(),
+    };
+    let lines = [
+        format!(
+            "Fused attention forward in `{id}/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. \
+             Claims are stated on mission, full mask."
+        ),
+        format!("Shapes, batch x heads x length x head_dim: {}.", shapes.join(", ")),
+        before,
+        format!(
+            "Check a change: `cargo run --release -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \
+             with `compare tune --stages {id}` on a GPU."
+        ),
+    ];
+    let gates = Text::from("What each gate demands: ").link("docs/rows.md", "docs/rows.md").plain(".");
+    [Block::section("Task"), Block::bullets(lines.iter().map(|line| words(line))), Block::Paragraph(gates)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{Known, verdict};
+    use crate::page::markdown;
+    use crate::pages::testing::record;
+
+    #[test]
+    fn conclusions_come_before_figures() {
+        let records = [("1".to_string(), record())];
+        let report = verdict::report(Known { stages: &records[0].1.meta.stages, run: None, committed: &records });
+        insta::assert_snapshot!(markdown::markdown(&document(&report, "stage1-mma", &[]).unwrap()), @r##"
+# Brief of stage1-mma: one idea
+
+Figures of `1` (NVIDIA H200 (sm_90, 132 SMs, driver 580)), unless said otherwise.
+
+## What follows, for mma-32x64
+
+- Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle what is read.
+- 128 blocks for 132 SMs (rule: fewer than one each): the rest idles; smaller tiles, or split keys.
+
+## Targets
+
+| target | verdict | measured |
+|---|---|---|
+| mma >= 1.50x over stage0-scalar scalar | PASS | p50 2.000x [1.990, 2.010], p90 2.000x [1.990, 2.010], mean 2.000x [1.990, 2.010], claim 1.50x |
+
+## Negative results
+
+No committed record refutes a claim of it.
+
+## Figures
+
+| variant | verdict | p50 µs | vs previous | vs first | max error |
+|---|---|---:|---:|---:|---:|
+| mma-32x64 (best) | GREEN | 5.000 | 2.00x (−50 %) | 2.00x (−50 %) | 1.0e-3 |
+| mma-64x64 | GREEN | 6.000 | 1.67x (−40 %) | 1.67x (−40 %) | 1.0e-3 |
+
+## Tuned configurations (tune/)
+
+NO DATA: it was not tuned; `compare tune` on a GPU.
+
+## Compiled: mma-32x64
+
+| instance | registers | limit | spilled B | dynamic shared B | occupancy |
+|---|---:|---|---:|---|---:|
+| f16 d64 sm_90a | 128 | – | 0 | – | 25.0 % |
+
+## Counted on mission, f16, full mask: mma-32x64
+
+| counter (0 where not listed) | value |
+|---|---:|
+| shared-load wavefronts | 49,152 |
+| shared-load bank conflicts | 12,288 |
+| blocks of the launch | 128 |
+
+## Profiled on mission, f16, full mask (ncu): mma-32x64
+
+NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.
+
+## Presets (f16, head_dim 64)
+
+NO DATA: the record does not say.
+
+## Limits of an SM
+
+| architecture | registers | threads | blocks | shared B | shared B of one block |
+|---|---:|---:|---:|---:|---:|
+| sm_90a | 65,536 | 2,048 | 32 | 233,472 | 232,448 |
+
+## Task
+
+- Fused attention forward in `stage1-mma/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. Claims are stated on mission, full mask.
+- Shapes, batch x heads x length x head_dim: small 1x1x32x64, mission 1x8x512x64, mission_b2 2x8x512x64, stretch 4x16x512x64, long 1x8x2048x64, wide 1x8x512x128.
+- It is a diff of stage0-scalar: one idea, everything else as it is.
+- Check a change: `cargo run --release -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
+
+What each gate demands: [docs/rows.md](docs/rows.md).
+"##);
+        assert!(document(&report, "stage9", &[]).is_none());
+    }
 }

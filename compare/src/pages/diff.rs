@@ -1,12 +1,13 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
-use super::{by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, missing, state, tone, us, words};
+use super::{
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, missing, short, state, tone, us, words,
+};
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::verdict::{Overall, count};
-use crate::judge::{Known, best, history, place};
+use crate::judge::{Known, best, history};
 use crate::page::{Block, Cell, Document, Table, Text, Verdict};
 use crate::record::{Place, Record, Subject};
-use common::metric::Metric;
 use common::problem::Dtype;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -179,7 +180,7 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         let [previous, _] = timed.map(|row| best::speedups(record, row)).unwrap_or_default();
         let registers = history::registers(record, subject);
         vec![
-            subject.to_string().into(),
+            short(subject).into(),
             what.as_str().into(),
             gates.as_ref().map_or_else(|| missing("not declared"), state),
             timed.map_or_else(not_timed, |row| us(best::p50(row))),
@@ -193,7 +194,7 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         Block::Table(table)
     };
     let mut blocks = vec![Block::section("New")];
-    blocks.extend(first_of(&subjects, most, table, "compare show --gates --latencies"));
+    blocks.extend(first_of(&subjects, most, table, "compare show gates latencies"));
     blocks
 }
 
@@ -223,14 +224,15 @@ fn rest(pair: &Pair<'_>, better: usize) -> String {
         .filter(|difference| !difference.required && difference.group == Group::Latency)
         .map(|difference| difference.why.as_str())
         .collect();
-    unpaired.iter().take(3).for_each(|why| text += &format!(" Latencies not compared: {}.", clip(why, 160)));
+    if !unpaired.is_empty() {
+        let why: Vec<&str> = unpaired.into_iter().collect();
+        text += &format!(" Latencies not compared: {}.", clip(&why.join("; "), 240));
+    }
     let judged = |from: bool| pair.differences.iter().filter(|d| d.resampled == Some(from)).count();
     if let (raw, by_interval @ 1..) | (raw @ 1.., by_interval) = (judged(true), judged(false)) {
         let all = count(raw + by_interval, "latency was", "latencies were");
         text += &format!(
-            " {all} judged, {raw} from raw samples and {by_interval} from the 95 % intervals of both medians; `{}` on `{}`.",
-            Metric::P50,
-            place(pair.new.1)
+            " {all} judged, {raw} from raw samples and {by_interval} from the 95 % intervals of both medians."
         );
     }
     text.trim().to_string()
@@ -257,6 +259,7 @@ mod tests {
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, committed, instance, mission, record, row};
     use crate::record::{Row, Source};
+    use common::metric::Metric;
     use common::verdict::{GateId, GateResult};
 
     fn compare<'a>(base: (&'a str, &'a Record), new: (&'a str, &'a Record)) -> Comparison<'a> {
@@ -295,7 +298,26 @@ mod tests {
         }
         let page = markdown::markdown(&document(&compare(("1", &base), ("2", &slow))));
         assert!(page.starts_with(&format!("<!-- {MARKER} -->")));
-        insta::assert_snapshot!(page);
+        insta::assert_snapshot!(page, @r##"
+<!-- attention-ladder: compare diff -->
+
+**REGRESSION: 1 worse, 34 the same**
+
+- **1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs
+- Look at the regressions; take them back, or say in the change what they buy.
+
+`2` (NVIDIA H200 (sm_90, 132 SMs, driver 580), tier T1, commit 25f6c2b1d61c) against `1` (NVIDIA H200 (sm_90, 132 SMs, driver 580), tier T1, commit 25f6c2b1d61c) (base).
+
+## Worse
+
+| where | what | was → is | base / new |
+|---|---|---|---:|
+| stage1/mma-32x64 | p50 on mission f16 full | 5.000 µs → 5.500 µs | 0.91x [0.89, 0.93] |
+
+Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the 95 % intervals of both medians.
+
+- The harness is the same on both sides.
+"##);
     }
 
     #[test]
@@ -304,7 +326,6 @@ mod tests {
         for pair in records.windows(2) {
             let of = compare((&pair[0].0, &pair[0].1), (&pair[1].0, &pair[1].1));
             let text = terminal::terminal(&document(&of), terminal::WIDTH, "the JSON");
-            println!("{text}");
             assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }

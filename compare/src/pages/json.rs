@@ -41,6 +41,6 @@ mod tests {
         let value = json(&verdict::report(known));
         assert_eq!(value["rows"].as_array().unwrap().len(), run.rows.len());
         assert_eq!(value["states"][0]["state"]["status"], "green");
-        assert_eq!([&value["verdict"]["word"], &value["claims"][0]["status"]], ["PASS", "judged"]);
+        assert_eq!([&value["verdict"]["word"], &value["claims"][0]["status"]["status"]], ["PASS", "judged"]);
     }
 }

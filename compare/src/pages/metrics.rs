@@ -1,3 +1,230 @@
+//! docs/rows.md, from the registry: what a row is, every metric, every gate.
+
+use super::{missing, words};
+use crate::judge::claims::NCU_TOLERANCE;
+use crate::page::{Block, Document, Table, Text, markdown};
+use crate::record::{On, Place, Row, Source};
+use common::gate;
+use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
+use common::problem::Dtype;
+use common::timing::claim::NOISE_LIMIT;
+use common::verdict::{GateId, GateResult};
+
+const GATES: [GateId; 13] = {
+    use GateId::*;
+    [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1, S1]
+};
+
 pub fn page() -> String {
-    String::new()
+    let blocks = vec![
+        Block::paragraph(words(
+            "A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one \
+             source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.",
+        )),
+        Block::paragraph(words("This page is written from the registry of metrics (`common/src/metric.rs`).")),
+        Block::section("A row"),
+        Block::Table(fields()),
+        Block::Paragraph(Text::from("Example: ").code(example())),
+        Block::section("Metrics"),
+        Block::Table(metrics()),
+        Block::section("Gates"),
+        Block::Table(gates()),
+    ];
+    markdown::markdown(&Document { title: "Rows, metrics and gates".into(), blocks, ..Document::default() })
+}
+
+fn fields() -> Table {
+    let mut table = Table::new(["field", "is"]);
+    for (field, is) in [
+        ("subject", "a variant (stage/variant), a stage, a family, a peer, or self-test"),
+        (
+            "on",
+            "all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture)",
+        ),
+        ("by", "who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input"),
+        ("against", "the other side of a pair that was interleaved (A B B A)"),
+        ("under", "what must be equal before two rows are compared: warm L2"),
+        ("sass", "hash of the machine code"),
+        ("figures", "metric: value, or [value, low, high] with its 95 % interval"),
+        ("verdicts", "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass"),
+        ("note", "where the worst figure is, or why there is none"),
+    ] {
+        table.push(vec![Text::default().code(field).into(), is.into()]);
+    }
+    table
+}
+
+fn example() -> String {
+    let row = Row::new("stage5-swizzle/swizzle-32x256-k4", On::Problem(Place::claims(Dtype::F16)), Source::Gpu)
+        .under("warm L2")
+        .figure(Metric::P50, (5.274, 5.272, 5.276))
+        .figure(Metric::Samples, 500_usize)
+        .verdict(&GateResult::judge(GateId::C2, false, "max error 3.1e-1 > 4.9e-4"));
+    serde_json::to_string(&row).expect("a row is plain data")
+}
+
+/// Every figure of the registry.
+fn metrics() -> Table {
+    let mut table = Table::new(["name", "printed as", "unit", "better", "a difference counts", "because", "gate"]);
+    for &metric in Metric::ALL {
+        let spec = metric.spec();
+        let unit = match spec.unit {
+            Unit::Us => "µs",
+            Unit::Ns => "ns",
+            Unit::Mhz => "MHz",
+            Unit::Count => "count",
+            Unit::Share => "share, 0 to 1",
+            Unit::Ratio => "ratio",
+            Unit::Error => "error",
+            Unit::Rate => "per second",
+        };
+        let better = match spec.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+            Better::Informational => "informational",
+        };
+        table.push(vec![
+            Text::default().code(metric.name()).into(),
+            spec.label.into(),
+            unit.into(),
+            better.into(),
+            threshold(spec.threshold).into(),
+            spec.because.into(),
+            spec.gate.map_or_else(|| missing("no gate judges it"), |gate| gate.to_string().into()),
+        ]);
+    }
+    table
+}
+
+fn threshold(threshold: Threshold) -> String {
+    match threshold {
+        Threshold::Exact => "always".into(),
+        Threshold::ExactUnlessLatency => "always, unless the latency says the opposite".into(),
+        Threshold::Interval(share) => format!("whole 95 % interval beyond {:.0} %", 100.0 * share),
+        Threshold::Absolute(by) => format!("by more than {by}"),
+        Threshold::NotCompared => "never".into(),
+    }
+}
+
+fn gates() -> Table {
+    let mut table = Table::new(["gate", "demands"]);
+    GATES.into_iter().for_each(|gate| table.push(vec![gate.to_string().into(), rule(gate).into()]));
+    table
+}
+
+/// What a gate demands, in one line.
+pub fn rule(gate: GateId) -> String {
+    match gate {
+        GateId::C1 => "no element of the output is left unwritten, none is infinite or NaN".into(),
+        GateId::C2 => format!(
+            "max error ≤ {} × that of the same-precision baseline + {} f16 ulps at the largest reference value; root mean square \
+             of row errors ≤ ({} + {}/n) × its own over n effective rows",
+            gate::C2_PLAIN_FACTOR,
+            gate::C2_OUTPUT_ULPS,
+            gate::C2_ROWS_FACTOR,
+            gate::C2_ROWS_NOISE
+        ),
+        GateId::C3 => format!(
+            "per row ‖o − r‖ / ‖r‖ ≤ {:.0e} (P in e4m3: {:.0e}) + what f32 scores lose; a row without keys is exactly 0",
+            gate::C3_ROW,
+            gate::C3_ROW_E4M3_P
+        ),
+        GateId::C4 => format!(
+            "f16 allclose, atol {:.0e} × rms(V), rtol {:.0e}; e4m3 against unquantised FP64: mean ≤ {}, at most {:.0} % of errors \
+             above {}",
+            gate::C4_ATOL,
+            gate::C4_RTOL,
+            gate::C4_E4M3_MEAN,
+            100.0 * gate::C4_E4M3_BAD_SHARE,
+            gate::C4_E4M3_BAD
+        ),
+        GateId::C5 => "all launches are bitwise equal".into(),
+        GateId::C6 => "guard bands, gaps and inputs are intact after the launch".into(),
+        GateId::C7 => "compute-sanitizer reports no error and no warning".into(),
+        GateId::B1 => format!(
+            "per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family",
+            gate::B1_FACTOR
+        ),
+        GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read, no access out of bounds".into(),
+        GateId::R1 => {
+            "no spill, no stack, registers and shared memory within the preset's caps, no two variants with one machine code".into()
+        }
+        GateId::L1 => format!(
+            "the 95 % interval of base / new reaches the claim on p50, p90 and mean; noise (p90 − p50) / p50 ≤ {:.0} %",
+            100.0 * NOISE_LIMIT
+        ),
+        GateId::E1 => format!(
+            "the stage's own predictions of counters, which are exact; by ncu, exact ratios within {:.0} %",
+            100.0 * NCU_TOLERANCE
+        ),
+        GateId::S1 => {
+            "every planted fault, and every kernel without one of its synchronisation sites, is killed by a gate, or the site is \
+             listed as redundant with its reason"
+                .into()
+        }
+    }
+}
+
+/// What each gate demands, and when a figure has changed.
+pub fn thresholds() -> Vec<Block> {
+    let latency = format!(
+        "A latency is better or worse where the 95 % interval of base / new lies wholly beyond {:.0} % and beyond the samples' \
+         noise, in time and in cycles. Of other metrics the registry says when a difference counts:",
+        100.0 * LATENCY_CHANGE
+    );
+    let mut table = Table::new(["a difference counts", "metrics"]);
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for metric in Metric::ALL {
+        let spec = metric.spec();
+        let side = if spec.better == Better::Informational { " (informational)" } else { "" };
+        let kind = threshold(spec.threshold) + side;
+        match kinds.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, labels)) => labels.push(spec.label),
+            None => kinds.push((kind, vec![spec.label])),
+        }
+    }
+    kinds.into_iter().for_each(|(kind, labels)| table.push(vec![kind.into(), labels.join(", ").into()]));
+    vec![Block::Table(gates()), Block::paragraph(latency), Block::Table(table)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_and_gate_has_its_line() {
+        let page = page();
+        assert!(Metric::ALL.iter().all(|metric| page.contains(&format!("| `{}` |", metric.name()))));
+        for gate in GATES {
+            assert_eq!(page.lines().filter(|line| line.starts_with(&format!("| {gate} |"))).count(), 1, "{gate}");
+        }
+        insta::assert_snapshot!(page.lines().take(26).collect::<Vec<_>>().join("\n"), @r##"
+# Rows, metrics and gates
+
+A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.
+
+This page is written from the registry of metrics (`common/src/metric.rs`).
+
+## A row
+
+| field | is |
+|---|---|
+| `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
+| `on` | all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture) |
+| `by` | who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input |
+| `against` | the other side of a pair that was interleaved (A B B A) |
+| `under` | what must be equal before two rows are compared: warm L2 |
+| `sass` | hash of the machine code |
+| `figures` | metric: value, or [value, low, high] with its 95 % interval |
+| `verdicts` | gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass |
+| `note` | where the worst figure is, or why there is none |
+
+Example: `{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C2":{"is":"fail","reason":"max error 3.1e-1 > 4.9e-4"}}}`
+
+## Metrics
+
+| name | printed as | unit | better | a difference counts | because | gate |
+|---|---|---|---|---|---|---|
+"##);
+    }
 }

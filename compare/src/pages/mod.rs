@@ -19,7 +19,7 @@ use crate::judge::verdict::{Exit, count};
 use crate::judge::{Known, best};
 use crate::page::{Block, Cell, Digits, Table, Text, Tone};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Row};
+use crate::record::{Figure, Row, Subject};
 use common::metric::{Metric, Unit};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
@@ -196,9 +196,17 @@ fn changes(differences: &[&Difference]) -> Table {
             _ => words(&clip(why, 200)).into(),
         };
         let ratio = line.first.ratio.as_ref().map_or_else(|| missing("no latency"), ratio);
-        table.push(vec![subject.to_string().into(), clip(&line.what, 160).into(), values, ratio]);
+        table.push(vec![short(subject).into(), clip(&line.what, 160).into(), values, ratio]);
     }
     table
+}
+
+/// `stage5/swizzle-32x64`: a stage's number says which it is.
+fn short(subject: &Subject) -> String {
+    match (subject.stage().split_once('-'), subject.name()) {
+        (Some((stage, _)), name) if !name.is_empty() => format!("{stage}/{name}"),
+        _ => subject.to_string(),
+    }
 }
 
 /// At most `most` characters, cut at a word.

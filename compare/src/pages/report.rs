@@ -18,9 +18,11 @@ use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
 
-/// Lines of a table of regressions, of failures and of what is missing. The rest is behind a command.
+/// Lines of each kind. The rest is behind a command.
 const MOST_CHANGES: usize = 15;
-const MOST: usize = 40;
+const MOST_FAILURES: usize = 30;
+const MOST_CLAIMS: usize = 24;
+const MOST_MISSING: usize = 16;
 
 pub fn document(report: &Report<'_>) -> Document {
     let mut blocks = vec![Block::Bullets(apart(report))];
@@ -42,11 +44,11 @@ pub fn document(report: &Report<'_>) -> Document {
     );
     blocks.push(Block::section("The rest"));
     blocks.extend(rest(report));
-    Document { marker: None, title: "COMPARE".into(), verdict: Some(headline(report)), blocks }
+    Document { marker: None, title: "COMPARE".into(), verdict: Some(verdict(report)), blocks }
 }
 
 /// A PASS that hides no regression.
-pub fn headline(report: &Report<'_>) -> Verdict {
+pub fn verdict(report: &Report<'_>) -> Verdict {
     let overall = &report.overall;
     let regressed = report.since.as_ref().filter(|since| since.overall.exit == Exit::Fail);
     let (tone, why) = match regressed {
@@ -117,17 +119,17 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
         let mut table = Table::new(["where", "gate", "why"]);
         for Failure { subject, gate, reason } in failures {
             let failed = Cell::Verdict(Tone::Bad, gate.to_string());
-            table.push(vec![subject.to_string().into(), failed, words(&clip(reason, 240)).into()]);
+            table.push(vec![subject.to_string().into(), failed, words(&clip(reason, 160)).into()]);
         }
         Block::Table(table)
     };
     let mut blocks = vec![Block::section("Gates that fail")];
-    blocks.extend(first_of(&report.failures, MOST, table, "compare show --gates"));
+    blocks.extend(first_of(&report.failures, MOST_FAILURES, table, "compare show gates"));
     blocks
 }
 
 fn line(missing: &Missing) -> Text {
-    words(&clip(&format!("{}: {}", missing.what, missing.why), 300))
+    words(&clip(&format!("{}: {}", missing.what, missing.why), 200))
 }
 
 fn required(report: &Report<'_>) -> Vec<Block> {
@@ -136,14 +138,14 @@ fn required(report: &Report<'_>) -> Vec<Block> {
         return Vec::new();
     }
     let mut blocks = vec![Block::section("Missing that this record should have")];
-    blocks.extend(first_of(&required, MOST, |lines| Block::Bullets(lines.to_vec()), "compare show --missing"));
+    blocks.extend(first_of(&required, MOST_MISSING, |lines| Block::Bullets(lines.to_vec()), "compare show missing"));
     blocks
 }
 
 fn elsewhere(report: &Report<'_>) -> Option<Block> {
     let lines: Vec<Text> = report.missing.iter().filter(|missing| !missing.required).map(line).collect();
     let summary = format!("{} that this machine, tier or build cannot measure", lines.len());
-    let shown = lines.iter().take(MOST).cloned().collect();
+    let shown = lines.iter().take(MOST_MISSING).cloned().collect();
     (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::Bullets(shown)]))
 }
 
@@ -227,7 +229,7 @@ fn since(report: &Report<'_>) -> Vec<Block> {
         false => blocks.push(Block::Table(lines)),
     }
     blocks.push(Block::paragraph(words(&format!(
-        "{}Besides: {more}{rest}. `compare show --changes` lists them; `compare diff BASE NEW` judges any two records.",
+        "{}Besides: {more}{rest}. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.",
         if shown.is_empty() { String::new() } else { format!("Best and default variants stand first.{unchanged} ") }
     ))));
     blocks
@@ -266,7 +268,9 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     }
     let mut blocks = vec![Block::section("Claims")];
     if !table.rows.is_empty() {
-        blocks.push(Block::Table(table));
+        let Table { columns, rows } = table;
+        let table = |rows: &[Vec<Cell>]| Block::Table(Table { columns: columns.clone(), rows: rows.to_vec() });
+        blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
     }
     let mut lines: Vec<Text> = reasons
         .iter()
@@ -283,7 +287,7 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     });
     let of_stage: Vec<String> = of_stage.collect();
     if !of_stage.is_empty() {
-        lines.push(words(&format!("Kept: {} (`compare show --claims`).", of_stage.join(", "))));
+        lines.push(words(&format!("Kept: {} (`compare show claims`).", of_stage.join(", "))));
     }
     blocks.push(Block::Bullets(lines));
     blocks
@@ -325,12 +329,12 @@ fn rest(report: &Report<'_>) -> [Block; 2] {
     let of_stage = format!("--stage {stage}");
     let commands = [
         (&*of_stage, "all of one stage"),
-        ("--gates", "every variant, its gates and largest errors"),
-        ("--latencies --peers", "device times by problem, and every peer beside them"),
-        ("--resources --counters --profile", "what ptxas, the emulator and ncu say of each variant"),
-        ("--claims --changes", "with the figures that they are judged by"),
-        ("--self-test --sanitizer", "what the gates kill, and what compute-sanitizer saw"),
-        ("--built --thresholds", "compilers and flags, and what each gate demands"),
+        ("gates", "every variant, its gates and largest errors"),
+        ("latencies peers", "device times by problem, and every peer beside them"),
+        ("resources counters profile", "what ptxas, the emulator and ncu say of each variant"),
+        ("claims changes", "with the figures that they are judged by"),
+        ("self-test sanitizer", "what the gates kill, and what compute-sanitizer saw"),
+        ("built thresholds", "compilers and flags, and what each gate demands"),
     ];
     let line = |(flags, what)| Text::default().code(format!("compare show {flags}")).plain(format!(": {what}"));
     let text = Text::from("Words are explained in ").link("docs/glossary.md", "docs/glossary.md");
@@ -344,7 +348,8 @@ mod tests {
     use crate::judge::{Known, Named, verdict};
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, committed, mission, record, row};
-    use crate::record::{StageMeta, Subject};
+    use crate::record::{On, StageMeta, Subject};
+    use common::verdict::{GateId, GateResult};
 
     fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {
         verdict::report(Known { stages, run: None, committed: records })
@@ -358,7 +363,74 @@ mod tests {
         }
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
         let stages = &records[1].1.meta.stages;
-        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records))));
+        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records))), @r##"
+# COMPARE
+
+**PASS: 3 variants are green; 2 worse since 1**
+
+- gates: 3 of 3 variants green
+- claims: 1 kept
+- since `1`: REGRESSION, 2 worse, 33 the same
+
+## What to do first
+
+- Look at 2 regressions since 1.
+
+The committed record `2`: tier T1, 120 cases on the GPU; NVIDIA H200 (sm_90, 132 SMs, driver 580); linux x86_64; commit 25f6c2b1d61c.
+
+## The ladder
+
+| stage | best variant | gates | p50 µs | vs previous | vs stage0 | vs fastest peer | registers, occupancy |
+|---|---|---|---:|---:|---:|---:|---|
+| stage0-scalar | scalar-32x64 | GREEN | 10.00 | – | – | – | 128, 25 % |
+| stage1-mma | mma-32x64 | GREEN | 5.500 | 1.82x (−45 %) | 1.82x (−45 %) | 1.50x | 128, 25 % |
+
+Device time of one launch in a CUDA graph: mission (1x8x512x64), f16, full mask, warm L2. Ratios are base / new of medians in one record; registers and occupancy are of the f16, head_dim 64 instance. Latencies are from the committed record 2 (NVIDIA H200).
+
+## Against peers
+
+**stage1-mma is faster than the fastest peer on 1 of 2 problems and slower on 1**: from 0.80x (long f16 full) to 1.50x (mission f16 full). Interleaved (A B B A) in the committed record 2 (NVIDIA H200). Against PyTorch's default, over the 2 f16 problems of the session, stage1-mma is right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench).
+
+| problem | ours µs | fastest peer | its µs | its / ours | outcome |
+|---|---:|---|---:|---:|---|
+| mission f16 full | 5.000 | torch-default | 7.500 | 1.50x [1.49, 1.51] | won |
+| long f16 full | 30.00 | torch-default | 24.00 | 0.80x [0.79, 0.81] | lost |
+
+## What changed since 1
+
+| where | what | was → is | base / new |
+|---|---|---|---:|
+| stage1/mma-32x64 | p50 on mission f16 full | 5.000 µs → 5.500 µs | 0.91x [0.91, 0.91] |
+| stage1/mma-64x64 | p50 on mission f16 full | 6.000 µs → 7.000 µs | 0.86x [0.86, 0.86] |
+
+Best and default variants stand first. Of these, 2 are of kernels that have not changed: look at the machine and the harness. Besides: 33 the same. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.
+
+## Claims
+
+- Kept: stage1-mma 1 (`compare show claims`).
+
+<details><summary>1 that this machine, tier or build cannot measure</summary>
+
+- registers, spills, occupancy and GPU code: nvcc was not found
+
+</details>
+
+## Self-test
+
+Fault injection and mutation testing (S1): 1 of 1 planted faults are killed by a gate.
+
+## The rest
+
+- `compare show --stage stage1-mma`: all of one stage
+- `compare show gates`: every variant, its gates and largest errors
+- `compare show latencies peers`: device times by problem, and every peer beside them
+- `compare show resources counters profile`: what ptxas, the emulator and ncu say of each variant
+- `compare show claims changes`: with the figures that they are judged by
+- `compare show self-test sanitizer`: what the gates kill, and what compute-sanitizer saw
+- `compare show built thresholds`: compilers and flags, and what each gate demands
+
+Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [docs/rows.md](docs/rows.md).
+"##);
     }
 
     #[test]
@@ -372,12 +444,27 @@ mod tests {
             let report = of(&stages, &records);
             assert!(ladder::ladder(&report).columns.len() <= 8);
             let text = markdown::markdown(&document(&report));
-            println!("{text}");
             let (bytes, lines) = (text.len(), text.lines().count());
             assert!(bytes <= 20 * 1024 && lines <= 200, "{} stages: {bytes} bytes, {lines} lines", stages.len());
             let text = terminal::terminal(&document(&report), terminal::WIDTH, "COMPARE.md");
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }
+    }
+
+    #[test]
+    fn it_stays_small_where_everything_fails() {
+        let mut records = committed();
+        let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4 ".repeat(20));
+        let (_, last) = records.last_mut().unwrap();
+        repeat(last);
+        last.rows.iter_mut().filter(|row| row.on == On::All).for_each(|row| row.judge(GateId::C2, (&fails).into()));
+        last.meta.progress = Progress::Partial { finished: 1, planned: 2 };
+        last.meta.negative = None;
+        let stages = records.last().unwrap().1.meta.stages.clone();
+        let text = markdown::markdown(&document(&of(&stages, &records)));
+        let (bytes, lines) = (text.len(), text.lines().count());
+        assert!(bytes <= 20 * 1024 && lines <= 200, "{bytes} bytes, {lines} lines:\n{text}");
+        assert!(text.lines().nth(2).unwrap().starts_with("**FAIL: "), "{text}");
     }
 
     /// Three stages more, which are the last three again.

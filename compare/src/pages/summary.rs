@@ -1,6 +1,6 @@
 //! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
 
-use super::{clip, figure, ladder, missing, report::headline, state, us, words};
+use super::{clip, figure, ladder, missing, report::verdict, state, us, words};
 use crate::judge::best::{self, Latency};
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
@@ -29,19 +29,19 @@ pub fn document(report: &Report<'_>) -> Document {
     let lines: Vec<Text> =
         required.map(|missing| words(&clip(&format!("missing: {}: {}", missing.what, missing.why), 180))).collect();
     let hidden = lines.len().saturating_sub(MOST) + undecided.saturating_sub(MOST);
-    let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show --gates --missing`")));
+    let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show gates missing`")));
     let refused = report.known.stages.iter().flat_map(|stage| &stage.refused).count();
     let refused = (refused > 0).then(|| Text::from(format!("{} that the device cannot run", super::variants(refused))));
     let lines: Vec<Text> = lines.into_iter().take(MOST).chain(more).chain(refused).collect();
     blocks.extend((!lines.is_empty()).then_some(Block::Bullets(lines)));
     blocks.push(Block::bullets(report.overall.actions.iter().map(|action| words(action))));
-    blocks.push(Block::Paragraph(Text::default().strong(headline(report).to_string())));
+    blocks.push(Block::Paragraph(Text::default().strong(verdict(report).to_string())));
     Document { blocks, ..Document::default() }
 }
 
 /// For those who asked for quiet: why the exit code is not 0, if it is not.
 pub fn reproach(report: &Report<'_>) -> Option<Document> {
-    let mut blocks = vec![Block::Paragraph(Text::default().strong(headline(report).to_string()))];
+    let mut blocks = vec![Block::Paragraph(Text::default().strong(verdict(report).to_string()))];
     blocks.extend(failures(report));
     (report.overall.exit != Exit::Pass).then(|| Document { blocks, ..Document::default() })
 }
@@ -101,7 +101,16 @@ mod tests {
 
     #[test]
     fn green_is_a_line_a_stage_and_red_comes_first() {
-        insta::assert_snapshot!(page(&record()));
+        insta::assert_snapshot!(page(&record()), @r##"
+| stage         | best variant | p50 µs | error of its bound | green  |
+|---------------|--------------|--------|--------------------|--------|
+| stage0-scalar | scalar-32x64 |  10.00 |             40.0 % | 1 of 1 |
+| stage1-mma    | mma-32x64    |  5.000 |             40.0 % | 2 of 2 |
+
+- No action needed.
+
+PASS: 3 variants are green
+"##);
         let mut failed = record();
         let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
         let worst = row(&mut failed, OTHER, &On::All, Source::Gpu);

@@ -4,7 +4,6 @@
 use super::files::{is_listed, read, write_atomically};
 use super::meta::Meta;
 use super::row::{On, Row, Source, Subject};
-use common::metric::Metric;
 use common::problem::Shape;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -113,10 +112,6 @@ impl Record {
 
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
-    }
-
-    pub fn value(&self, subject: &Subject, on: &On, by: Source, metric: Metric) -> Option<f64> {
-        self.row(subject, on, by)?.value(metric)
     }
 
     pub fn read(folder: &Path) -> Result<Self, StoreError> {

@@ -6,7 +6,7 @@ use crate::judge::state::{gates, is_green, summary};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
 use crate::record::files::read;
-use crate::record::meta::{Gpu, TimingScope};
+use crate::record::meta::TimingScope;
 use crate::record::{On, Place, Record, Row, Source, StoreError, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
