@@ -22,26 +22,15 @@
 
 pub mod report;
 
-#[cfg(feature = "build")]
 mod depfile;
-#[cfg(feature = "build")]
 mod emulated;
-#[cfg(feature = "build")]
 mod error;
-#[cfg(feature = "build")]
 mod gpu;
-#[cfg(feature = "build")]
 mod identity;
-#[cfg(feature = "build")]
 mod ptxas;
-#[cfg(feature = "build")]
 mod sass;
-#[cfg(feature = "build")]
 mod stage;
-#[cfg(feature = "build")]
 mod toolkit;
 
-#[cfg(feature = "build")]
 pub use error::BuildError;
-#[cfg(feature = "build")]
 pub use stage::{build_stage, stage, test_kernels};
