@@ -69,6 +69,8 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         blocks.extend(required(pair, share(MOST_MISSING)));
         blocks.extend(added(pair, share(MOST_NEW)));
         blocks.extend(table("Worse", &pair.worse(), share(MOST_WORSE)));
+        let unchanged = super::unchanged(&pair.worse(), pair.base.1, pair.new.1);
+        blocks.extend(unchanged.map(|words| Block::paragraph(words.trim())));
         let mut better = pair.of(Change::Better);
         let found = better.len();
         better.retain(|difference| is_candidate(&pair.known(), difference));
@@ -147,7 +149,7 @@ fn required(pair: &Pair<'_>, most: usize) -> Vec<Block> {
     if lines.is_empty() {
         return Vec::new();
     }
-    let mut blocks = vec![Block::section("Missing that the base had")];
+    let mut blocks = vec![Block::section("Data that is missing")];
     blocks.extend(first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), "compare diff --format json"));
     blocks
 }
@@ -313,6 +315,8 @@ mod tests {
 | where | what | was → is | base / new |
 |---|---|---|---:|
 | stage1/mma-32x64 | p50 on mission f16 full | 5.000 µs → 5.500 µs | 0.91x [0.89, 0.93] |
+
+1 latency is of a kernel that has not changed: look at the machine and the harness.
 
 Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the 95 % intervals of both medians.
 

@@ -19,7 +19,7 @@ use crate::judge::verdict::{Exit, count};
 use crate::judge::{Known, best};
 use crate::page::{Block, Cell, Digits, Table, Text, Tone};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Row, Subject};
+use crate::record::{Figure, Record, Row, Subject};
 use common::metric::{Metric, Unit};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
@@ -183,6 +183,17 @@ fn by_weight<'a>(differences: &mut [&'a Difference], is_candidate: impl Fn(&'a D
         let key = |d: &'a Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
         key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
     });
+}
+
+/// A latency that moved without its kernel says something of the machine or of the harness.
+fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
+    let is_same = |difference: &&&Difference| {
+        let identity = |record: &Record| record.stage(difference.subject.stage()).map(|stage| stage.identity.clone());
+        difference.ratio.is_some() && identity(base) == identity(new)
+    };
+    let n = worse.iter().filter(is_same).count();
+    let of = count(n, "latency is of a kernel that has", "latencies are of kernels that have");
+    (n > 0).then(|| format!(" {of} not changed: look at the machine and the harness."))
 }
 
 /// Differences as a table: where, what, and how far; the reason where there are no values.

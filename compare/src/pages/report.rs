@@ -1,7 +1,8 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, tally, us, words,
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, tally, unchanged,
+    us, words,
 };
 use super::{times, tone};
 use crate::judge::claims::{Claimed, Status};
@@ -9,13 +10,14 @@ use crate::judge::diff::{Change, Difference};
 use crate::judge::missing::Missing;
 use crate::judge::peers::{self, FastP};
 use crate::judge::state::{Failure, State};
-use crate::judge::verdict::{Exit, Report, Since};
+use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Origin, best};
 use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict};
 use crate::record::meta::{Progress, Scope};
 use crate::record::{Record, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
+use common::record::{Progress, Scope};
 use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
@@ -217,11 +219,8 @@ fn since(report: &Report<'_>) -> Vec<Block> {
     let shown = worse.iter().take(MOST_CHANGES).copied().collect::<Vec<_>>();
     let (lines, hidden) = (changes(&shown), worse.len() - shown.len());
     let rest = counts(since.differences.iter().filter(|d| d.change != Change::Worse));
-    let unchanged = worse.iter().filter(|d| d.ratio.is_some() && !is_other_kernel(since, report, d)).count();
-    let unchanged = match unchanged {
-        0 => String::new(),
-        n => format!(" Of these, {n} are of kernels that have not changed: look at the machine and the harness."),
-    };
+    let unchanged =
+        report.known.subject().and_then(|(_, record)| unchanged(&worse, since.record, record)).unwrap_or_default();
     let more = if hidden > 0 { format!("{hidden} more worse, ") } else { String::new() };
     let mut blocks = vec![Block::section(format!("What changed since {}", since.name))];
     match lines.rows.is_empty() {
@@ -233,11 +232,6 @@ fn since(report: &Report<'_>) -> Vec<Block> {
         if shown.is_empty() { String::new() } else { format!("Best and default variants stand first.{unchanged} ") }
     ))));
     blocks
-}
-
-fn is_other_kernel(since: &Since<'_>, report: &Report<'_>, difference: &Difference) -> bool {
-    let identity = |record: &Record| record.stage(difference.subject.stage()).map(|stage| stage.identity.clone());
-    report.known.subject().is_none_or(|(_, record)| identity(record) != identity(since.record))
 }
 
 /// What is not kept in full; what is as counts.
@@ -403,7 +397,7 @@ Device time of one launch in a CUDA graph: mission (1x8x512x64), f16, full mask,
 | stage1/mma-32x64 | p50 on mission f16 full | 5.000 µs → 5.500 µs | 0.91x [0.91, 0.91] |
 | stage1/mma-64x64 | p50 on mission f16 full | 6.000 µs → 7.000 µs | 0.86x [0.86, 0.86] |
 
-Best and default variants stand first. Of these, 2 are of kernels that have not changed: look at the machine and the harness. Besides: 33 the same. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.
+Best and default variants stand first. 2 latencies are of kernels that have not changed: look at the machine and the harness. Besides: 33 the same. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.
 
 ## Claims
 
@@ -449,6 +443,14 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
             let text = terminal::terminal(&document(&report), terminal::WIDTH, "COMPARE.md");
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }
+    }
+
+    #[test]
+    fn without_a_record_it_says_so() {
+        let stages = record().meta.stages;
+        let text = markdown::markdown(&document(&of(&stages, &[])));
+        assert!(text.starts_with("# COMPARE\n\n**INCOMPLETE: "), "{text}");
+        assert!(text.contains("| stage1-mma | mma-32x64 |"), "{text}");
     }
 
     #[test]
