@@ -17,7 +17,6 @@ use crate::record::meta::{Progress, Scope};
 use crate::record::{Record, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::record::{Progress, Scope};
 use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
