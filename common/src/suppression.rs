@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to four tiles are
 /// filled, drained and used again.
-const TILES: usize = 5;
+pub const TILES: usize = 5;
 
 /// The same for a site that survives that: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
@@ -431,10 +431,10 @@ impl Case<'_> {
     }
 }
 
-/// So many rows over the keys that every site is tried on, for an instance of a kernel: with all sites, that is to be right
-/// in every preset.
-pub fn ring(facts: &KernelFacts, rows: usize) -> (Shape, Mask) {
-    problem_of(facts, rows, TILES, false)
+/// So many rows over so many tiles of an instance's own keys and one key more: rings are filled, drained and used again, and
+/// the last tile is ragged.
+pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
+    problem_of(facts, rows, tiles, false)
 }
 
 fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {

@@ -55,12 +55,32 @@ pub fn extremes() -> Vec<Case> {
     Dtype::ALL.into_iter().flat_map(|dtype| Family::EXTREME.map(|family| case(dtype, family))).collect()
 }
 
+/// What neither shape nor logits of the other cases show: another softmax scale than head_dim's; causal rows of which a warp's
+/// first sees one key less than whole tiles hold; causal rows over whole tiles of keys. Run once, untraced.
+pub fn others() -> Vec<Case> {
+    let one_head = |seq_q, seq_kv, head_dim| Shape { seq_kv, ..Shape::bhsd(1, 1, seq_q, head_dim) };
+    let of = |dtype| {
+        let scaled = |head_dim| Problem::with_scale(one_head(33, 65, head_dim), dtype, Mask::Full, OTHER_SCALE);
+        let ragged = Mask::ALL.map(|mask| Problem::new(one_head(17, 63, 64), dtype, mask));
+        let aligned = Problem::new(one_head(64, 64, 64), dtype, Mask::Causal);
+        [scaled(64), scaled(128), ragged[0].clone(), ragged[1].clone(), aligned]
+    };
+    let case = |problem: Result<Problem, _>| {
+        let problem = problem.expect("tier 0 states valid problems");
+        Case { problem, family: Family::Normal, schedules: &SCHEDULES[..1] }
+    };
+    Dtype::ALL.into_iter().flat_map(of).map(case).collect()
+}
+
+/// Far from 1/8 and 1/sqrt(128).
+const OTHER_SCALE: f32 = 0.3;
+
 /// Runs every case on `variant` that the device can run. Returns one line per gate that failed or case that did not run;
 /// empty means green.
 pub fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
     let mut failures = Vec::new();
     let traced = cases().into_iter().map(|case| (case, case.schedules));
-    let plain = extremes().into_iter().map(|case| (case, &[][..]));
+    let plain = extremes().into_iter().chain(others()).map(|case| (case, &[][..]));
     for (Case { problem, family, schedules }, traced) in traced.chain(plain) {
         let case = format!("{variant} {} {} {} {family}", problem.shape, problem.dtype, problem.mask);
         let seed = 0;

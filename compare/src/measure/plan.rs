@@ -11,6 +11,7 @@ use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
 use common::resources::KernelFacts;
+use common::suppression;
 use common::tier0::Case;
 use std::collections::BTreeSet;
 
@@ -129,10 +130,14 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
     let case = |case: Case, mode: Mode| {
         let (p, is_once) = (case.problem, case.schedules.len() == 1);
         let mode = if is_once { mode.once() } else { mode };
-        item(&shape_name(p.shape), p.shape, p.dtype, p.mask, case.family, 0, mode)
+        let name = shape_name(p.shape);
+        let is_default = Problem::new(p.shape, p.dtype, p.mask).is_ok_and(|default| default == p);
+        let name = if is_default { name } else { format!("{name}@{}", p.softmax_scale) };
+        Item { problem: p, ..item(&name, p.shape, p.dtype, p.mask, case.family, 0, mode) }
     };
     let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
-    cases.chain(common::tier0::extremes().into_iter().map(|it| case(it, plain))).collect()
+    let untraced = common::tier0::extremes().into_iter().chain(common::tier0::others());
+    cases.chain(untraced.map(|it| case(it, plain))).collect()
 }
 
 fn shape_name(shape: Shape) -> String {
@@ -184,14 +189,19 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
 }
 
 /// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
-/// drained and used again, and the last tile is ragged. The masks are those of [`common::suppression`].
-fn rings(variant: &VariantBuild, mode: Mode) -> Vec<Item> {
-    let ring = |facts: &KernelFacts| {
-        let (shape, mask) = common::suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS));
+/// drained and used again, and the last tile is ragged; one instance of a default variant also over [`DEEP`] tiles. The masks
+/// are those of [`common::suppression`].
+fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
+    let ring = |facts: &KernelFacts, tiles: usize| {
+        let (shape, mask) = suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS), tiles);
         item(&shape.to_string(), shape, facts.dtype, mask, Family::Normal, 0, mode)
     };
-    variant.kernels.iter().map(|kernel| ring(&kernel.facts)).collect()
+    let deep = variant.claims_kernel(Dtype::F16).filter(|_| is_default).map(|kernel| ring(&kernel.facts, DEEP));
+    variant.kernels.iter().map(|kernel| ring(&kernel.facts, suppression::TILES)).chain(deep).collect()
 }
+
+/// Tiles after which what drifts or runs out from tile to tile shows.
+const DEEP: usize = 17;
 
 /// T2: T1, small problems and every named shape under every family, five seeds on `small` and `mission`, every edge shape.
 fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
@@ -344,7 +354,7 @@ pub fn plan(
             }
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| !item.default_only || is_default || asked;
-            let rings = if has_rings { rings(variant, traced.once()) } else { vec![] };
+            let rings = if has_rings { rings(variant, traced.once(), is_default) } else { vec![] };
             let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
                 .chain(rings.iter().filter(|item| chosen(item) && !items.contains(item)))
                 .map(|item| case(stage, &variant.name, item, backend))
