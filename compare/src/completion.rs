@@ -148,8 +148,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), Compl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{case, ladder, resummarise, timed};
-    use common::device::BackendKind;
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -162,7 +161,7 @@ mod tests {
     fn the_newest_record_is_taken() {
         let names =
             ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"];
-        let folder = written(&timed([3.0, 2.0, 1.0]), &names);
+        let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
         let missing = newest(&folder.path().join("nowhere")).unwrap_err().to_string();
@@ -171,28 +170,26 @@ mod tests {
 
     #[test]
     fn a_record_of_this_build_and_gpu_is_opened() {
-        let folder = written(&timed([3.0, 2.0, 1.0]), &["a"]);
-        let opened = Completing::open(Some(&folder.path().join("a")), &ladder()).unwrap();
+        let folder = written(&timed(US), &["a"]);
+        let opened = Completing::open(Some(&folder.path().join("a")), &builds()).unwrap();
         assert_eq!(opened.name, "a");
         assert!(opened.is_green("stage1-cpasync", "cpasync-32x64"));
-        opened.of_gpu("NVIDIA H200").unwrap();
+        opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
         assert!(other.contains("measured on NVIDIA H200, and this is NVIDIA L4"), "{other}");
     }
 
     #[test]
     fn other_kernels_and_red_records_are_refused() {
-        let mut changed = ladder();
+        let mut changed = builds();
         changed[1].identity = "another".into();
-        let record = timed([3.0, 2.0, 1.0]);
+        let record = timed(US);
         let error = judge("a", &record, &changed).unwrap_err().to_string();
         assert!(error.contains("other versions of stage1-cpasync; run `compare` again"), "{error}");
-        let mut red = record;
-        red.correctness.cases = ["scalar-32x64", "wmma-qk-32x64"]
-            .map(|variant| case("stage0-scalar", variant, BackendKind::Cuda, Some(GateId::C2)))
-            .into();
-        resummarise(&mut red);
-        assert!(matches!(judge("a", &red, &ladder()), Err(CompletionError::NothingGreen { .. })));
-        assert!(matches!(Completing::open(Some(Path::new("no/such")), &ladder()), Err(CompletionError::Store(_))));
+        let two = VARIANTS[..2].iter().fold(record, |record, subject| record.failing(subject, GateId::C2));
+        assert!(judge("a", &two, &builds()).is_ok(), "one is green");
+        let red = two.failing(CPASYNC, GateId::C2);
+        assert!(matches!(judge("a", &red, &builds()), Err(CompletionError::NothingGreen { .. })));
+        assert!(matches!(Completing::open(Some(Path::new("no/such")), &builds()), Err(CompletionError::Store(_))));
     }
 }

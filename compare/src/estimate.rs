@@ -100,7 +100,7 @@ mod tests {
 
     fn case(shape: Shape, mode: Mode) -> PlannedCase {
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-        let key = crate::testing::case("stage0-scalar", "scalar-32x64", BackendKind::Emulated, None).key;
+        let key = crate::testing::case(crate::testing::SCALAR, BackendKind::Emulated, None).key;
         PlannedCase { key: CaseKey { shape_name: shape.to_string(), shape, ..key }, problem, mode }
     }
 

@@ -229,7 +229,7 @@ pub fn failure(result: &CaseResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::case;
+    use crate::testing::{SCALAR, case};
     use common::verdict::GateId;
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         assert!(results(&path).is_empty());
-        let result = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None);
+        let result = case(SCALAR, BackendKind::Cuda, None);
         append(&path, &result).unwrap();
         append(&path, &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -266,11 +266,11 @@ mod tests {
 
     #[test]
     fn a_launch_that_is_not_green_is_named_with_its_gate() {
-        let red = case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, Some(GateId::C2));
+        let red = case(SCALAR, BackendKind::Cuda, Some(GateId::C2));
         assert_eq!(
             failure(&red).as_deref(),
             Some("stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large")
         );
-        assert_eq!(failure(&case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None)), None);
+        assert_eq!(failure(&case(SCALAR, BackendKind::Cuda, None)), None);
     }
 }

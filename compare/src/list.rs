@@ -239,11 +239,11 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ladder;
+    use crate::testing::builds;
 
     #[test]
     fn the_text_names_all_that_can_be_asked_for() {
-        let text = text(&ladder(), &measurable(&ladder(), Err("no driver".into()), Ok("the emulator".into())));
+        let text = text(&builds(), &measurable(&builds(), Err("no driver".into()), Ok("the emulator".into())));
         for part in [
             "stage1-cpasync: K and V copied one tile ahead\n  builds on stage0-scalar\n",
             "  claims cpasync >= 1.10x over stage0-scalar wmma-qk",
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_json_says_the_same() {
         let document =
-            document(&ladder(), &measurable(&ladder(), Ok("NVIDIA H200".into()), Err("no traced build".into())));
+            document(&builds(), &measurable(&builds(), Ok("NVIDIA H200".into()), Err("no traced build".into())));
         assert_eq!(document["stages"][0]["variants"][1]["default"], true);
         assert_eq!(document["stages"][0]["variants"][0]["kernels"][0]["tile"], json!([32, 64]));
         assert_eq!(document["shapes"][1]["extents"]["seq_kv"], 512);

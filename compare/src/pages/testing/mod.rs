@@ -7,7 +7,6 @@ use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
 use common::verdict::{GateId, GateResult};
-use std::path::Path;
 
 pub const BASE: &str = "stage0-scalar/scalar-32x64";
 pub const BEST: &str = "stage1-mma/mma-32x64";
@@ -139,7 +138,5 @@ pub fn row<'a>(record: &'a mut Record, subject: &str, on: &On, by: Source) -> &'
 }
 
 pub fn committed() -> Vec<Named> {
-    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-    let old = common::record::store::read_all(&results).unwrap();
-    old.iter().map(|(name, old)| (name.clone(), crate::convert::record(old))).collect()
+    crate::testing::committed()
 }

@@ -1,0 +1,448 @@
+//! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
+
+use crate::judge::{claims, state};
+use crate::measure::rows;
+use crate::measure::timed_problem::Judged as OfBuffers;
+use crate::peers::pair::{Sampled, pairs};
+use crate::record::store::{SCHEMA, Samples};
+use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
+use crate::record::{
+    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
+};
+use common::check::{CaseKey, CaseResult, Outcome, Source as Inputs};
+use common::device::BackendKind;
+use common::evidence::Relation as Predicted;
+use common::faults::{Caught, Fault};
+use common::gate::Errors;
+use common::inputs::Family;
+use common::metric::Metric;
+use common::problem::{Dtype, Mask, Shape};
+use common::record::{BaseTerms, ClaimTerms, EvidenceTerms, KernelBuild, StageBuild, VariantBuild};
+use common::reference::Probability;
+use common::resources::{self, Caps, KernelFacts};
+use common::stage::Rival;
+use common::suppression::{Finding, SiteResult, Suppressed};
+use common::timing::stats::Summary;
+use common::timing::{Comparison, Floor};
+use common::verdict::{GateId, GateResult, Verdict};
+use std::path::Path;
+
+pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
+pub const WMMA: &str = "stage0-scalar/wmma-qk-32x64";
+pub const CPASYNC: &str = "stage1-cpasync/cpasync-32x64";
+pub const VARIANTS: [&str; 3] = [SCALAR, WMMA, CPASYNC];
+
+pub const GPU: &str = "NVIDIA H200";
+
+/// Medians of [`VARIANTS`] with which both claims of the ladder hold.
+pub const US: [f64; 3] = [32.0, 20.0, 15.0];
+
+pub const C1_TO_C6: [GateId; 6] = [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6];
+
+pub fn mission() -> On {
+    On::Problem(Place::claims(Dtype::F16))
+}
+
+pub fn instance() -> On {
+    On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) }
+}
+
+/// Two stages, of which each claims to be faster than the family before, and to read as many bytes. Built without nvcc.
+pub fn ladder() -> Vec<StageMeta> {
+    let stage = |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
+        let family = families.last().expect("a stage has variants").to_string();
+        let (stage, base, at_least) = ("stage0-scalar".to_string(), claim.0.to_string(), claim.1);
+        let claim = |metric, relation, why: &str| Claim {
+            family: family.clone(),
+            metric,
+            relation,
+            on: Place::claims(Dtype::F16),
+            why: why.into(),
+        };
+        let faster = Relation::Faster { stage: stage.clone(), family: base.clone(), at_least };
+        let equal = Relation::Ratio { stage, family: base, at_least: 1.0, at_most: 1.0 };
+        let variant = |family: &&str| VariantMeta {
+            name: format!("{family}-32x64"),
+            family: family.to_string(),
+            takes_claims: Dtype::ALL.into(),
+        };
+        StageMeta {
+            id: id.into(),
+            idea: idea.into(),
+            predecessor: predecessor.map(String::from),
+            default_variant: format!("{family}-32x64"),
+            identity: format!("{id}-identity"),
+            host_compiler: "g++ (GCC) 12.2.0".into(),
+            device_compiler: DeviceCompiler::Absent { reason: "nvcc was not found; run scripts/cuda-toolkit".into() },
+            claims: vec![
+                claim(Metric::P50, faster, ""),
+                claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
+            ],
+            variants: families.iter().map(variant).collect(),
+            refused: vec![],
+        }
+    };
+    let scalar = stage("stage0-scalar", "tiled softmax", None, &["scalar", "wmma-qk"], ("scalar", 1.5));
+    let base = Some("stage0-scalar");
+    vec![scalar, stage("stage1-cpasync", "K and V copied one tile ahead", base, &["cpasync"], ("wmma-qk", 1.1))]
+}
+
+/// The ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its flash too.
+pub fn claiming() -> Vec<StageMeta> {
+    let mut stages = ladder();
+    let claim = |rival, at_least, goal| Claim {
+        family: "cpasync".into(),
+        metric: Metric::P50,
+        relation: Relation::FasterThanPeer { rival, at_least, goal },
+        on: Place::claims(Dtype::F16),
+        why: String::new(),
+    };
+    stages[1].claims.extend([claim(Rival::FastestPyTorch, 1.5, Some(1.7)), claim(Rival::PyTorchFlash, 1.0, None)]);
+    stages
+}
+
+/// What the stages of [`ladder`] are built as: each variant for both element types at head_dim 64.
+pub fn builds() -> Vec<StageBuild> {
+    ladder().into_iter().map(build).collect()
+}
+
+fn build(stage: StageMeta) -> StageBuild {
+    let kernel = |name: &str, dtype: Dtype| KernelFacts {
+        symbol: format!("{}_{dtype}_d64", name.replace('-', "_")),
+        dtype,
+        head_dim: 64,
+        block_m: 32,
+        block_n: 64,
+        threads: 128,
+        min_blocks: 4,
+        dynamic_shared_bytes: 37_376,
+        caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 << 10 }),
+        probability: Probability::F32,
+    };
+    let (mut claims, mut evidence) = (vec![], vec![]);
+    for Claim { family, metric, relation, on, why } in stage.claims {
+        match relation {
+            Relation::Faster { stage, family: base_family, at_least } => {
+                claims.push(ClaimTerms { family, base_stage: stage, base_family, at_least, dtype: on.dtype });
+            }
+            Relation::Ratio { stage, family: base, at_least, at_most } => {
+                let relation = Predicted::Ratio { base: BaseTerms { stage, family: base }, at_least, at_most };
+                evidence.push(EvidenceTerms { family, quantity: metric, relation, dtype: on.dtype, why });
+            }
+            _ => {}
+        }
+    }
+    let variant = |VariantMeta { name, family, .. }: VariantMeta| {
+        let kernels = Dtype::ALL.map(|dtype| KernelBuild { facts: kernel(&name, dtype), built: vec![] });
+        VariantBuild { kernels: kernels.into(), name, family }
+    };
+    StageBuild {
+        id: stage.id,
+        idea: stage.idea,
+        predecessor: stage.predecessor,
+        default_variant: stage.default_variant,
+        claims,
+        peer_claims: vec![],
+        evidence,
+        identity: stage.identity,
+        host_compiler: stage.host_compiler,
+        device_compiler: stage.device_compiler,
+        distinct: resources::judge_distinct([]),
+        variants: stage.variants.into_iter().map(variant).collect(),
+        refused: vec![],
+    }
+}
+
+/// One site that is needed, and one that is listed as redundant.
+pub fn suppressed() -> Suppressed {
+    let site = |family: &str, finding, listed: Option<&str>| SiteResult {
+        stage: "stage0-scalar".into(),
+        family: family.into(),
+        operation: "__syncthreads".into(),
+        place: "stage0-scalar/kernel.cu:159".into(),
+        purpose: "Q was written by all threads and is read by every warp.".into(),
+        finding,
+        listed: listed.map(String::from),
+    };
+    let what = "race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101".to_string();
+    let at = "wmma-qk-32x64 1x1x33:321x64 f16 full".to_string();
+    let redundant = Some("scalar reads Q behind the barriers around the first K and V");
+    let sites = vec![
+        site("scalar", Finding::Survived { cases: 4 }, redundant),
+        site("wmma-qk", Finding::Caught { gate: GateId::H1, what, at }, None),
+    ];
+    Suppressed { sites, ..Suppressed::default() }
+}
+
+/// One case of a variant on `mission`; `broken` fails.
+pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> CaseResult {
+    let subject = Subject::from(subject);
+    let judge =
+        |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
+    let errors = Errors {
+        rows: 4096,
+        sampled: false,
+        probability: Probability::F32,
+        max_abs: 1.2e-4,
+        max_abs_at: [0, 1, 2, 3],
+        mean_abs: 1e-5,
+        max_row_rel: 3e-4,
+        max_row_rel_at: [0, 1, 2],
+        rms_row_rel: 2e-4,
+        allclose: 0.01,
+        allclose_at: [0, 1, 2, 3],
+        nonzero_in_zero_row: None,
+        plain_max_abs: 1e-4,
+        plain_rms_row_rel: 2e-4,
+        plain_rows: 4000.0,
+        largest_score: 10.0,
+        reference_max_abs: 0.4,
+        end_to_end: None,
+    };
+    let key = CaseKey {
+        stage: subject.stage().into(),
+        variant: subject.name().into(),
+        backend,
+        shape_name: "mission".into(),
+        shape: Shape::bhsd(1, 8, 512, 64),
+        dtype: Dtype::F16,
+        mask: Mask::Full,
+        source: Inputs::Seeded { family: Family::Normal, seed: 0 },
+    };
+    CaseResult { key, outcome: Outcome::Checked { errors, gates: C1_TO_C6.map(judge).to_vec() } }
+}
+
+/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
+pub fn emulated() -> Record {
+    let no = |gate, reason: &str| GateScope { gate, measurable: Measurable::No { reason: reason.into() } };
+    let yes = |gate| GateScope { gate, measurable: Measurable::Yes };
+    let mut gates: Vec<GateScope> = C1_TO_C6.map(yes).into();
+    gates.extend([no(GateId::R1, "no nvcc"), yes(GateId::E1), no(GateId::L1, "latency is measured on a GPU")]);
+    let gpu = Gpu::Absent { reason: "no NVIDIA driver".into() };
+    let mut record = Record::new(Meta {
+        schema: SCHEMA,
+        started: "2026-11-20T18:30:00Z".into(),
+        progress: Progress::Complete { cases: 3, seconds: 4 },
+        tool_version: "0.1.0".into(),
+        command: vec!["compare".into()],
+        git: Git::Commit { sha: "0123456789abcdef".into(), dirty: false },
+        machine: Machine { name: "linux".into(), platform: "linux x86_64".into(), processors: 2, gpu },
+        tier: Tier::T1,
+        backend: BackendKind::Emulated,
+        scope: Scope::Whole,
+        device: None,
+        toggles: Default::default(),
+        source_lines: true,
+        gates,
+        tools: Default::default(),
+        methods: Default::default(),
+        left_out: vec![],
+        shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
+        stages: ladder(),
+        negative: None,
+    });
+    for subject in VARIANTS {
+        record = record.with(checked(subject, Source::Emulator)).counted(subject, 1_048_576, 0);
+    }
+    let model = Caught { fault: None, cases: 4, cases_failed: 0, gates_that_failed: vec![] };
+    let fault = Caught { fault: Some(Fault::ALL[0]), cases_failed: 4, gates_that_failed: vec![GateId::C2], ..model.clone() };
+    let record = record.with(rows::planted(&model)).with(rows::planted(&fault));
+    suppressed().sites.iter().fold(record, |record, site| record.with(rows::site(site)))
+}
+
+/// All cases of a variant: one, and it is green.
+fn checked(subject: &str, by: Source) -> Row {
+    let of = Row::new(subject, On::All, by)
+        .figure(Metric::Cases, 1_u32)
+        .figure(Metric::MaxError, 1.2e-4)
+        .figure(Metric::ErrorOfBound, 0.17)
+        .figure(Metric::RowErrorOfBound, 0.15)
+        .note("mission f16 full normal:0");
+    C1_TO_C6.into_iter().fold(of, |row, gate| row.verdict(&GateResult::judge(gate, true, "fine")))
+}
+
+/// Samples around `us`, 0.1 % apart, the same every time.
+pub fn samples(us: f64) -> Vec<f64> {
+    (0..40).map(|i| us * (1.0 + 0.001 * f64::from(i % 3))).collect()
+}
+
+/// The same ladder on a GPU, with a latency for each of [`VARIANTS`] and the pairs of both claims.
+pub fn timed(us: [f64; 3]) -> Record {
+    let mut record = emulated().on_gpu(GPU);
+    (record.meta.backend, record.meta.tier) = (BackendKind::Cuda, Tier::T2);
+    record.meta.machine.name = "nvidia-h200".into();
+    record.scope(GateId::L1, Measurable::Yes);
+    record.rows.retain(|row| row.on != On::All);
+    for (subject, us) in VARIANTS.into_iter().zip(us) {
+        record = record.with(checked(subject, Source::Gpu)).sampled(subject, mission(), &samples(us));
+    }
+    let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
+        let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
+        let floor = Floor::none("literal samples");
+        rows::pair(new.into(), base.into(), Place::claims(Dtype::F16), Source::Gpu, &pair, &floor)
+    };
+    record.with(pair(WMMA, us[1], SCALAR, us[0])).with(pair(CPASYNC, us[2], WMMA, us[1]))
+}
+
+/// The committed records, oldest first.
+pub fn committed() -> Vec<crate::judge::Named> {
+    crate::record::store::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../results")).unwrap()
+}
+
+/// What tests change in a record.
+impl Record {
+    pub fn with(mut self, row: Row) -> Self {
+        self.append(row);
+        self
+    }
+
+    pub fn without(mut self, is_gone: impl Fn(&Row) -> bool) -> Self {
+        self.rows.retain(|row| !is_gone(row));
+        self
+    }
+
+    pub fn changed(mut self, change: impl FnOnce(&mut Meta)) -> Self {
+        change(&mut self.meta);
+        self
+    }
+
+    pub fn row_mut(&mut self, subject: &str, on: &On, by: Source) -> &mut Row {
+        let found = self.rows.iter_mut().find(|row| row.key() == (&subject.into(), on, by, None));
+        found.expect("the record has this row")
+    }
+
+    /// The row over all cases of a variant.
+    pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
+        let by = state::source(self);
+        self.row_mut(subject, &On::All, by)
+    }
+
+    pub fn scope(&mut self, gate: GateId, measurable: Measurable) {
+        self.meta.gates.retain(|scope| scope.gate != gate);
+        self.meta.gates.push(GateScope { gate, measurable });
+    }
+
+    /// A gate says this of a variant over its cases.
+    pub fn says(mut self, subject: &str, gate: GateId, verdict: Verdict) -> Self {
+        let reason = if verdict == Verdict::Pass { String::new() } else { "too large".into() };
+        let judged = Judged::from(&GateResult { gate, verdict, reason });
+        self.summary_mut(subject).verdicts.insert(gate, judged);
+        self
+    }
+
+    pub fn failing(self, subject: &str, gate: GateId) -> Self {
+        self.says(subject, gate, Verdict::Fail)
+    }
+
+    pub fn on_gpu(mut self, name: &str) -> Self {
+        self.meta.machine.gpu = Gpu::Present {
+            name: name.into(),
+            arch: "sm_90".into(),
+            driver: "580.159.04".into(),
+            multiprocessors: 132,
+            shared_opt_in_bytes: 232_448,
+        };
+        self
+    }
+
+    /// A latency and the samples that it is of.
+    pub fn sampled(mut self, subject: &str, on: On, us: &[f64]) -> Self {
+        let of = Summary::of(us).unwrap();
+        let row = Row::new(subject, on.clone(), Source::Gpu)
+            .under("warm L2")
+            .figure(Metric::P50, (of.p50, of.p50_interval.low, of.p50_interval.high))
+            .figure(Metric::P90, of.p90)
+            .figure(Metric::Samples, of.samples)
+            .figure(Metric::SmMhz, 1980_u32);
+        let subject = Subject::from(subject);
+        self.samples.retain(|old| (&old.subject, &old.on) != (&subject, &on));
+        let device_ns = us.iter().map(|us| 1e3 * us).collect();
+        self.samples.push(Samples { subject, on, by: Source::Gpu, device_ns });
+        self.with(row)
+    }
+
+    /// Bytes read from global memory, and bank conflicts of shared loads beside 96 ideal wavefronts.
+    pub fn counted(self, subject: &str, bytes: u64, conflicts: u64) -> Self {
+        let row = Row::new(subject, mission(), Source::Emulator)
+            .figure(Metric::GlobalReadBytes, bytes)
+            .figure(Metric::GlobalReadSectors, bytes / 32)
+            .figure(Metric::SharedReadWavefronts, 96 + conflicts)
+            .figure(Metric::SharedReadConflicts, conflicts)
+            .figure(Metric::TracedBlocks, 2_u32);
+        self.with(row)
+    }
+
+    /// As nvcc would have built it for sm_90a: the f16 instance of each variant with these registers and spilled bytes.
+    pub fn built(mut self, registers: u32, spills: u32) -> Self {
+        for stage in &mut self.meta.stages {
+            stage.device_compiler =
+                DeviceCompiler::Built { nvcc: "13.0.88".into(), flags: vec![], archs: vec!["sm_90a".into()] };
+        }
+        let row = |subject: &str| {
+            let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
+            // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
+            let blocks = f64::from((512 / registers).min(16));
+            let mut row = Row::new(subject, instance(), Source::Ptxas)
+                .figure(Metric::Registers, registers)
+                .figure(Metric::SpillBytes, spills)
+                .figure(Metric::Occupancy, blocks / 16.0)
+                .verdict(&result);
+            row.sass = Some(format!("sass of {subject}"));
+            row
+        };
+        VARIANTS.into_iter().fold(self, |record, subject| record.with(row(subject)))
+    }
+
+    /// What compute-sanitizer found in a variant under memcheck and racecheck.
+    pub fn sanitized(self, subject: &str, verdicts: [Verdict; 2]) -> Self {
+        let results = verdicts.map(|verdict| GateResult { gate: GateId::C7, verdict, reason: "planted".into() });
+        let tools = [("memcheck", &results[0]), ("racecheck", &results[1])];
+        self.with(rows::sanitized(subject.into(), &tools, 4))
+    }
+
+    /// After `compare sanitize`, which found nothing.
+    pub fn clean(self) -> Self {
+        VARIANTS.into_iter().fold(self, |record, subject| record.sanitized(subject, [Verdict::Pass; 2]))
+    }
+
+    /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours` microseconds; peers by name with
+    /// what they take and whether they are right. The ladder claims something of them.
+    pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
+        self.meta.stages[1].claims = claiming().remove(1).claims;
+        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        let ours = peer_sampled(CPASYNC, ours, true);
+        self = self.with(ours.row(&place, "warm L2").unwrap());
+        for &(peer, us, is_right) in peers {
+            let theirs = peer_sampled(peer, us, is_right);
+            self = self.with(theirs.row(&place, "warm L2").unwrap());
+            let floor = Floor::none("literal samples");
+            let rows = pairs(&theirs, std::slice::from_ref(&ours), &place, &floor).unwrap();
+            self = rows.into_iter().fold(self, Record::with);
+        }
+        self
+    }
+
+    /// Committed to refute the claims that fail in it.
+    pub fn refuting(mut self, reason: &str) -> Self {
+        let refuted = claims::failed(&self).map(|(stage, claim, finding)| Refuted {
+            stage: stage.id.clone(),
+            claim: claim.to_string(),
+            evidence: finding.reason,
+        });
+        self.meta.negative = Some(Negative { reason: reason.into(), claims: refuted.collect() });
+        self
+    }
+}
+
+/// Samples around `us`, with an output that is right or not.
+pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
+    let gates = [GateId::C1, GateId::C2, GateId::C3]
+        .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));
+    Sampled {
+        subject: subject.into(),
+        device_us: samples(us),
+        single_us: samples(us + 40.0),
+        host_us: samples(20.0),
+        judged: OfBuffers { max_abs: 1.5e-4, gates: gates.to_vec() },
+    }
+}
