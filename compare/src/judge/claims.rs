@@ -453,3 +453,6 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
     }
     stale.unwrap_or(Status::NoData { reason: why })
 }
+
+#[cfg(test)]
+mod tests;

@@ -771,3 +771,6 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, &'a Record, Vec<Differen
     let (base_name, base) = earlier.filter(|(_, other)| is_like(other)).last()?;
     Some((base_name, base, differences(base, record, common::metric::LATENCY_CHANGE)))
 }
+
+#[cfg(test)]
+mod tests;

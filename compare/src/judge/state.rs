@@ -198,3 +198,6 @@ pub fn failures(record: &Record) -> Vec<Failure> {
 pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
     record.by(Source::SelfTest).filter(|row| row.failed().next().is_some())
 }
+
+#[cfg(test)]
+mod tests;
