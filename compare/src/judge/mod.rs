@@ -114,3 +114,6 @@ impl Origin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
