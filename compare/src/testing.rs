@@ -17,7 +17,7 @@ use common::gate::Errors;
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
-use common::record::{BaseTerms, ClaimTerms, EvidenceTerms, KernelBuild, StageBuild, VariantBuild};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use common::reference::Probability;
 use common::resources::{self, Caps, KernelFacts};
 use common::stage::Rival;

@@ -52,12 +52,13 @@ impl Executor<'_> {
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod tests {
     use super::*;
-    use crate::builds::builds;
-    use crate::registry;
-    use common::evidence::{Quantity, Relation};
+    use crate::judge::claims::evidence;
+    use crate::measure::builds::builds;
+    use crate::record::{Claim, On, Place, Relation, Source, StageMeta};
+    use crate::{registry, testing};
+    use common::metric::{self, Metric};
     use common::verdict::Verdict;
 
     /// Stage 0 as it is, counted: what it predicts is true, the same predictions turned false are caught, and a kernel
@@ -66,52 +67,43 @@ mod tests {
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
         assert!(stages[0].has_source_lines());
-        let ladder = builds(&stages[..1]);
-        let counted = |variant: &str, dtype: Dtype| {
-            let problem = claims_problem(dtype);
-            let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
-            count(&stages[0].prepare(variant, &problem).unwrap(), &staged)
-        };
-        let counters: Vec<VariantCounters> = ["scalar-32x64", "wmma-qk-32x64"]
-            .map(|variant| VariantCounters {
-                stage: ladder[0].id.clone(),
-                variant: variant.into(),
-                identity: ladder[0].identity.clone(),
-                counting: counted(variant, Dtype::F16),
-                e4m3: Some(counted(variant, Dtype::E4m3)),
-            })
-            .into();
+        let stage = rows::stage(&builds(&stages[..1])[0]);
+        let mut record = testing::emulated().without(|_| true).changed(|meta| meta.stages = vec![stage.clone()]);
+        for variant in ["scalar-32x64", "wmma-qk-32x64"] {
+            for dtype in Dtype::ALL {
+                let problem = claims_problem(dtype);
+                let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+                let counting = count(&stages[0].prepare(variant, &problem).unwrap(), &staged);
+                record.append(rows::counters(Subject::variant(&stage.id, variant), dtype, &counting));
+            }
+        }
+        let on = On::Problem(Place::claims(Dtype::F16));
+        let row = record.row(&Subject::variant(&stage.id, "wmma-qk-32x64"), &on, Source::Emulator).unwrap();
         if !stages[0].is_traced() {
-            assert!(matches!(counters[0].counting, Counting::NotCounted { .. }));
+            assert!(row.figures.is_empty() && row.note.is_some());
             return;
         }
-        let Counting::Counted { traced_blocks, launch_blocks, tiles, .. } = &counters[1].counting else { panic!() };
-        assert_eq!((*traced_blocks, *launch_blocks, *tiles), (2, 128, 1024));
-        let judged = |ladder: &[_]| judge_evidence(&ladder[0], ladder, Measured::Emulator(&counters));
-        let of_counters = |results: Vec<EvidenceResult>| -> Vec<EvidenceResult> {
-            results.into_iter().filter(|result| result.terms.quantity.counted(&Default::default()).is_some()).collect()
-        };
-        let honest = of_counters(judged(&ladder));
-        let with = |dtype| honest.iter().filter(|judged| judged.terms.dtype == dtype).count();
-        assert!(with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3, "{honest:?}");
-        for result in &honest {
-            assert_eq!(result.result.verdict, Verdict::Pass, "{}: {}", result.terms, result.result.reason);
+        let blocks = [Metric::TracedBlocks, Metric::LaunchBlocks, Metric::Tiles].map(|metric| row.value(metric));
+        assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
+        let judged = |stage: &StageMeta, claim: &Claim| evidence(&record, stage, claim, Source::Emulator).unwrap();
+        let counted: Vec<&Claim> =
+            stage.claims.iter().filter(|claim| claim.metric.source() == metric::Source::Counters).collect();
+        let with = |dtype| counted.iter().filter(|claim| claim.on.dtype == dtype).count();
+        assert!(with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3, "{counted:?}");
+        for claim in counted {
+            let honest = judged(&stage, claim);
+            assert_eq!(honest.verdict, Verdict::Pass, "{claim}: {}", honest.reason);
+            let mut lie = claim.clone();
+            match &mut lie.relation {
+                Relation::Ratio { at_least, at_most, .. } => (*at_least, *at_most) = (*at_most + 0.5, *at_most + 1.0),
+                Relation::AtLeast { bound } => *bound += 1.0,
+                Relation::AtMost { bound } => *bound = -1.0,
+                of_speed => unreachable!("{of_speed:?}"),
+            }
+            let lying = judged(&stage, &lie);
+            assert_eq!(lying.verdict, Verdict::Fail, "{lie}: {}", lying.reason);
+            let unknown = Claim { metric: Metric::BarrierStallShare, ..claim.clone() };
+            assert_eq!(judged(&stage, &unknown).verdict, Verdict::NoData);
         }
-        let mut lying = ladder.clone();
-        for terms in &mut lying[0].evidence {
-            terms.relation = match terms.relation.clone() {
-                Relation::Ratio { base, at_most, .. } => {
-                    Relation::Ratio { base, at_least: at_most + 0.5, at_most: at_most + 1.0 }
-                }
-                Relation::AtLeast { bound } => Relation::AtLeast { bound: bound + 1.0 },
-                Relation::AtMost { .. } => Relation::AtMost { bound: -1.0 },
-            };
-        }
-        for result in of_counters(judged(&lying)) {
-            assert_eq!(result.result.verdict, Verdict::Fail, "{}: {}", result.terms, result.result.reason);
-        }
-        let unknown = EvidenceTerms { quantity: Quantity::BarrierStallShare, ..ladder[0].evidence[0].clone() };
-        lying[0].evidence = vec![unknown];
-        assert_eq!(judged(&lying)[0].result.verdict, Verdict::NoData);
     }
 }

@@ -416,5 +416,4 @@ fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod tests;

@@ -500,5 +500,4 @@ fn scope(args: &RunArgs) -> Scope {
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod tests;

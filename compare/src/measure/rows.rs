@@ -262,3 +262,177 @@ pub fn wrong_list(error: &str) -> Row {
 pub fn fault_name(subject: &Caught) -> &'static str {
     subject.fault.map_or("correct model", Fault::name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case as case_of, ladder, samples, suppressed};
+    use common::evidence::Counters;
+    use crate::measure::builds::BuiltKernel;
+    use common::resources::{self, PtxasEntry};
+    use common::telemetry::Reading;
+    use common::timing::{HostCheck, Rotation, WarmUp};
+    use common::verdict::Verdict;
+    use kernel_build::report::Resources;
+
+    fn place() -> Place {
+        Place::claims(Dtype::F16)
+    }
+
+    fn line(row: &Row) -> String {
+        let mut row = row.clone();
+        row.figures.iter_mut().for_each(|(metric, figure)| *figure = figure.rounded(*metric));
+        serde_json::to_string(&row).unwrap()
+    }
+
+    #[test]
+    fn a_stage_is_said_once_with_all_its_claims() {
+        assert_eq!(builds().iter().map(stage).collect::<Vec<_>>(), ladder());
+    }
+
+    #[test]
+    fn a_case_says_its_errors_what_it_does_not_take_or_that_its_launch_failed() {
+        let of = |outcome| case(&CaseResult { outcome, ..case_of(WMMA, BackendKind::Cuda, None) });
+        insta::assert_snapshot!(line(&case(&case_of(WMMA, BackendKind::Emulated, Some(GateId::C2)))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"emulator","figures":{"max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15},"verdicts":{"C1":{"is":"pass"},"C2":{"is":"fail","reason":"too large"},"C3":{"is":"pass"},"C4":{"is":"pass"},"C5":{"is":"pass"},"C6":{"is":"pass"}}}"#);
+        insta::assert_snapshot!(line(&of(Outcome::Unsupported { reason: "too long".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
+        insta::assert_snapshot!(line(&of(Outcome::Failed { reason: "illegal address".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
+    }
+
+    #[test]
+    fn a_timing_says_under_what_it_was_taken_and_which_gate_its_buffers_failed() {
+        let reading = |sm_mhz| Conditions::Read(Reading { sm_mhz, ..Reading::default() });
+        let us = samples(20.0);
+        let summary = Summary::of(&us).unwrap();
+        let mut measurement = Measurement {
+            label: WMMA.into(),
+            rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
+            launches_per_sample: 20,
+            requested_samples: 40,
+            warm_up: WarmUp { launches: 100, ms: 500.0 },
+            device: summary,
+            device_us: us.clone(),
+            single: Summary::of(&samples(24.0)).unwrap(),
+            single_us: us,
+            host_check: HostCheck { event_ms: 20.0, wall_ms: 20.1, launch_us: 20.0 },
+            conditions: [reading(Some(1980)), reading(Some(1970))],
+        };
+        let after =
+            [GateResult::judge(GateId::C1, true, "complete"), GateResult::judge(GateId::C5, false, "they differ")];
+        insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[20.02,20.01,20.02],"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975},"verdicts":{"C5":{"is":"fail","reason":"they differ"}}}"#);
+        for unknown in [reading(Some(0)), reading(None), Conditions::Absent { reason: "no NVML".into() }] {
+            measurement.conditions[1] = unknown;
+            assert_eq!(timing(WMMA.into(), place(), &measurement, &[]).value(Metric::SmMhz), None);
+        }
+    }
+
+    #[test]
+    fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
+        let pair_of = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
+        let floor = Floor::none("literal").with_zero_line(2.0);
+        insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &floor)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","on":"mission f16 full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","figures":{"p50":15.01,"min":15,"speedup_p50":[1.333,1.333,1.333],"speedup_p90":[1.333,1.333,1.333],"speedup_mean":[1.333,1.333,1.333],"noise":0.000999,"floor_us":2.2}}"#);
+    }
+
+    #[test]
+    fn counters_are_counts_and_a_kernel_that_was_not_counted_has_none() {
+        let counted = |counting: Counting| counters(SCALAR.into(), Dtype::E4m3, &counting);
+        let mut launch = Counters::default();
+        (launch.shared_read.wavefronts, launch.shared_read.ideal_wavefronts) = (128, 96);
+        let row = counted(Counting::Counted { launch, traced_blocks: 2, launch_blocks: 128, tiles: 1024 });
+        assert_eq!(row.on.to_string(), "mission e4m3 full");
+        assert!(row.figures.keys().all(|metric| !metric.is_share()), "shares are drawn from their parts");
+        assert_eq!(
+            (row.value(Metric::SharedReadConflicts), row.value(Metric::SharedReadConflictShare)),
+            (Some(32.0), Some(0.25))
+        );
+        let hazardous = counted(Counting::Hazardous { reason: "race at kernel.cu:88".into() });
+        assert_eq!(
+            hazardous.failed().map(|(gate, judged)| (gate, &*judged.reason)).collect::<Vec<_>>(),
+            [(GateId::H1, "race at kernel.cu:88")]
+        );
+        let absent = counted(Counting::NotCounted { reason: "no traced build".into() });
+        assert_eq!(
+            (absent.figures.len(), absent.verdicts.len(), absent.note.as_deref()),
+            (0, 0, Some("no traced build"))
+        );
+    }
+
+    #[test]
+    fn the_self_test_fails_where_a_gate_is_blind_or_a_list_is_wrong() {
+        let caught = |fault, cases_failed: usize| {
+            let gates_that_failed = if cases_failed > 0 { vec![GateId::C2] } else { vec![] };
+            planted(&Caught { fault, cases: 4, cases_failed, gates_that_failed })
+        };
+        let fault = Some(Fault::ALL[0]);
+        for (row, expected) in [
+            (caught(fault, 4), Verdict::Pass),
+            (caught(fault, 0), Verdict::Fail),
+            (caught(None, 0), Verdict::Pass),
+            (caught(None, 1), Verdict::Fail),
+        ] {
+            assert_eq!(row.verdicts[&GateId::S1].verdict, expected, "{}", line(&row));
+        }
+        assert_eq!(caught(None, 0).on.to_string(), ": correct model");
+        let [redundant, needed] = &suppressed().sites[..] else { unreachable!() };
+        let with = |of: &SiteResult, listed: Option<&str>| {
+            site(&SiteResult { listed: listed.map(String::from), ..of.clone() })
+        };
+        for (row, expected, note) in [
+            (with(redundant, Some("read behind")), Verdict::Pass, "survives 4 cases; listed as redundant: read behind"),
+            (with(redundant, None), Verdict::Fail, "survives 4 cases"),
+            (with(needed, None), Verdict::Pass, "killed by H1: race: writes at stage0-scalar/kernel.cu:157"),
+            (
+                with(needed, Some("it is not")),
+                Verdict::Fail,
+                "killed by H1: race: writes at stage0-scalar/kernel.cu:157",
+            ),
+        ] {
+            assert_eq!(row.verdicts[&GateId::S1].verdict, expected, "{}", line(&row));
+            assert!(row.note.as_deref().unwrap().starts_with(note), "{row:?}");
+        }
+        assert_eq!(site(needed).key().0.as_str(), "stage0-scalar/wmma-qk");
+    }
+
+    #[test]
+    fn instances_that_compile_to_one_code_are_no_choice() {
+        let of = |code: &dyn Fn(&str, &str) -> String| {
+            let mut stage = builds().remove(0);
+            for kernel in stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels) {
+                let built = ["sm_89", "sm_90a"].map(|arch| {
+                    let resources = Resources { registers: 100, ..Resources::default() };
+                    let sass_sha256 = code(arch, &kernel.facts.symbol);
+                    let ptxas = PtxasEntry { arch: arch.into(), sass_sha256, resources };
+                    let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
+                    BuiltKernel { result: resources::judge(&kernel.facts, &ptxas), occupancy, ptxas }
+                });
+                kernel.built = built.into();
+            }
+            let rows = built(&stage);
+            let failed = rows.iter().flat_map(|row| {
+                row.failed()
+                    .map(move |(gate, judged)| format!("{gate} {} on {}: {}", row.subject, row.on, judged.reason))
+            });
+            (rows.len(), failed.collect::<Vec<_>>())
+        };
+        // Of two variants and two element types: what is declared, and what was built for two architectures.
+        assert_eq!(of(&|arch, symbol| format!("{arch} {symbol}").replace("_", "")), (12, vec![]));
+        let same = of(&|arch, symbol| {
+            if arch == "sm_90a" && symbol.contains("f16") { "same".into() } else { format!("{symbol} {arch}") }
+        });
+        assert_eq!(
+            same.1,
+            [
+                "R1 stage0-scalar/scalar-32x64 on f16 d64 sm_90a: the same machine code as wmma-qk-32x64: what tells them apart does nothing",
+                "R1 stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a: the same machine code as scalar-32x64: what tells them apart does nothing",
+            ]
+        );
+    }
+
+    #[test]
+    fn figures_of_ncu_are_read_by_their_formulas() {
+        let metrics = [("gpu__time_duration.sum", 9000.0), ("smsp__sass_data_bytes_mem_global_op_ld.sum", 64.0)];
+        let metrics = metrics.map(|(name, value)| (name.to_string(), value)).into();
+        let row = profiled(CPASYNC.into(), place(), &metrics);
+        assert_eq!((row.value(Metric::ProfiledNs), row.value(Metric::PlainReadBytes)), (Some(9000.0), Some(64.0)));
+        assert_eq!(row.value(Metric::GlobalReadBytes), None, "one of its parts is missing");
+    }
+}

@@ -131,3 +131,118 @@ fn fold(
     let reason = format!("{which}{case}{}", result.reason);
     Judged::from(&GateResult { gate, verdict: decisive, reason }).cases(passed, judged)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{SCALAR, WMMA, builds, case};
+    use common::inputs::Family;
+    use common::problem::Mask;
+
+    /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
+    fn of(cases: Vec<CaseResult>, broken: &[Broken]) -> Row {
+        let numbered = cases.into_iter().zip(0..).map(|(mut case, seed)| {
+            case.key.source = Source::Seeded { family: Family::Normal, seed };
+            case
+        });
+        let mut rows = summarise(&builds(), &numbered.collect::<Vec<_>>(), broken, BackendKind::Emulated);
+        assert_eq!((rows.len(), rows[0].subject.as_str()), (1, WMMA));
+        rows.remove(0)
+    }
+
+    fn green() -> CaseResult {
+        case(WMMA, BackendKind::Emulated, None)
+    }
+
+    /// A case that checked one gate.
+    fn said(verdict: Verdict) -> CaseResult {
+        let mut case = green();
+        let Outcome::Checked { gates, .. } = &mut case.outcome else { unreachable!() };
+        *gates = vec![GateResult { gate: GateId::C5, verdict, reason: verdict.to_string() }];
+        case
+    }
+
+    #[test]
+    fn any_fail_else_any_ambiguous_else_any_pass_else_no_data() {
+        use Verdict::{Ambiguous, Fail, NoData, Pass};
+        let table: [(&[Verdict], Verdict, [usize; 2], &str); 7] = [
+            (&[Pass], Pass, [1, 1], ""),
+            (&[NoData, NoData], NoData, [0, 0], "mission f16 full normal:0: NO DATA"),
+            (&[NoData, Pass, Pass], Pass, [2, 2], ""),
+            (&[Pass, Ambiguous, NoData], Ambiguous, [1, 2], "mission f16 full normal:1: AMBIGUOUS"),
+            (&[Fail], Fail, [0, 1], "mission f16 full normal:0: FAIL"),
+            (&[Ambiguous, Fail, Pass], Fail, [1, 3], "fails in 1 of 2 cases; first mission f16 full normal:1: FAIL"),
+            (&[Fail, Fail], Fail, [0, 2], "fails in 2 of 2 cases; first mission f16 full normal:0: FAIL"),
+        ];
+        for (verdicts, expected, [passed, judged], reason) in table {
+            let row = of(verdicts.iter().map(|verdict| said(*verdict)).collect(), &[]);
+            let found = &row.verdicts[&GateId::C5];
+            assert_eq!((found.verdict, found.passed, found.of), (expected, Some(passed), Some(judged)), "{verdicts:?}");
+            assert_eq!(found.reason, reason, "{verdicts:?}");
+        }
+        // What the failing cases share is said.
+        let mut causal = case(WMMA, BackendKind::Emulated, Some(GateId::C2));
+        causal.key.mask = Mask::Causal;
+        let reason = of(vec![green(), causal, green()], &[]).verdicts[&GateId::C2].reason.clone();
+        assert!(
+            reason.starts_with("fails in 1 of 3 cases: exactly those with causal mask; first mission f16 causal"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn the_worst_error_is_the_largest_and_no_number_is_larger_than_any() {
+        const NAN: f64 = f64::NAN;
+        for (errors, seed) in [
+            ([1.0, 3.0, 2.0], 1),
+            ([3.0, 1.0, 2.0], 0),
+            ([1.0, NAN, 2.0], 1),
+            ([NAN, 1.0, 2.0], 0),
+            ([1.0, 2.0, NAN], 2),
+            ([1.0, NAN, f64::INFINITY], 1),
+        ] {
+            let with = |max: f64| {
+                let mut case = green();
+                let Outcome::Checked { errors, .. } = &mut case.outcome else { unreachable!() };
+                (errors.max_abs, errors.max_row_rel) = (max, max);
+                case
+            };
+            let row = of(errors.map(with).into(), &[]);
+            for metric in [Metric::MaxError, Metric::ErrorOfBound, Metric::RowErrorOfBound] {
+                let found = row.value(metric).unwrap();
+                assert_eq!(found.is_nan(), errors[seed].is_nan(), "{errors:?} {metric}: {found}");
+            }
+            assert!(errors[seed].is_nan() || row.value(Metric::MaxError) == Some(errors[seed]));
+            assert_eq!(row.note, Some(format!("mission f16 full normal:{seed}")), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn cases_are_counted_by_how_they_ended_and_hazards_elsewhere_count() {
+        let mut lost = green();
+        lost.outcome = Outcome::Failed { reason: "deadlock at kernel.cu:88".into() };
+        let mut unsupported = green();
+        unsupported.outcome = Outcome::Unsupported { reason: "too long".into() };
+        let row = of(vec![green(), lost, unsupported, green()], &[]);
+        let counts = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported].map(|metric| row.value(metric));
+        assert_eq!(counts, [2.0, 1.0, 1.0].map(Some));
+        let c1 = &row.verdicts[&GateId::C1];
+        assert!(
+            c1.verdict == Verdict::Fail && c1.reason.ends_with("the launch failed: deadlock at kernel.cu:88"),
+            "{c1:?}"
+        );
+
+        let hazard = GateResult::judge(GateId::H1, false, "race in block [0, 0, 0]");
+        let broken = Broken { stage: "stage0-scalar".into(), variant: "wmma-qk-32x64".into(), result: hazard };
+        for cases in [vec![], vec![green()]] {
+            let row = of(cases, std::slice::from_ref(&broken));
+            assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
+        }
+        let both = [case(SCALAR, BackendKind::Cuda, None), case(WMMA, BackendKind::Cuda, None)];
+        let rows = summarise(&builds(), &both, &[], BackendKind::Cuda);
+        assert_eq!(
+            rows.iter().map(|row| (row.subject.as_str(), row.by)).collect::<Vec<_>>(),
+            [(SCALAR, crate::record::Source::Gpu), (WMMA, crate::record::Source::Gpu),]
+        );
+    }
+}

@@ -207,3 +207,6 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
     names.sort();
     names.into_iter().map(|name| Record::read(&folder.join(&name)).map(|record| (name, record))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,12 @@
 use super::*;
-use crate::builds::builds;
-use crate::plan::plan;
-use crate::registry;
-use crate::testing;
+use crate::measure::builds::builds;
+use crate::measure::plan::plan;
+use crate::{registry, testing};
 use clap::Parser;
 use common::check::{Outcome, both_backends, check};
 use common::device::BackendKind;
 use common::inputs::Family;
+use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::verdict::Verdict;
@@ -29,8 +29,8 @@ impl Sink for Told {
         Ok(())
     }
 
-    fn grown(&mut self, record: &mut Record) -> Result<(), SinkError> {
-        self.recorded.push(record.correctness.cases.len());
+    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
+        self.recorded.push(measured.cases.len());
         Ok(())
     }
 }
@@ -46,8 +46,8 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     // As on a GPU, whose place the emulator takes.
     plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);
     let run = |in_flight| {
-        let (mut record, mut told) = (testing::emulated(), Told::default());
-        record.correctness.cases.clear();
+        let blank = testing::emulated().without(|_| true);
+        let (mut measured, mut told) = (Measured::new(blank), Told::default());
         let timing = TimingPlan::default();
         let executor = Executor {
             stages: &stages,
@@ -58,32 +58,26 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             samples_elsewhere: 0,
             in_flight,
         };
-        executor.run(&plan, &mut record, &mut told).unwrap();
-        (record, told)
+        executor.run(&plan, &mut measured, &mut told).unwrap();
+        (measured, told)
     };
     let ((alone, told_alone), (together, told_together)) = (run(1), run(5));
-    assert_eq!(alone.correctness.cases.len(), plan.cases.len());
-    assert!(alone.correctness.cases.iter().all(CaseResult::is_green));
-    for case in &alone.correctness.cases {
+    assert_eq!(alone.cases.len(), plan.cases.len());
+    assert!(alone.cases.iter().all(CaseResult::is_green));
+    for case in &alone.cases {
         let Outcome::Checked { gates, .. } = &case.outcome else { panic!("{case:?}") };
         assert!(gates.iter().any(|gate| (gate.gate, gate.verdict) == (GateId::B1, Verdict::Pass)), "{gates:?}");
     }
-    assert_eq!(alone.correctness, together.correctness);
+    assert_eq!((&alone.cases, &alone.record), (&together.cases, &together.record));
+    // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
+    let record = &alone.record;
+    assert_eq!(record.cases.len(), plan.cases.len());
+    assert!(record.rows.iter().all(|row| row.on == On::All), "{:?}", record.rows);
+    assert_eq!(record.rows.iter().map(|row| row.value(Metric::Cases).unwrap()).sum::<f64>(), plan.cases.len() as f64);
     assert_eq!(told_alone.started, told_together.started);
     assert_eq!(told_alone.outputs, told_together.outputs);
     assert_eq!(told_alone.recorded, (1..=plan.cases.len()).collect::<Vec<_>>());
     assert_eq!(told_alone.recorded, told_together.recorded);
-}
-
-#[test]
-fn a_claim_is_about_the_fastest_variant_with_its_own_element_type() {
-    let mut record = testing::timed([3.0, 2.0, 1.0]);
-    let stage = record.meta.stages[0].clone();
-    let best = |record: &Record| Dtype::ALL.map(|dtype| fastest(record, &stage, "wmma-qk", dtype));
-    let name = || Some("wmma-qk-32x64".to_string());
-    assert_eq!(best(&record), [name(), None]);
-    record.performance.as_mut().unwrap().timings[1].dtype = Dtype::E4m3;
-    assert_eq!(best(&record), [None, name()]);
 }
 
 #[test]
