@@ -278,13 +278,13 @@ mod tests {
     #[test]
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
         let ladder = builds();
-        let launched = vec![
-            case(SCALAR, BackendKind::Cuda, None),
-            case(CPASYNC, BackendKind::Cuda, None),
-        ];
+        let launched = vec![case(SCALAR, BackendKind::Cuda, None), case(CPASYNC, BackendKind::Cuda, None)];
         let join = |rows: Vec<csv::Launch>| joined(&ladder, launched.clone(), rows);
         let good = join(vec![row("scalar_32x64_f16_d64"), row("cpasync_32x64_f16_d64")]).unwrap();
-        assert_eq!((good[1].subject.as_str(), &good[1].on, good[1].by), (CPASYNC, &crate::testing::mission(), Source::Ncu));
+        assert_eq!(
+            (good[1].subject.as_str(), &good[1].on, good[1].by),
+            (CPASYNC, &crate::testing::mission(), Source::Ncu)
+        );
         assert!(
             join(vec![row("scalar_32x64_f16_d64")]).unwrap_err().contains("ncu has 1 launches, the program made 2")
         );

@@ -1,26 +1,25 @@
 //! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
 
 use crate::judge::{claims, state};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::peers::pair::{Sampled, pairs};
-use crate::record::store::{SCHEMA, Samples};
 use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
+use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
     Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
 };
 use common::check::{CaseKey, CaseResult, Outcome, Source as Inputs};
+use common::claim::Rival;
 use common::device::BackendKind;
-use common::evidence::Relation as Predicted;
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use common::reference::Probability;
-use common::resources::{self, Caps, KernelFacts};
-use common::stage::Rival;
+use common::resources::{Caps, KernelFacts};
 use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, Floor};
@@ -119,38 +118,11 @@ fn build(stage: StageMeta) -> StageBuild {
         caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 << 10 }),
         probability: Probability::F32,
     };
-    let (mut claims, mut evidence) = (vec![], vec![]);
-    for Claim { family, metric, relation, on, why } in stage.claims {
-        match relation {
-            Relation::Faster { stage, family: base_family, at_least } => {
-                claims.push(ClaimTerms { family, base_stage: stage, base_family, at_least, dtype: on.dtype });
-            }
-            Relation::Ratio { stage, family: base, at_least, at_most } => {
-                let relation = Predicted::Ratio { base: BaseTerms { stage, family: base }, at_least, at_most };
-                evidence.push(EvidenceTerms { family, quantity: metric, relation, dtype: on.dtype, why });
-            }
-            _ => {}
-        }
-    }
-    let variant = |VariantMeta { name, family, .. }: VariantMeta| {
-        let kernels = Dtype::ALL.map(|dtype| KernelBuild { facts: kernel(&name, dtype), built: vec![] });
-        VariantBuild { kernels: kernels.into(), name, family }
+    let variant = |VariantMeta { name, family, .. }: &VariantMeta| {
+        let kernels = Dtype::ALL.map(|dtype| KernelBuild { facts: kernel(name, dtype), built: vec![] });
+        VariantBuild { kernels: kernels.into(), name: name.clone(), family: family.clone() }
     };
-    StageBuild {
-        id: stage.id,
-        idea: stage.idea,
-        predecessor: stage.predecessor,
-        default_variant: stage.default_variant,
-        claims,
-        peer_claims: vec![],
-        evidence,
-        identity: stage.identity,
-        host_compiler: stage.host_compiler,
-        device_compiler: stage.device_compiler,
-        distinct: resources::judge_distinct([]),
-        variants: stage.variants.into_iter().map(variant).collect(),
-        refused: vec![],
-    }
+    StageBuild { variants: stage.variants.iter().map(variant).collect(), meta: stage }
 }
 
 /// One site that is needed, and one that is listed as redundant.
@@ -245,7 +217,8 @@ pub fn emulated() -> Record {
         record = record.with(checked(subject, Source::Emulator)).counted(subject, 1_048_576, 0);
     }
     let model = Caught { fault: None, cases: 4, cases_failed: 0, gates_that_failed: vec![] };
-    let fault = Caught { fault: Some(Fault::ALL[0]), cases_failed: 4, gates_that_failed: vec![GateId::C2], ..model.clone() };
+    let fault =
+        Caught { fault: Some(Fault::ALL[0]), cases_failed: 4, gates_that_failed: vec![GateId::C2], ..model.clone() };
     let record = record.with(rows::planted(&model)).with(rows::planted(&fault));
     suppressed().sites.iter().fold(record, |record, site| record.with(rows::site(site)))
 }

@@ -7,11 +7,11 @@ use super::history::history;
 use super::state::{State, subjects};
 use super::verdict::{Exit, Report, of_differences, report};
 use super::*;
+use crate::record::meta::{GateScope, Measurable, Progress, Refusal, Scope};
 use crate::record::{On, Place, Row, Source, Subject};
 use crate::testing::{CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, committed, emulated, ladder, mission, timed};
 use common::metric::{LATENCY_CHANGE, Metric};
 use common::problem::{Dtype, Mask};
-use crate::record::meta::{GateScope, Measurable, Progress, Refusal, Scope};
 use common::verdict::{GateId, GateResult, Verdict};
 
 fn named(name: &str, record: Record) -> Named {

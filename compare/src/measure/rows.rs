@@ -266,9 +266,9 @@ pub fn fault_name(subject: &Caught) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::builds::BuiltKernel;
     use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case as case_of, ladder, samples, suppressed};
     use common::evidence::Counters;
-    use crate::measure::builds::BuiltKernel;
     use common::resources::{self, PtxasEntry};
     use common::telemetry::Reading;
     use common::timing::{HostCheck, Rotation, WarmUp};

@@ -1,10 +1,10 @@
 use super::*;
 use crate::judge::Named;
 use crate::record::Place;
+use crate::record::meta::Refusal;
 use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, ladder, mission, timed};
 use Verdict::{Ambiguous, Fail, NoData, Pass};
 use common::problem::Dtype;
-use crate::record::meta::Refusal;
 use common::verdict::GateResult;
 
 /// The pair of wmma-qk over scalar with these speedups of p50, p90 and mean, each 1 % wide.

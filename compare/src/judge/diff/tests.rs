@@ -1,10 +1,10 @@
 use super::*;
 use crate::judge::verdict::{Exit, of_differences};
+use crate::record::meta::{Refusal, Tier, TimingScope};
 use crate::record::{Claim, Relation, VariantMeta};
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission, timed};
 use Change::{Ambiguous, Better, Missing, Same, Worse};
 use common::metric::LATENCY_CHANGE;
-use crate::record::meta::{Refusal, Tier, TimingScope};
 
 /// All that is not SAME: what became of it, whose it is, what it is and where.
 fn moved(base: &Record, new: &Record) -> Vec<String> {
