@@ -289,5 +289,4 @@ fn remarks(record: &Record) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod tests;

@@ -215,5 +215,4 @@ fn pair_up<'a>(base: &'a [Named], new: &'a [Named]) -> (Vec<(&'a Named, &'a Name
 }
 
 #[cfg(test)]
-#[cfg(any())]
 mod tests;

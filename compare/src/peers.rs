@@ -6,7 +6,6 @@ mod measure;
 pub mod pair;
 mod session;
 #[cfg(test)]
-#[cfg(any())]
 mod tests;
 
 pub use args::{EXAMPLES, PeersArgs};

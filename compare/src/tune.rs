@@ -4,11 +4,8 @@
 mod elites;
 mod table;
 #[cfg(test)]
-#[cfg(any())]
 mod tests;
 
-#[cfg(test)]
-pub use elites::Ranked;
 pub use elites::{Elites, keep_elites};
 
 use crate::cli::{RunArgs, TuneArgs};

@@ -1,171 +1,31 @@
 use super::*;
-use crate::record::meta::{Gpu, Machine, Tier};
-use crate::testing::ladder;
-use common::check::{CaseKey, CaseResult, Outcome, Source};
+use crate::record::{On, Row, Source, Subject};
+use crate::testing::{CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, mission, suppressed, timed};
 use common::device::BackendKind;
-use common::gate::Errors;
-use common::inputs::Family;
-use common::problem::{Dtype, Mask, Shape};
-use common::reference::Probability;
-use common::suppression::{Presets, Synchronisation};
-use common::telemetry::Conditions;
-use common::timing::stats::Summary;
-use common::timing::{Comparison, HostCheck, Measurement, Rotation, WarmUp};
+use common::metric::Metric;
 use common::verdict::{GateId, GateResult};
 use tempfile::TempDir;
 
 const NAME: &str = "20261120T183000Z-nvidia-h200";
-const STAGE: &str = "stage0-scalar";
-const VARIANT: &str = "wmma-qk-32x64";
 
-fn passed() -> Vec<GateResult> {
-    use GateId::{C1, C2, C3, C4, C5, C6};
-    [C1, C2, C3, C4, C5, C6].map(|gate| GateResult::judge(gate, true, "fine")).to_vec()
-}
-
-fn case(seed: u64) -> CaseResult {
-    let errors = Errors {
-        rows: 4096,
-        sampled: false,
-        probability: Probability::F32,
-        max_abs: 1e-4,
-        max_abs_at: [0; 4],
-        mean_abs: 1e-5,
-        max_row_rel: 1e-4,
-        max_row_rel_at: [0; 3],
-        rms_row_rel: 2e-4,
-        allclose: 0.01,
-        allclose_at: [0; 4],
-        nonzero_in_zero_row: None,
-        plain_max_abs: 1e-4,
-        plain_rms_row_rel: 2e-4,
-        plain_rows: 4000.0,
-        largest_score: 10.0,
-        reference_max_abs: 1.0,
-        end_to_end: None,
-    };
-    let key = CaseKey {
-        stage: STAGE.into(),
-        variant: VARIANT.into(),
-        backend: BackendKind::Cuda,
-        shape_name: "mission".into(),
-        shape: Shape::bhsd(1, 8, 512, 64),
-        dtype: Dtype::F16,
-        mask: Mask::Full,
-        source: Source::Seeded { family: Family::Normal, seed },
-    };
-    // As a record has them that was written and read.
-    let gates = passed().into_iter().map(|gate| GateResult { reason: String::new(), ..gate }).collect();
-    CaseResult { key, outcome: Outcome::Checked { errors, gates } }
-}
-
-fn timing(samples: &[f64]) -> Timing {
-    let summary = Summary::of(samples).unwrap();
-    Timing {
-        stage: STAGE.into(),
-        variant: VARIANT.into(),
-        identity: format!("{STAGE}-identity"),
-        dtype: Dtype::F16,
-        mask: Mask::Full,
-        shape_name: "mission".into(),
-        shape: Shape::bhsd(1, 8, 512, 64),
-        measurement: Measurement {
-            label: format!("{STAGE}/{VARIANT}"),
-            rotation: Rotation::of(4, 1 << 20, 1 << 19, 50 << 20),
-            launches_per_sample: 20,
-            requested_samples: samples.len(),
-            warm_up: WarmUp { launches: 100, ms: 500.0 },
-            device: summary,
-            device_us: samples.to_vec(),
-            single: summary,
-            single_us: samples.to_vec(),
-            host_check: HostCheck { event_ms: 20.0, wall_ms: 20.1, launch_us: samples[0] },
-            conditions: [(); 2].map(|()| Conditions::Absent { reason: "literal".into() }),
-        },
-        samples: Samples::Raw,
-        after: passed(),
-    }
-}
-
-/// One variant, ten cases, one timing, a claim that holds.
+/// A whole run on a GPU, completed by `compare sanitize`, as it lies in its folder: with passing cases and samples.
 fn good() -> Record {
-    let stages = ladder();
-    let samples: Vec<f64> = (0..400).map(|i| 20.0 + f64::from(i % 7) * 0.01).collect();
-    let gates = passed().into_iter().map(|result| GateSummary { result, passed: 10, of: 10 });
-    let variant = VariantSummary {
-        stage: STAGE.into(),
-        variant: VARIANT.into(),
-        identity: stages[0].identity.clone(),
-        checked: 10,
-        unsupported: 0,
-        failed: 0,
-        gates: gates.collect(),
-        worst: None,
-    };
-    let slower: Vec<f64> = samples.iter().map(|us| us * 2.0).collect();
-    let claim = ClaimResult {
-        stage: STAGE.into(),
-        terms: stages[0].claims[0].clone(),
-        variant: VARIANT.into(),
-        base_variant: "scalar-32x64".into(),
-        identity: stages[0].identity.clone(),
-        comparison: Comparison::of(&slower, &samples).unwrap(),
-        same_preset: None,
-        result: GateResult::judge(GateId::L1, true, "2.00x >= 1.50x"),
-    };
-    let gpu = Gpu::Present {
-        name: "NVIDIA H200".into(),
-        arch: "sm_90".into(),
-        driver: "580.1".into(),
-        multiprocessors: 132,
-        shared_opt_in_bytes: 232_448,
-    };
-    Record {
-        meta: BuildMeta {
-            schema: SCHEMA,
-            started: "2026-11-20T18:30:00Z".into(),
-            progress: Progress::Complete { cases: 10, seconds: 60 },
-            tool_version: "0.1.0".into(),
-            command: vec!["compare".into()],
-            git: Git::Commit { sha: "0123abcd".into(), dirty: false },
-            machine: Machine { name: "nvidia-h200".into(), platform: "linux x86_64".into(), processors: 16, gpu },
-            tier: Tier::T2,
-            backend: BackendKind::Cuda,
-            scope: Scope::Whole,
-            device: None,
-            toggles: Default::default(),
-            source_lines: true,
-            gates: vec![],
-            stages,
-        },
-        correctness: Correctness {
-            schema: SCHEMA,
-            variants: vec![variant],
-            cases: (0..10).map(case).collect(),
-            omitted_cases: 0,
-            planted: Planted::NotTried { reason: "not in this test".into() },
-            synchronisation: Synchronisation::default(),
-        },
-        performance: Some(Performance {
-            schema: SCHEMA,
-            method: "literal".into(),
-            timings: vec![timing(&samples)],
-            claims: vec![claim],
-            scopes: vec![],
-        }),
-        evidence: Evidence { schema: SCHEMA, rows: vec![], absent: vec![], counters: vec![], claims: vec![] },
-        negative: None,
-        profile: None,
-        sanitizer: Some(crate::testing::sanitized(STAGE, VARIANT, [Verdict::Pass; 2])),
-        peers: None,
-    }
+    with_cases(timed(US).clean())
 }
 
-fn with_failed_claim() -> Record {
-    let mut record = good();
-    let claims = &mut record.performance.as_mut().unwrap().claims;
-    claims[0].result = GateResult::judge(GateId::L1, false, "1.20x < 1.50x");
+fn with_cases(mut record: Record) -> Record {
+    let place = mission().problem().unwrap().clone();
+    let case = |seed: usize| {
+        let on = On::Case(place.clone(), format!("normal:{seed}"));
+        Row::new(VARIANTS[seed % 3], on, Source::Gpu).verdict(&GateResult::judge(GateId::C1, true, "fine"))
+    };
+    record.cases = (0..10).map(case).collect();
     record
+}
+
+/// wmma-qk is 1.2x as fast as scalar; 1.5x are claimed.
+fn with_failed_claim() -> Record {
+    with_cases(timed([24.0, 20.0, 15.0]).clean())
 }
 
 /// Writes the record as a run would, and what it takes to accept it.
@@ -186,166 +46,173 @@ fn refused(record: &Record, negative: Option<&str>) -> String {
     error
 }
 
-#[test]
-fn a_good_record_is_taken_as_it_is() {
-    let (_root, args) = written(&good());
-    let accepted = accept(&args).unwrap();
-    assert_eq!(read_all(args.into.as_ref().unwrap()).unwrap(), [(NAME.to_string(), good())]);
-    assert_eq!((accepted.omitted_samples, accepted.omitted_cases), (0, 0));
-    assert_eq!((accepted.remarks.len(), accepted.refuted.len()), (0, 0));
-    assert!(accepted.to_string().starts_with("accepted as "), "{accepted}");
-    assert!(accepted.to_string().contains("PASS: 1 variant is green"), "{accepted}");
-    let entries = std::fs::read_dir(args.into.as_ref().unwrap()).unwrap().count();
-    assert_eq!(entries, 1, "no temporary folder is left");
-    assert!(matches!(accept(&args), Err(AcceptError::Exists { .. })));
+fn taken(record: &Record) -> String {
+    let (_root, args) = written(record);
+    accept(&args).unwrap().to_string()
 }
 
 #[test]
-fn what_was_limited_to_a_smaller_device_is_refused() {
-    let mut record = good();
-    record.meta.device = "sm_89".parse().ok();
-    let error = refused(&record, None);
-    assert!(error.contains("is limited to what sm_89 offers and is not kept: run without --device"), "{error}");
+fn a_good_record_is_taken_without_passing_cases_and_samples() {
+    let (_root, args) = written(&good());
+    let accepted = accept(&args).unwrap();
+    let kept = read_all(args.into.as_ref().unwrap()).unwrap();
+    assert_eq!(kept.len(), 1);
+    let (name, record) = &kept[0];
+    assert_eq!((name.as_str(), record.committed()), (NAME, good().committed()));
+    assert_eq!((record.cases.len(), record.samples.len()), (0, 0));
+    let size: usize = good().committed().iter().map(|(_, bytes)| bytes.len()).sum();
+    assert_eq!((accepted.bytes, accepted.remarks.len(), accepted.refuted.len()), (size, 0, 0));
+    let text = accepted.to_string();
+    assert!(text.starts_with("accepted as ") && text.contains("\nPASS: 3 variants are green\n"), "{text}");
+    let files = std::fs::read_dir(&accepted.target).unwrap().count();
+    let folders = std::fs::read_dir(args.into.as_ref().unwrap()).unwrap().count();
+    assert_eq!((files, folders), (2, 1), "no temporary folder is left");
+    assert!(matches!(accept(&args), Err(AcceptError::Exists { .. })));
+    // The run's own folder keeps all of it.
+    assert_eq!(Record::read(&args.record).unwrap().cases.len(), 10);
+    assert!(matches!(
+        accept_within(&AcceptArgs { into: Some(args.record.join("x")), ..args }, size - 1),
+        Err(AcceptError::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn what_is_no_record_or_no_whole_one_is_refused() {
+    let root = TempDir::new().unwrap();
+    let args = AcceptArgs { record: root.path().to_path_buf(), into: None, negative: None };
+    assert!(matches!(accept(&args), Err(AcceptError::Store(_))));
+    for (record, says) in [
+        (
+            good().changed(|meta| meta.device = "sm_89".parse().ok()),
+            "is limited to what sm_89 offers and is not kept: run without --device",
+        ),
+        (
+            good().changed(|meta| meta.progress = Progress::Partial { finished: 3, planned: 10 }),
+            "ended after 3 of 10 cases",
+        ),
+        (
+            good().changed(|meta| meta.source_lines = false),
+            "without debug information, so that hazards in it name no source lines; build it unstripped",
+        ),
+    ] {
+        // No reason excuses it.
+        for negative in [None, Some("the kernel is new")] {
+            let error = refused(&record, negative);
+            assert!(error.contains(says), "{error}");
+        }
+    }
 }
 
 #[test]
 fn a_selection_or_a_dirty_source_is_taken_with_a_note() {
-    let mut record = good();
-    record.meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] };
-    record.meta.git = Git::Commit { sha: "0123abcd".into(), dirty: true };
-    let (_root, args) = written(&record);
-    let text = accept(&args).unwrap().to_string();
+    let text = taken(&good().changed(|meta| {
+        meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] };
+        meta.git = Git::Commit { sha: "0123abcd".into(), dirty: true };
+    }));
     assert!(text.contains("note: it covers only what was selected: --shapes mission"), "{text}");
     assert!(text.contains("with uncommitted changes"), "{text}");
-}
-
-#[test]
-fn an_interrupted_run_is_refused() {
-    let mut record = good();
-    record.meta.progress = Progress::Partial { finished: 3, planned: 10 };
-    assert!(refused(&record, None).contains("ended after 3 of 10 cases"));
+    let text = taken(&good().changed(|meta| meta.git = Git::Unknown { reason: "no git".into() }));
+    assert!(text.contains("its source is unknown: no git"), "{text}");
 }
 
 #[test]
 fn failed_gates_are_refused_and_no_reason_excuses_them() {
-    let mut wrong = with_failed_claim();
-    wrong.correctness.variants[0].gates[2].result = GateResult::judge(GateId::C3, false, "row error 0.1 > 2e-3");
-    for negative in [None, Some("the kernel is new")] {
-        let error = refused(&wrong, negative);
-        assert!(error.contains("stage0-scalar/wmma-qk-32x64 C3: row error 0.1 > 2e-3"), "{error}");
+    let fail = |gate, reason: &str| GateResult::judge(gate, false, reason);
+    let timed_wrong = |result: GateResult| {
+        let mut record = good();
+        let row = record.row_mut(WMMA, &mission(), Source::Gpu);
+        *row = row.clone().verdict(&result);
+        record
+    };
+    for (record, says) in [
+        (with_failed_claim().failing(WMMA, GateId::C3), "stage0-scalar/wmma-qk-32x64 C3: too large"),
+        (good().built(96, 8), "stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0"),
+        (
+            good().sanitized(CPASYNC, [common::verdict::Verdict::Pass, common::verdict::Verdict::Fail]),
+            "C7: racecheck: planted",
+        ),
+        (
+            timed_wrong(fail(GateId::L1, "impossible: below 3 us")),
+            "wmma-qk-32x64 mission f16 full as timed, L1: impossible",
+        ),
+        (timed_wrong(fail(GateId::C5, "they differ")), "wmma-qk-32x64 mission f16 full as timed, C5: they differ"),
+    ] {
+        for negative in [None, Some("the kernel is new")] {
+            let error = refused(&record, negative);
+            assert!(error.contains("has failed gates") && error.contains(says), "{says}: {error}");
+        }
     }
-    let mut impossible = good();
-    let after = &mut impossible.performance.as_mut().unwrap().timings[0].after;
-    after.push(GateResult::judge(GateId::L1, false, "impossible: below 3 us"));
-    assert!(refused(&impossible, None).contains("mission as timed, L1: impossible"));
 }
 
 #[test]
 fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
-    let mut record = good();
-    record.sanitizer.as_mut().unwrap().checks.iter_mut().for_each(|check| check.identity = "another".into());
-    let error = refused(&record, None);
-    assert!(error.contains("no gate C7 for 1 variants, first stage0-scalar/wmma-qk-32x64"), "{error}");
+    let without = || good().without(|row| row.by == Source::ComputeSanitizer && row.subject != Subject::from(SCALAR));
+    let error = refused(&without(), None);
+    assert!(error.contains("no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64"), "{error}");
     assert!(error.contains("`compare sanitize`"), "{error}");
-    record.sanitizer = None;
-    refused(&record, None);
-    let taken = |change: &dyn Fn(&mut Record)| {
-        let mut record = record.clone();
-        change(&mut record);
-        let (_root, args) = written(&record);
-        accept(&args).unwrap();
-    };
-    taken(&|record| record.meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] });
-    taken(&|record| record.meta.backend = BackendKind::Emulated);
+    refused(&good().without(|row| row.by == Source::ComputeSanitizer), None);
+    taken(&without().changed(|meta| meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] }));
+    taken(&crate::testing::emulated());
+    taken(&without().changed(|meta| meta.tier = crate::record::meta::Tier::T1));
     // A device with too little memory takes none of the variant's cases.
-    taken(&|record| {
-        let variant = &mut record.correctness.variants[0];
-        (variant.checked, variant.unsupported) = (0, 10);
-    });
+    let mut unsupported = without();
+    for subject in &VARIANTS[1..] {
+        let row = unsupported.summary_mut(subject);
+        row.figures.extend([(Metric::Cases, 0_u32.into()), (Metric::CasesUnsupported, 10_u32.into())]);
+    }
+    taken(&unsupported);
+    assert_eq!(good().meta.backend, BackendKind::Cuda);
 }
 
 #[test]
-fn a_record_of_a_stripped_program_is_refused() {
-    let mut record = good();
-    record.meta.source_lines = false;
-    let error = refused(&record, None);
-    assert!(error.contains("without debug information") && error.contains("build it unstripped"), "{error}");
-    assert!(refused(&record, Some("the kernel is new")).contains("without debug information"), "no reason excuses it");
-}
-
-#[test]
-fn gates_that_misjudge_are_refused() {
-    let mut record = good();
-    let fault = Some(common::faults::Fault::DroppedTile);
-    let escaped = common::faults::Caught { fault, cases: 8, cases_failed: 0, gates_that_failed: vec![] };
-    record.correctness.planted = Planted::Tried { subjects: vec![escaped] };
-    assert!(refused(&record, None).contains("misjudge dropped tile"));
-}
-
-#[test]
-fn synchronisation_that_no_gate_misses_is_refused() {
-    let mut record = good();
-    let mut suppressed = crate::testing::suppressed();
-    suppressed.sites[0].listed = None;
-    record.correctness.synchronisation = Synchronisation::Tried { presets: Presets::OnePerFamily, suppressed };
-    let error = refused(&record, None);
-    assert!(error.contains("scalar at stage0-scalar/kernel.cu:159") && error.contains("no gate misses it"), "{error}");
+fn gates_that_misjudge_and_synchronisation_that_no_gate_misses_are_refused() {
+    let mut unlisted = suppressed().sites[0].clone();
+    unlisted.listed = None;
+    let escaped = common::faults::Caught {
+        fault: Some(common::faults::Fault::DroppedTile),
+        cases: 8,
+        cases_failed: 0,
+        gates_that_failed: vec![],
+    };
+    for (row, says) in [
+        (crate::measure::rows::planted(&escaped), "self-test: dropped tile: no gate fails"),
+        (
+            crate::measure::rows::site(&unlisted),
+            "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: no gate misses it",
+        ),
+    ] {
+        let error = refused(&good().with(row), Some("the kernel is new"));
+        assert!(error.contains("the self-test of") && error.contains(says), "{error}");
+    }
 }
 
 #[test]
 fn failed_claims_need_a_reason_and_a_reason_needs_failed_claims() {
+    let title = "stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.2";
     let error = refused(&with_failed_claim(), None);
-    assert!(error.contains("--negative REASON:\n  L1 of stage0-scalar: wmma-qk >= "), "{error}");
-    assert!(error.contains("1.20x < 1.50x"), "{error}");
+    assert!(error.contains(&format!("--negative REASON:\n  {title}")), "{error}");
     assert!(refused(&with_failed_claim(), Some("  ")).contains("needs a reason"));
     assert!(refused(&good(), Some("memory-bound")).contains("nothing to refute"));
 
     let (_root, mut args) = written(&with_failed_claim());
-    args.negative = Some("memory-bound at this length".into());
+    args.negative = Some(" memory-bound at this length ".into());
     let accepted = accept(&args).unwrap();
-    let negative = Record::read(&accepted.target).unwrap().negative.unwrap();
-    assert_eq!(negative.reason, "memory-bound at this length");
-    assert_eq!(negative.gpu.as_deref(), Some("NVIDIA H200"));
-    assert_eq!(negative.claims, failed_claims(&with_failed_claim()));
-    assert_eq!(accepted.refuted, negative.claims);
+    let kept = Record::read(&accepted.target).unwrap();
+    let negative = kept.meta.negative.unwrap();
+    assert_eq!((negative.reason.as_str(), &negative.claims), ("memory-bound at this length", &accepted.refuted));
+    assert_eq!((negative.claims.len(), negative.claims[0].stage.as_str()), (1, "stage0-scalar"));
+    assert_eq!(negative.claims[0].claim, "wmma-qk >= 1.50x over stage0-scalar scalar");
+    assert!(accepted.to_string().contains(&format!("\nrefutes {title}")), "{accepted}");
+    assert_eq!(kept.meta.machine.gpu.name(), Some(GPU));
 
-    // The same failure in a later record is settled by the first.
-    let later = args.record.with_file_name("20261121T183000Z-nvidia-h200");
-    with_failed_claim().write(&later).unwrap();
-    let accepted = accept(&AcceptArgs { record: later, negative: None, ..args }).unwrap();
-    assert_eq!(Record::read(&accepted.target).unwrap().negative, None);
-}
-
-#[test]
-fn a_large_record_loses_samples_first_and_passing_cases_next() {
-    let record = good();
-    let whole = size(&record);
-    let (_root, args) = written(&record);
-    let shrunk = accept_within(&args, whole - 1).unwrap();
-    assert_eq!((shrunk.omitted_samples, shrunk.omitted_cases), (1, 0));
-    assert!(shrunk.bytes < whole);
-    let kept = Record::read(&shrunk.target).unwrap();
-    let timing = &kept.performance.as_ref().unwrap().timings[0];
-    assert_eq!((timing.samples.clone(), timing.measurement.device_us.len()), (Samples::Omitted, 0));
-    assert_eq!(timing.measurement.device, record.performance.as_ref().unwrap().timings[0].measurement.device);
-    assert_eq!(kept.correctness, record.correctness);
-
-    let mut with_failure = record.clone();
-    with_failure.correctness.cases[4].outcome = Outcome::Unsupported { reason: "head_dim".into() };
-    let (_root, args) = written(&with_failure);
-    let least = accept_within(&args, shrunk.bytes - 500).unwrap();
-    assert_eq!(least.omitted_cases, 9);
-    let kept = Record::read(&least.target).unwrap().correctness;
-    assert_eq!((kept.cases.len(), kept.omitted_cases, kept.variants[0].checked), (1, 9, 10));
-    assert!(least.to_string().contains("9 passing cases"), "{least}");
-
-    let (_root, args) = written(&record);
-    assert!(matches!(accept_within(&args, 100), Err(AcceptError::TooLarge { .. })));
-}
-
-#[test]
-fn what_is_no_record_is_refused() {
-    let root = TempDir::new().unwrap();
-    let args = AcceptArgs { record: root.path().to_path_buf(), into: None, negative: None };
-    assert!(matches!(accept(&args), Err(AcceptError::Store(_))));
+    // The same failure in a later record is settled by the first; the failure of another claim is not.
+    let later = |name: &str, record: &Record| {
+        let folder = args.record.with_file_name(name);
+        record.write(&folder).unwrap();
+        accept(&AcceptArgs { record: folder, negative: None, into: args.into.clone() })
+    };
+    let second = later("20261121T183000Z-nvidia-h200", &with_failed_claim()).unwrap();
+    assert_eq!(Record::read(&second.target).unwrap().meta.negative, None);
+    let third = later("20261122T183000Z-nvidia-h200", &timed([24.0, 20.0, 19.0]).clean());
+    assert!(matches!(third, Err(AcceptError::Claims { .. })));
 }

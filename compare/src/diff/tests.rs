@@ -1,80 +1,55 @@
 use super::*;
-use crate::comparison::diff::Class;
-use crate::testing::{counted, emulated, timed};
+use crate::judge::diff::Change;
+use crate::record::Record;
+use crate::testing::{CPASYNC, SCALAR, US, emulated, mission, timed};
+use common::metric::Metric;
 use std::path::Path;
 use std::process::Command;
 
-const US: [f64; 3] = [32.0, 20.0, 15.0];
-
-fn side(name: &str, records: Vec<(&str, common::record::Record)>) -> Side {
-    let records = records.into_iter().map(|(name, record)| (name.to_string(), record)).collect();
-    Side { name: name.into(), records, is_folder: false }
-}
-
-/// The same ladder with something of each kind: slower and faster, a cost that doubles, a missing variant.
-fn changed() -> common::record::Record {
-    let mut record = timed([33.0, 21.0, 14.0]);
-    record.evidence.counters[2] = counted("stage1-cpasync", "cpasync-32x64", 2_097_152, 0);
-    record.meta.stages[0].variants.remove(0);
-    record.correctness.variants.remove(0);
-    record.evidence.counters.remove(0);
-    record
-}
-
-#[test]
-fn the_document_says_first_what_matters() {
-    let difference = difference(&side("main", vec![("old", timed(US))]), &side("here", vec![("new", changed())]), 0.02);
-    insta::assert_snapshot!("markdown", document::markdown(&layout::blocks(&difference)));
-    insta::assert_snapshot!("terminal", document::terminal(&layout::blocks(&difference)));
-}
-
-#[test]
-fn json_has_every_row_with_its_reason() {
-    let difference = difference(&side("a", vec![("old", timed(US))]), &side("b", vec![("new", changed())]), 0.02);
-    let document = layout::json(&difference);
-    assert_eq!(document["verdict"]["exit_code"], 1);
-    let rows = document["difference"]["pairs"][0]["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), difference.pairs[0].rows.len());
-    let slower = rows.iter().find(|row| row["class"] == "slower").unwrap();
-    assert_eq!(
-        (slower["reason"].as_str(), slower["metric"].as_str()),
-        (Some("beyond-threshold"), Some("p50 on mission f16 full"))
-    );
-    assert!(slower["ratio"]["value"].as_f64().unwrap() < 1.0);
+fn named(names: &[(&str, Record)]) -> Vec<Named> {
+    names.iter().map(|(name, record)| (name.to_string(), record.clone())).collect()
 }
 
 #[test]
 fn records_of_one_gpu_and_backend_stand_beside_each_other() {
-    let base = side("a", vec![("emulated", emulated()), ("gpu", timed(US))]);
-    let names = |new: &Side| -> (Vec<(String, String)>, usize) {
-        let (pairs, unpaired) = pair_up(&base.records, &new.records);
-        (pairs.into_iter().map(|(a, b)| (a.0.clone(), b.0.clone())).collect(), unpaired.len())
+    let base = named(&[("emulated", emulated()), ("gpu", timed(US))]);
+    let names = |base: &[Named], new: &[Named]| {
+        let (pairs, unpaired) = pair_up(base, new);
+        (pairs.iter().map(|(a, b)| format!("{} {}", a.0, b.0)).collect::<Vec<_>>(), unpaired)
     };
-    let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
-    let both = side("b", vec![("new-gpu", timed(US)), ("new-emulated", emulated())]);
-    assert_eq!(names(&both), (vec![pair("gpu", "new-gpu"), pair("emulated", "new-emulated")], 0));
-    assert_eq!(names(&side("b", vec![("new", emulated())])), (vec![pair("emulated", "new")], 1));
+    let both = named(&[("new-gpu", timed(US)), ("new-emulated", emulated())]);
+    assert_eq!(names(&base, &both), (vec!["gpu new-gpu".into(), "emulated new-emulated".into()], vec![]));
+    let (pairs, unpaired) = names(&base, &both[1..]);
+    assert_eq!(pairs, ["emulated new-emulated"]);
+    assert_eq!(unpaired, ["gpu: only the base has a record of this GPU and backend"]);
     // Without a counterpart the newest are compared as far as they can be.
-    let only_emulated = side("a", vec![("old", emulated())]);
-    let difference = difference(&only_emulated, &side("b", vec![("new", timed(US))]), 0.02);
-    assert_eq!(difference.pairs.len(), 1);
-    assert!(difference.rows().any(|row| row.class == Class::Same && row.metric.to_string() == "counters"));
+    assert_eq!(names(&base[..1], &both[..1]).0, ["emulated new-gpu"]);
+    let found = differences(&base[0].1, &both[0].1, LATENCY_CHANGE);
+    assert!(found.iter().any(|d| d.change == Change::Same && d.what == "counters"));
+}
+
+#[test]
+fn a_kernel_that_changes_with_its_harness_is_said() {
+    let old = named(&[("old", timed(US))]);
+    let new = named(&[("new", timed(US).changed(|meta| meta.stages[1].identity = "changed".into()))]);
+    let kernels = kernels_changed(&[(&old[0], &new[0]), (&old[0], &new[0])]);
+    assert_eq!(kernels, ["stage1-cpasync"]);
+    assert_eq!(kernels_changed(&[(&old[0], &old[0])]), [""; 0]);
+    let files = Harness::Changed(["a", "b", "c", "d"].map(|name| format!("common/src/{name}.rs")).into());
+    let note = "Kernel and harness changed together (stage1-cpasync; common/src/a.rs, common/src/b.rs, common/src/c.rs and 1 more): \
+                read the harness's change first, since it judges the kernel's.";
+    assert_eq!(files.note(&kernels).as_deref(), Some(note));
+    assert_eq!((files.note(&[]), Harness::Same.note(&kernels)), (None, None));
+    let unknown = Harness::Unknown("this checkout does not have both commits".into());
+    assert!(unknown.note(&kernels).unwrap().ends_with("is not known: this checkout does not have both commits."));
+    let newer = named(&[("newer", timed(US).changed(|meta| meta.tool_version = "0.2.0".into()))]);
+    assert_eq!(harness(&[(&old[0], &newer[0])]), Harness::Changed(vec!["compare 0.1.0 against 0.2.0".into()]));
 }
 
 #[test]
 fn a_threshold_is_a_percentage() {
-    for (text, ok) in [
-        ("2", true),
-        ("0.5", true),
-        ("100", true),
-        ("0", false),
-        ("-1", false),
-        ("101", false),
-        ("x", false),
-        ("NaN", false),
-    ] {
-        assert_eq!(percent(text).is_ok(), ok, "{text}");
-    }
+    let good = |text: &&str| percent(text).is_ok();
+    assert!(["2", "0.5", "100"].iter().all(good) && !["0", "-1", "101", "x", "NaN", ""].iter().any(good));
 }
 
 fn git(folder: &Path, arguments: &[&str]) {
@@ -97,14 +72,21 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     git(root, &["commit", "--quiet", "-m", "records"]);
     std::fs::remove_dir_all(root.join("results/3-gpu")).unwrap();
 
-    let names = |name: &str| -> Result<Vec<String>, SourceError> {
-        Ok(source::resolve(name, Some(root), false)?.records.into_iter().map(|(name, _)| name).collect())
+    let names = |name: &str| -> Result<(Vec<String>, bool), SourceError> {
+        let side = source::resolve(name, Some(root), false)?;
+        Ok((side.records.into_iter().map(|(name, _)| name).collect(), side.is_folder))
     };
     let path = |name: &str| root.join(name).display().to_string();
-    assert_eq!(names(&path("results")).unwrap(), ["1-gpu", "2-emulated"]);
-    assert_eq!(names(&path("results/1-gpu")).unwrap(), ["1-gpu"]);
-    assert_eq!(names("2-emulated").unwrap(), ["2-emulated"]);
-    assert_eq!(names("main").unwrap(), ["2-emulated", "3-gpu"], "the newest of each kind, as committed");
+    for (name, expected, is_folder) in [
+        (path("results"), &["1-gpu", "2-emulated"][..], true),
+        (path("results/1-gpu"), &["1-gpu"], true),
+        ("2-emulated".to_string(), &["2-emulated"], false),
+        // The newest of each kind, as committed.
+        ("main".to_string(), &["2-emulated", "3-gpu"], false),
+    ] {
+        let (found, of_folder) = names(&name).unwrap();
+        assert_eq!((found, of_folder), (expected.iter().map(|name| name.to_string()).collect(), is_folder), "{name}");
+    }
     assert!(!root.join("results/3-gpu").exists(), "the work tree is not touched");
     let status = Command::new("git").arg("-C").arg(root).args(["status", "--porcelain"]).output().unwrap();
     assert!(String::from_utf8_lossy(&status.stdout).lines().all(|line| line.starts_with(" D results/3-gpu")));
@@ -113,23 +95,38 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     assert!(matches!(names("nowhere"), Err(SourceError::Unknown { .. })));
     assert!(matches!(names("--all"), Err(SourceError::Unknown { .. })), "a flag is not passed on to git");
     assert!(matches!(source::resolve("main", None, false), Err(SourceError::Unknown { .. })));
-    std::fs::write(root.join("results/1-gpu/evidence.json"), "{").unwrap();
+    std::fs::write(root.join("results/1-gpu/rows.jsonl"), "{").unwrap();
     assert!(matches!(names("1-gpu"), Err(SourceError::Store { .. })));
 }
 
 #[test]
 fn sessions_of_one_build_can_be_pooled() {
-    let folder = tempfile::tempdir().unwrap();
-    timed(US).write(&folder.path().join("1")).unwrap();
-    timed(US.map(|us| 1.1 * us)).write(&folder.path().join("2")).unwrap();
-    let name = folder.path().display().to_string();
-    let first = |pool: bool| {
-        let mut records = source::resolve(&name, None, pool).unwrap().records;
-        assert_eq!(records.len(), 1);
-        records.remove(0).1.performance.unwrap().timings.remove(0).measurement
+    let pooled = |second: Record| {
+        let folder = tempfile::tempdir().unwrap();
+        timed(US).write(&folder.path().join("1")).unwrap();
+        second.write(&folder.path().join("2")).unwrap();
+        let name = folder.path().display().to_string();
+        [false, true].map(|pool| {
+            let mut records = source::resolve(&name, None, pool).unwrap().records;
+            assert_eq!((records.len(), records[0].0.as_str()), (1, "2"));
+            let record = records.remove(0).1;
+            let of = |subject: &str| {
+                let samples = record.samples.iter().find(|samples| samples.subject.as_str() == subject).unwrap();
+                assert_eq!((&samples.on, samples.by), (&mission(), crate::record::Source::Gpu));
+                let row = record.row(&subject.into(), &mission(), samples.by).unwrap();
+                (samples.device_ns.len(), row.figures[&Metric::P50].interval.unwrap())
+            };
+            (of(SCALAR), of(CPASYNC))
+        })
     };
-    assert_eq!(first(false).device.samples, 40);
-    let pooled = first(true);
-    assert_eq!((pooled.device.samples, pooled.device_us.len()), (80, 80));
-    assert!(pooled.device.p50_interval.low < 33.0 && pooled.device.p50_interval.high > 35.0, "{:?}", pooled.device);
+    let [((alone, _), _), ((both, (low, high)), (of_other, _))] = pooled(timed(US.map(|us| 1.1 * us)));
+    assert_eq!((alone, both, of_other), (40, 80, 80));
+    assert!(low < 33.0 && high > 35.0, "{low} {high}");
+    // Of another kernel, or another state of the cache, they are not of one build.
+    let [_, ((changed, _), (same, _))] = pooled(timed(US).changed(|meta| meta.stages[0].identity = "changed".into()));
+    assert_eq!((changed, same), (40, 80));
+    let mut cold = timed(US);
+    cold.row_mut(SCALAR, &mission(), crate::record::Source::Gpu).under = Some("cold L2".into());
+    let [_, ((cold, _), (warm, _))] = pooled(cold);
+    assert_eq!((cold, warm), (40, 80));
 }

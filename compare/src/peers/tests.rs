@@ -1,12 +1,11 @@
 use super::choose::{candidates, items, unsupported};
-use super::pair::{claims, is_noisy, rounds};
+use super::pair::{absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
-use crate::testing::peers::{claiming, completed, problem, sampled};
-use crate::testing::{case, ladder, resummarise, timed};
+use crate::record::{Place, Subject};
+use crate::testing::{CPASYNC, WMMA, builds, peer_sampled, timed};
 use clap::Parser;
-use common::device::BackendKind;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, Floor};
 use common::verdict::{GateId, Verdict};
@@ -139,63 +138,38 @@ fn noise_and_broken_samples_are_noisy() {
 }
 
 #[test]
-fn a_side_whose_output_is_wrong_has_no_ratio() {
-    let problem = problem("mission", Mask::Full, 10.0, &[("torch-flash", 16.0, true), ("torch-cudnn", 8.0, false)]);
-    let over = |index: usize| match &problem.peers[index].outcome {
-        PeerOutcome::Timed { over, .. } => over.clone(),
-        PeerOutcome::NoData { reason } => panic!("{reason}"),
+fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
+    let place = Place::claims(Dtype::F16);
+    let ours = |is_right| [peer_sampled(CPASYNC, 10.0, is_right), peer_sampled(WMMA, 20.0, true)];
+    let floor = Floor::none("literal samples");
+    let of = |theirs_right, ours_right, floor: &Floor| {
+        pairs(&peer_sampled("torch-flash", 16.0, theirs_right), &ours(ours_right), &place, floor).unwrap()
     };
-    assert!((over(0)[0].ratios.p50.value - 1.6).abs() < 1e-9);
-    assert_eq!(over(1), []);
-    let arm = (problem.ours[0].clone(), sampled(10.0, false));
-    let PeerOutcome::Timed { over, .. } = pair::peer_arm("torch-flash", &sampled(16.0, true), &[arm]).unwrap().outcome
-    else {
-        panic!("timed")
+    let words = |rows: Vec<Row>| -> Vec<String> {
+        let speedup = |row: &Row| row.value(Metric::SpeedupP50).unwrap();
+        rows.iter()
+            .map(|row| format!("{} {:.3} {}", row.subject, speedup(row), row.against.as_ref().unwrap()))
+            .collect()
     };
-    assert_eq!(over, []);
-}
-
-#[test]
-fn claims_are_about_the_fastest_right_rival() {
-    let none = Floor::none("literal samples");
-    // Peers with what they take and whether they are right, ours takes 10 µs -> rival and verdict of both claims.
-    type Claim<'a> = Option<(&'a str, Verdict)>;
-    type Case<'a> = (&'a [(&'a str, f64, bool)], [Claim<'a>; 2]);
-    let flash = |us| ("torch-flash", us, true);
-    let table: [Case<'_>; 6] = [
-        (
-            &[flash(20.0), ("torch-cudnn", 16.0, true)],
-            [Some(("torch-cudnn", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
-        ),
-        (
-            &[flash(20.0), ("torch-cudnn", 14.0, true)],
-            [Some(("torch-cudnn", Verdict::Fail)), Some(("torch-flash", Verdict::Pass))],
-        ),
-        // Faster and wrong does not count.
-        (
-            &[flash(20.0), ("torch-cudnn", 5.0, false)],
-            [Some(("torch-flash", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
-        ),
-        // Others than PyTorch are no rivals of these claims.
-        (
-            &[flash(20.0), ("flash-attn-4", 5.0, true)],
-            [Some(("torch-flash", Verdict::Pass)), Some(("torch-flash", Verdict::Pass))],
-        ),
-        (&[flash(9.0)], [Some(("torch-flash", Verdict::Fail)), Some(("torch-flash", Verdict::Fail))]),
-        (&[("torch-cudnn", 16.0, true)], [Some(("torch-cudnn", Verdict::Pass)), None]),
-    ];
-    for (peers, expected) in table {
-        let problem = problem("mission", Mask::Full, 10.0, peers);
-        let judged = claims(&claiming(), &problem, &none);
-        let found: Vec<_> = judged.iter().map(|claim| Some((claim.peer.as_str(), claim.result.verdict))).collect();
-        let expected: Vec<_> = expected.into_iter().filter(Option::is_some).collect();
-        assert_eq!(found, expected, "{peers:?}");
-    }
-    let elsewhere = problem("mission", Mask::Causal, 10.0, &[flash(20.0)]);
-    assert_eq!(claims(&claiming(), &elsewhere, &none), []);
-    let floor = Floor::none("literal samples").with_zero_line(10.0);
-    let impossible = claims(&claiming(), &problem("mission", Mask::Full, 10.0, &[flash(20.0)]), &floor);
-    assert!(impossible.iter().all(|claim| claim.result.verdict == Verdict::Fail), "{impossible:?}");
+    let both = [format!("{CPASYNC} 1.600 torch-flash"), format!("{WMMA} 0.800 torch-flash")];
+    assert_eq!(words(of(true, true, &floor)), both);
+    assert_eq!(words(of(true, false, &floor)), both[1..]);
+    assert_eq!(words(of(false, true, &floor)), [""; 0]);
+    let impossible = of(true, true, &floor.with_zero_line(10.0));
+    let verdicts: Vec<_> =
+        impossible.iter().map(|row| row.verdicts.get(&GateId::L1).map(|judged| judged.verdict)).collect();
+    assert_eq!(verdicts, [Some(Verdict::Fail), None]);
+    assert!(
+        impossible[0].verdicts[&GateId::L1]
+            .reason
+            .starts_with("impossible: 10.000 us, below 11.000 us (1.1 x an empty")
+    );
+    // What its gates said stays with the arm; a peer that is not there says why.
+    let wrong = peer_sampled("torch-cudnn", 8.0, false).row(&place, "warm L2").unwrap();
+    assert_eq!(wrong.failed().map(|(gate, _)| gate).collect::<Vec<_>>(), [GateId::C2]);
+    assert_eq!((wrong.under.as_deref(), wrong.value(Metric::Samples)), (Some("warm L2"), Some(40.0)));
+    let missing = absent("flash-attn", &place, "No module named 'flash_attn'");
+    assert_eq!((missing.figures.len(), missing.note.as_deref()), (0, Some("No module named 'flash_attn'")));
 }
 
 fn args(list: &[&str]) -> PeersArgs {
@@ -212,7 +186,7 @@ fn problems_and_stages_are_chosen_by_flags() {
             let Problem { dtype, mask, .. } = item.problem;
             format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
         };
-        items(&args(list), &ladder()).unwrap().into_iter().map(item).collect()
+        items(&args(list), &builds()).unwrap().into_iter().map(item).collect()
     };
     let all = lines(&[]);
     assert_eq!(all.len(), 14);
@@ -228,7 +202,7 @@ fn problems_and_stages_are_chosen_by_flags() {
         lines(&["--stages", "stage0-scalar", "--shapes", "big,1x8:2x64x64", "--dtypes", "e4m3", "--masks", "causal"]),
         ["big e4m3 causal: stage0-scalar", "1x8:2x64x64 e4m3 causal: stage0-scalar"]
     );
-    assert!(items(&args(&["--shapes", "bigg"]), &ladder()).unwrap_err().to_string().contains("mean 'big'"));
+    assert!(items(&args(&["--shapes", "bigg"]), &builds()).unwrap_err().to_string().contains("mean 'big'"));
 }
 
 #[test]
@@ -242,43 +216,26 @@ fn causal_masks_of_other_alignment_are_not_compared() {
 
 #[test]
 fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
-    let mut record = timed([15.0, 20.0, 18.0]);
+    let record = timed([15.0, 20.0, 18.0]);
     let full = Problem { mask: Mask::Full, ..mission() };
-    let of = |record: &Record, stage: usize, problem: &Problem| candidates(record, &ladder()[stage], problem);
+    let of =
+        |record: &Record, stage: usize, problem: &Problem| candidates(record, &builds()[stage], "mission", problem);
     // scalar is faster here, and no variant of the default's family.
     assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);
     // Not timed in the record: all that are green.
     assert_eq!(of(&record, 1, &mission()), ["cpasync-32x64"]);
-    record.correctness.cases.push(case("stage1-cpasync", "cpasync-32x64", BackendKind::Cuda, Some(GateId::C2)));
-    resummarise(&mut record);
-    assert_eq!(of(&record, 1, &full), [""; 0]);
-    assert_eq!(of(&record, 1, &mission()), [""; 0]);
+    let record = record.failing(CPASYNC, GateId::C2);
+    assert_eq!([of(&record, 1, &full), of(&record, 1, &mission())], [vec![""; 0], vec![]]);
 }
 
 #[test]
-fn a_completed_record_is_written_and_read_back() {
+fn a_session_is_read_back_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
-    let problem = problem("mission", Mask::Full, 10.0, &[("torch-flash", 16.0, true)]);
-    let record = completed(timed([32.0, 20.0, 15.0]), vec![problem]);
+    let record = timed(crate::testing::US).peers("mission", 10.0, &[("torch-flash", 16.0, true)]);
     record.write(folder.path()).unwrap();
-    // JSON may change the last bit of a number.
     let read = Record::read(folder.path()).unwrap();
-    assert_eq!(format!("{:.9?}", read.peers), format!("{:.9?}", record.peers));
-    assert!(folder.path().join(PEERS).is_file());
-}
-
-#[test]
-fn the_exit_says_what_the_claims_say() {
-    let outcome = |peers: &[(&str, f64, bool)]| {
-        let record = completed(timed([32.0, 20.0, 15.0]), vec![problem("mission", Mask::Full, 10.0, peers)]);
-        let report = comparison::report(&claiming(), Some(("run", &record)), &[]);
-        match judged(PathBuf::new(), report, &record) {
-            Measured::Written { failed, undecided, .. } => (failed.len(), undecided),
-            Measured::NoData { reason } => panic!("{reason}"),
-        }
-    };
-    assert_eq!(outcome(&[("torch-flash", 16.0, true)]), (0, false));
-    assert_eq!(outcome(&[("torch-flash", 14.0, true)]), (1, false));
-    assert_eq!(outcome(&[("torch-flash", 15.0, true)]), (0, true), "the interval holds the claim");
-    assert_eq!(outcome(&[]), (0, true), "no peer ran");
+    assert_eq!(read.committed(), record.committed());
+    let arms: Vec<&Subject> = question::arms(&read).map(|row| &row.subject).collect();
+    assert_eq!(arms, [&CPASYNC.into(), &"torch-flash".into()]);
+    assert_eq!(question::arms(&read).map(|row| question::is_ours(&read, row)).collect::<Vec<_>>(), [true, false]);
 }

@@ -1,19 +1,30 @@
 use super::elites::{KEPT, Known, Ranked};
 use super::*;
+<<<<<<< HEAD
 use crate::comparison;
 use crate::measure::builds::BuiltKernel;
 use crate::plan::Plan;
 use crate::render::markdown;
 use crate::testing::{case, ladder, resummarise, timed};
+=======
+use crate::measure::plan::{Plan, PlannedTiming};
+use crate::record::{Judged, On};
+use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, builds, instance, mission as on_mission, timed};
+>>>>>>> 25aaccc (tests: accept, diff, tune and peers ask rows)
 use clap::Parser;
-use common::check::Outcome;
 use common::device::BackendKind;
+use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, claims_problem};
+<<<<<<< HEAD
 use common::resources::{PtxasEntry, judge_distinct};
 use common::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 
 const GPU: &str = "NVIDIA H200";
+=======
+use common::record::StageBuild;
+use common::verdict::GateResult;
+>>>>>>> 25aaccc (tests: accept, diff, tune and peers ask rows)
 
 fn run_args(list: &[&str]) -> RunArgs {
     crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run
@@ -21,26 +32,12 @@ fn run_args(list: &[&str]) -> RunArgs {
 
 /// Both stages of the literal ladder on mission, f16, full mask.
 fn mission() -> Plan {
-    plan::tune(&ladder(), &run_args(&["--shapes", "mission", "--dtypes", "f16", "--masks", "full"])).unwrap()
+    plan::tune(&builds(), &run_args(&["--shapes", "mission", "--dtypes", "f16", "--masks", "full"])).unwrap()
 }
 
-fn compiled(arch: &str, code: &str) -> BuiltKernel {
-    let result = GateResult::judge(GateId::R1, true, "within the caps");
-    let resources = Resources { registers: 100, ..Resources::default() };
-    let ptxas = PtxasEntry { arch: arch.into(), sass_sha256: code.into(), resources };
-    BuiltKernel { ptxas, occupancy: None, result }
-}
-
-/// A run on a GPU of [`ladder`], each instance compiled to code of its own.
+/// A run on a GPU, each instance compiled to code of its own.
 fn built() -> Record {
-    let mut record = timed([32.0, 20.0, 15.0]);
-    for variant in record.meta.stages.iter_mut().flat_map(|stage| &mut stage.variants) {
-        for kernel in &mut variant.kernels {
-            let code = |arch: &str| format!("{arch} {}", kernel.facts.symbol);
-            kernel.built = ["sm_89", "sm_90a"].map(|arch| compiled(arch, &code(arch))).to_vec();
-        }
-    }
-    record
+    timed(US).built(96, 0)
 }
 
 fn lines(rankings: &[Ranking]) -> Vec<String> {
@@ -61,12 +58,12 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
     // T0 and mission, whether or not the variant is the stage's default.
     let of = |variant: &str| plan.cases.iter().filter(|case| case.key.variant == variant).count();
     assert_eq!((of("scalar-32x64"), of("cpasync-32x64")), (6, 6), "five of T0 are of f16 with the full mask");
-    let whole = plan::tune(&ladder(), &run_args(&["--shapes", "mission"])).unwrap();
+    let whole = plan::tune(&builds(), &run_args(&["--shapes", "mission"])).unwrap();
     assert_eq!(whole.cases.iter().filter(|case| case.key.variant == "scalar-32x64").count(), 4 + 10 + 6);
     assert_eq!(whole.timings.len(), 3 * 4);
-    let default = plan::tune(&ladder(), &run_args(&[])).unwrap();
-    let t2 = plan::plan(&ladder(), &run_args(&[]), BackendKind::Cuda, None).unwrap();
-    let tuned = |timing: &plan::PlannedTiming| default.timings.contains(timing);
+    let default = plan::tune(&builds(), &run_args(&[])).unwrap();
+    let t2 = plan::plan(&builds(), &run_args(&[]), BackendKind::Cuda, None).unwrap();
+    let tuned = |timing: &PlannedTiming| default.timings.contains(timing);
     assert!(default.timings.len() == t2.timings.len() && t2.timings.iter().all(tuned), "what T2 times is tuned");
 }
 
@@ -74,99 +71,89 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
 fn green_presets_are_ranked_by_device_time_and_say_which_code_ran() {
     let rankings = rank(&mission().timings, &built());
     assert_eq!(lines(&rankings), ["stage0-scalar: wmma-qk-32x64 scalar-32x64 | ", "stage1-cpasync: cpasync-32x64 | "]);
-    let best = &rankings[0].ranked[0];
-    assert_eq!(best.sass_sha256.as_deref(), Some("sm_90a wmma_qk_32x64_f16_d64"));
-    insta::assert_snapshot!(table::text(&rankings));
+    assert_eq!(rankings[0].ranked[0].sass_sha256, Some(format!("sass of {WMMA}")));
+    let elsewhere = rank(
+        &mission().timings,
+        &built().changed(|meta| match &mut meta.machine.gpu {
+            Gpu::Present { arch, .. } => *arch = "sm_120".into(),
+            Gpu::Absent { .. } => unreachable!(),
+        }),
+    );
+    assert_eq!(elsewhere[0].ranked[0].sass_sha256, None, "the driver translated PTX");
+    let table = table::text(&rankings[..1]);
+    for line in [
+        "stage0-scalar, mission f16 full\n| kept | variant       | p50 µs | p90 µs | of the best | machine code |\n",
+        "\n| 1    | wmma-qk-32x64 | 20.02  | 20.04  | 1.00x       | sass of stag |\n",
+        "\n| 2    | scalar-32x64  | 32.03  | 32.06  | 1.60x       | sass of stag |\n",
+    ] {
+        assert!(table.contains(line), "{table}");
+    }
 }
 
 #[test]
 fn presets_that_are_not_green_have_no_place() {
-    let mut wrong = built();
-    wrong.correctness.cases.push(case("stage0-scalar", "wmma-qk-32x64", BackendKind::Cuda, Some(GateId::C3)));
-    resummarise(&mut wrong);
-    let expected = "stage0-scalar: scalar-32x64 | FAIL wmma-qk-32x64: C3: fails in 1 of 2 cases; first mission f16 full normal:0: too large";
-    let rankings = rank(&mission().timings, &wrong);
-    assert_eq!(lines(&rankings)[0], expected);
-    let failed = ["stage0-scalar/wmma-qk-32x64: C3: fails in 1 of 2 cases; first mission f16 full normal:0: too large"];
-    assert_eq!(table::failures(&[&rankings[..], &rankings].concat()), failed);
-
+    let first = |record: Record| lines(&rank(&mission().timings, &record)).remove(0);
+    let fail = |gate, reason: &str| GateResult::judge(gate, false, reason);
     let mut after = built();
-    after.performance.as_mut().unwrap().timings[1].after = vec![GateResult::judge(GateId::C5, false, "they differ")];
-    let line = &lines(&rank(&mission().timings, &after))[0];
-    assert!(
-        line.ends_with("FAIL wmma-qk-32x64: stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ")
-    );
-
+    let row = after.row_mut(WMMA, &on_mission(), Source::Gpu);
+    *row = row.clone().verdict(&fail(GateId::C5, "they differ"));
     let mut spills = built();
-    let kernel = &mut spills.meta.stages[0].variants[1].kernels[0];
-    kernel.built[1].result = GateResult::judge(GateId::R1, false, "sm_90a: spilled bytes 8 > 0");
-    let line = &lines(&rank(&mission().timings, &spills))[0];
-    assert!(line.ends_with("| FAIL wmma-qk-32x64: R1: sm_90a: spilled bytes 8 > 0"), "{line}");
-
-    let mut refuses = built();
-    refuses.correctness.cases[1].outcome = Outcome::Unsupported { reason: "a head does not fit".into() };
-    refuses.performance.as_mut().unwrap().timings.remove(1);
-    resummarise(&mut refuses);
-    let line = &lines(&rank(&mission().timings, &refuses))[0];
-    assert!(line.contains(" wmma-qk-32x64: "), "{line}");
-    assert!(!line.contains("FAIL"), "a preset that does not take a problem is not wrong: {line}");
+    spills
+        .row_mut(WMMA, &instance(), Source::Ptxas)
+        .judge(GateId::R1, Judged::from(&fail(GateId::R1, "sm_90a: spilled bytes 8 > 0")));
+    let untimed = |row: &Row| row.subject.as_str() == WMMA && row.by == Source::Gpu && row.on == on_mission();
+    let mut refuses = built().without(untimed);
+    let on = On::Case(on_mission().problem().unwrap().clone(), "normal:0".into());
+    refuses.cases.push(Row::new(WMMA, on, Source::Gpu).note("a head does not fit"));
+    for (record, says) in [
+        (built().failing(WMMA, GateId::C3), "FAIL wmma-qk-32x64: C3: too large"),
+        (after, "FAIL wmma-qk-32x64: stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ"),
+        (spills, "FAIL wmma-qk-32x64: R1: sm_90a: spilled bytes 8 > 0"),
+        // A preset that does not take a problem is not wrong.
+        (refuses, "NO DATA wmma-qk-32x64: a head does not fit"),
+        (built().without(untimed), "NO DATA wmma-qk-32x64: it was not timed"),
+    ] {
+        assert_eq!(first(record), format!("stage0-scalar: scalar-32x64 | {says}"));
+    }
+    let rankings = rank(&mission().timings, &built().failing(WMMA, GateId::C3));
+    assert_eq!(table::failures(&[&rankings[..], &rankings].concat()), ["stage0-scalar/wmma-qk-32x64: C3: too large"]);
 }
 
 #[test]
 fn a_record_that_timed_all_is_ranked_without_a_gpu() {
-    let record = built();
-    assert_eq!(rank(&elites::of_record(&record), &record), rank(&mission().timings, &record));
-    let mut some = built();
-    some.performance.as_mut().unwrap().timings.remove(1);
+    assert_eq!(rank(&elites::of_record(&built()), &built()), rank(&mission().timings, &built()));
+    let some = built().without(|row| row.subject.as_str() == WMMA && row.by == Source::Gpu && row.on != On::All);
     let rankings = rank(&elites::of_record(&some), &some);
-    assert_eq!(lines(&rankings)[0], "stage0-scalar: scalar-32x64 | NO DATA wmma-qk-32x64: it was not timed");
     let whole: Vec<bool> = rankings.iter().map(Ranking::is_whole).collect();
     assert_eq!(whole, [false, true], "a ranking of some variants says nothing of the best");
 
     let folder = tempfile::tempdir().unwrap();
-    let (from, out) = (folder.path().join("record"), folder.path().join("nvidia-h200.json"));
-    some.write(&from).unwrap();
-    let path = |path: &Path| path.to_str().unwrap().to_string();
-    let tuned = |from: &Path| {
-        let words = ["compare", "tune", "--record", &path(from), "--out", &path(&out)];
+    let out = folder.path().join("nvidia-h200.json");
+    let tuned = |name: &str, record: &Record| {
+        let from = folder.path().join(name);
+        record.write(&from).unwrap();
+        let path = |path: &Path| path.to_str().unwrap().to_string();
+        let words = ["compare", "tune", "--record", &path(&from), "--out", &path(&out)];
         let Some(crate::cli::Command::Tune(args)) = crate::cli::Cli::parse_from(words).command else { unreachable!() };
-        tune(&args)
+        tune(&args).unwrap()
     };
-    let Ok(Tuned::Written { skipped, .. }) = tuned(&from) else { panic!("it is ranked") };
+    let Tuned::Written { skipped, .. } = tuned("some", &some) else { panic!("it is ranked") };
     assert_eq!(skipped, ["stage0-scalar, mission f16 full: 1 of 2 variants were not timed"]);
     let kept = Elites::read(&out).unwrap().unwrap();
     assert_eq!(kept.entries.iter().map(|entry| entry.stage.as_str()).collect::<Vec<_>>(), ["stage1-cpasync"]);
-    assert_eq!(kept.entries[0].tuned, some.meta.started);
+    assert_eq!((&kept.entries[0].tuned, kept.entries[0].shape), (&some.meta.started, claims_problem(Dtype::F16).shape));
     let mut shared = built();
-    shared.meta.stages[1].distinct = GateResult::judge(GateId::R1, false, "a and b compile to the same code");
-    shared.write(&folder.path().join("shared")).unwrap();
-    let Ok(Tuned::SharedCode { reasons }) = tuned(&folder.path().join("shared")) else { panic!("a knob does nothing") };
-    assert_eq!(reasons, ["stage1-cpasync: a and b compile to the same code"]);
-    some.performance = None;
-    some.write(&folder.path().join("untimed")).unwrap();
-    let Ok(Tuned::NoData { reason }) = tuned(&folder.path().join("untimed")) else {
-        panic!("there is nothing to rank")
-    };
+    let same = GateResult::judge(GateId::R1, false, format!("{} scalar-32x64: what tells them apart", rows::SAME_CODE));
+    shared.row_mut(CPASYNC, &instance(), Source::Ptxas).judge(GateId::R1, Judged::from(&same));
+    let Tuned::SharedCode { reasons } = tuned("shared", &shared) else { panic!("a knob does nothing") };
+    assert_eq!(
+        reasons,
+        [format!("{CPASYNC} (f16 d64 sm_90a): the same machine code as scalar-32x64: what tells them apart")]
+    );
+    let untimed = built().without(|row| row.figures.contains_key(&Metric::P50));
+    let Tuned::NoData { reason } = tuned("untimed", &untimed) else { panic!("there is nothing to rank") };
     assert!(reason.ends_with("has no timings; run `compare` on a GPU"), "{reason}");
-}
-
-#[test]
-fn two_presets_with_one_machine_code_are_no_choice() {
-    let ladder = built().meta.stages;
-    let judged = |ladder: &[StageBuild]| {
-        let mut stage = ladder[0].clone();
-        let kernels =
-            stage.variants.iter().flat_map(|variant| variant.kernels.iter().map(move |kernel| (variant, kernel)));
-        let entries = kernels.flat_map(|(variant, kernel)| {
-            kernel.built.iter().map(move |built| (variant.name.as_str(), &kernel.facts, &built.ptxas))
-        });
-        stage.distinct = judge_distinct(entries);
-        shared_code([&stage])
-    };
-    assert_eq!(judged(&ladder), [""; 0]);
-    let mut same = ladder.clone();
-    same[0].variants[1].kernels[0].built[1].ptxas.sass_sha256 = "sm_90a scalar_32x64_f16_d64".into();
-    assert_eq!(judged(&same), ["stage0-scalar: sm_90a: scalar-32x64 and wmma-qk-32x64 compile to the same code"]);
+    assert_eq!(shared_code(&built().rows), [""; 0]);
 }
 
 fn ranking(stage: &str, problem: Problem, variants: &[(&str, f64)]) -> Ranking {
@@ -213,7 +200,7 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     assert_eq!(Elites::read(&path).unwrap(), None);
     write_json(&path, &elites).unwrap();
     assert_eq!(Elites::read(&path).unwrap(), Some(elites));
-    let gpu = timed([1.0; 3]).meta.machine.gpu;
+    let gpu = timed(US).meta.machine.gpu;
     assert_eq!(open(&path, &gpu).unwrap().gpu, GPU);
     write_json(&path, &Elites::none("NVIDIA L4")).unwrap();
     let error = open(&path, &gpu).unwrap_err().to_string();
@@ -225,18 +212,18 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
 #[test]
 fn an_entry_holds_for_the_kernel_that_was_tuned() {
     let mut elites = Elites::none(GPU);
-    let (mut stage, problem) = (ladder().remove(0), claims_problem(Dtype::F16));
+    let (mut stage, problem) = (builds().remove(0), claims_problem(Dtype::F16));
     elites.merge(&[ranking(&stage.id, problem, &[("scalar-32x64", 1.0)])], "now");
     assert!(matches!(elites.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64"));
     assert_eq!(elites.of(&stage, &Problem { mask: Mask::Causal, ..problem }), Known::Absent);
-    assert_eq!(elites.of(&ladder()[1], &problem), Known::Absent);
+    assert_eq!(elites.of(&builds()[1], &problem), Known::Absent);
     stage.identity = "another".into();
     assert_eq!(elites.of(&stage, &problem), Known::Stale);
 }
 
 #[test]
 fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
-    let ladder = ladder();
+    let ladder = builds();
     let all = plan::plan(&ladder, &run_args(&[]), BackendKind::Cuda, None).unwrap();
     let mut elites = Elites::none(GPU);
     for name in ["mission", "long"] {
@@ -259,6 +246,8 @@ fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
     );
     let [scope] = &plan.timing_scopes[..] else { panic!("{:?}", plan.timing_scopes) };
     assert_eq!((scope.stage.as_str(), scope.left_out, scope.of), ("stage0-scalar", 18, 40));
+    let why = "beside the problems of the claims, only the best variants in tune/nvidia-h200.json were timed";
+    assert_eq!(scope.why, why);
 
     let mut changed = ladder.clone();
     changed[0].identity = "changed".into();
@@ -270,11 +259,4 @@ fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
         let plan = kept(&asked, &ladder);
         assert_eq!((plan.timings.len(), plan.timing_scopes.len()), (timings, 0), "{asked:?}: what is named is timed");
     }
-
-    let mut record = timed([32.0, 20.0, 15.0]);
-    record.performance.as_mut().unwrap().scopes = plan.timing_scopes;
-    let text = markdown::report(&comparison::report(&ladder, Some(("run", &record)), &[]), &[]);
-    let expected = "- stage0-scalar: 18 of 40 timings (a variant on a problem) left out: beside the problems of the claims, only \
-                    the best variants in tune/nvidia-h200.json were timed.\n";
-    assert!(text.contains(expected), "{text}");
 }
