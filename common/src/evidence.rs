@@ -4,7 +4,8 @@ use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
 use crate::problem::{Mask, Problem};
 use crate::stage::Prepared;
-use emulator::trace::{Counted, Counters};
+use emulator::trace::Counted;
+pub use emulator::trace::Counters;
 use emulator::{Schedule, TraceReport};
 use serde::{Deserialize, Serialize};
 

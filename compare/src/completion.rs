@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn other_kernels_and_red_records_are_refused() {
         let mut changed = builds();
-        changed[1].identity = "another".into();
+        changed[1].meta.identity = "another".into();
         let record = timed(US);
         let error = judge("a", &record, &changed).unwrap_err().to_string();
         assert!(error.contains("other versions of stage1-cpasync; run `compare` again"), "{error}");

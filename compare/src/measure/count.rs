@@ -67,7 +67,7 @@ mod tests {
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
         assert!(stages[0].has_source_lines());
-        let stage = rows::stage(&builds(&stages[..1])[0]);
+        let stage = builds(&stages[..1])[0].meta.clone();
         let mut record = testing::emulated().without(|_| true).changed(|meta| meta.stages = vec![stage.clone()]);
         for variant in ["scalar-32x64", "wmma-qk-32x64"] {
             for dtype in Dtype::ALL {

@@ -266,7 +266,7 @@ pub fn fault_name(subject: &Caught) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::builds::BuiltKernel;
+    use crate::measure::builds::{BuiltKernel, metas};
     use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case as case_of, ladder, samples, suppressed};
     use common::evidence::Counters;
     use common::resources::{self, PtxasEntry};
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_stage_is_said_once_with_all_its_claims() {
-        assert_eq!(builds().iter().map(stage).collect::<Vec<_>>(), ladder());
+        assert_eq!(metas(&builds()), ladder());
     }
 
     #[test]

@@ -123,7 +123,7 @@ PASS: 3 variants are green
     #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
         let mut quick = record();
-        quick.meta.tier = common::record::Tier::T0;
+        quick.meta.tier = crate::record::meta::Tier::T0;
         quick.rows.retain(|row| row.subject.as_str() != OTHER);
         let page = page(&quick);
         assert!(!page.contains("mma-64x64") && page.contains("1 of 1"), "{page}");

@@ -1,30 +1,14 @@
 use super::elites::{KEPT, Known, Ranked};
 use super::*;
-<<<<<<< HEAD
-use crate::comparison;
-use crate::measure::builds::BuiltKernel;
-use crate::plan::Plan;
-use crate::render::markdown;
-use crate::testing::{case, ladder, resummarise, timed};
-=======
+use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
 use crate::record::{Judged, On};
 use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, builds, instance, mission as on_mission, timed};
->>>>>>> 25aaccc (tests: accept, diff, tune and peers ask rows)
 use clap::Parser;
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, claims_problem};
-<<<<<<< HEAD
-use common::resources::{PtxasEntry, judge_distinct};
-use common::verdict::{GateId, GateResult};
-use kernel_build::report::Resources;
-
-const GPU: &str = "NVIDIA H200";
-=======
-use common::record::StageBuild;
 use common::verdict::GateResult;
->>>>>>> 25aaccc (tests: accept, diff, tune and peers ask rows)
 
 fn run_args(list: &[&str]) -> RunArgs {
     crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run
@@ -217,7 +201,7 @@ fn an_entry_holds_for_the_kernel_that_was_tuned() {
     assert!(matches!(elites.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64"));
     assert_eq!(elites.of(&stage, &Problem { mask: Mask::Causal, ..problem }), Known::Absent);
     assert_eq!(elites.of(&builds()[1], &problem), Known::Absent);
-    stage.identity = "another".into();
+    stage.meta.identity = "another".into();
     assert_eq!(elites.of(&stage, &problem), Known::Stale);
 }
 
@@ -250,7 +234,7 @@ fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
     assert_eq!(scope.why, why);
 
     let mut changed = ladder.clone();
-    changed[0].identity = "changed".into();
+    changed[0].meta.identity = "changed".into();
     let stale = kept(&[], &changed);
     assert_eq!(stale.timings, all.timings, "a stale entry leaves nothing out");
     assert!(stale.timing_scopes[0].why.contains("STALE") && stale.timing_scopes[0].left_out == 0);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{CPASYNC, SCALAR, US, WMMA, emulated, mission, timed};
+use common::metric::Metric;
 use std::error::Error;
 
 /// Writes a record and gives its folder a change.
@@ -39,7 +40,10 @@ fn a_row_of_the_same_key_is_replaced() {
     let count = emulated().rows.len();
     let again = emulated().counted(SCALAR, 7, 0);
     assert_eq!(again.rows.len(), count);
-    assert_eq!(again.value(&SCALAR.into(), &mission(), Source::Emulator, Metric::GlobalReadBytes), Some(7.0));
+    assert_eq!(
+        again.row(&SCALAR.into(), &mission(), Source::Emulator).unwrap().value(Metric::GlobalReadBytes),
+        Some(7.0)
+    );
     let mut named = emulated();
     named.names("long", Shape::bhsd(1, 8, 2048, 64));
     named.names("1x8x2048x64", Shape::bhsd(1, 8, 2048, 64));
@@ -121,7 +125,7 @@ fn finished_records_are_listed_oldest_first() {
 #[test]
 fn rows_are_found_by_what_they_are_of() {
     let record = timed(US);
-    let p50 = |subject: &str, on: &On, by| record.value(&subject.into(), on, by, Metric::P50);
+    let p50 = |subject: &str, on: &On, by| record.row(&subject.into(), on, by)?.value(Metric::P50);
     assert!(p50(CPASYNC, &mission(), Source::Gpu).is_some() && p50(CPASYNC, &mission(), Source::Peers).is_none());
     assert_eq!(p50(CPASYNC, &On::All, Source::Gpu), None);
     assert_eq!(record.by(Source::SelfTest).count(), 4);
