@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(document["machine"][2]["with"], "NVIDIA H200");
         assert_eq!(document["machine"][1]["status"], "no");
         assert_eq!(document["machine"][3]["reason"], "no traced build");
-        assert_eq!(document["stages"][1]["evidence"][0]["quantity"], "global_read_bytes");
+        assert_eq!(document["stages"][1]["claims"][1]["metric"], "global_read_bytes");
         assert_eq!(document["gates"].as_array().map(Vec::len), Some(GATES.len()));
     }
 

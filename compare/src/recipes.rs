@@ -6,7 +6,7 @@ use crate::{registry, select};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-const COMPARE: &str = "cargo run --release -p compare";
+const COMPARE: &str = "cargo run -p compare";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -92,13 +92,13 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
 fn what_is_no_command_is_noticed() {
     let stages = ladder();
     for (line, says) in [
-        ("cargo run --release -p compare -- tune --stagez stage5-swizzle", "--stagez"),
-        ("cargo run --release -p compare -- tunes", "tunes"),
-        ("cargo run --release -p compare --quick", "put -- before"),
-        ("cargo run --release -p compare -- --stages stage5-swizle", "did you mean"),
-        ("cargo run --release -p compare -- brief --stage 77", "there is no stage"),
-        ("cargo run --release -p compare -- --variants scalar-31x64", "did you mean"),
-        ("cargo run --release -p compare -- --shapes misson", "did you mean"),
+        ("cargo run -p compare -- tune --stagez stage5-swizzle", "--stagez"),
+        ("cargo run -p compare -- tunes", "tunes"),
+        ("cargo run -p compare --quick", "put -- before"),
+        ("cargo run -p compare -- --stages stage5-swizle", "did you mean"),
+        ("cargo run -p compare -- brief --stage 77", "there is no stage"),
+        ("cargo run -p compare -- --variants scalar-31x64", "did you mean"),
+        ("cargo run -p compare -- --shapes misson", "did you mean"),
         ("scripts/reviews main", "No such file"),
         ("scripts/review main --slow", "has no --slow"),
         ("ls", "neither compare nor a script"),

@@ -5,7 +5,7 @@ use super::state::{is_green, summary};
 use super::{Known, Origin};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
+use common::problem::{Dtype, parse_shape};
 use serde::Serialize;
 
 /// The speedups of fast_p.
@@ -72,6 +72,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let mut problems: Vec<Problem<'_>> = problems.collect();
     let scores = |place: &Place| {
         let shape = record.meta.shapes.get(&place.shape).copied();
+        let shape = shape.or_else(|| parse_shape(&place.shape).ok().map(|(_, shape)| shape));
         shape.map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
     };
     problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));

@@ -216,7 +216,7 @@ fn task(stage: &StageMeta) -> [Block; 3] {
         format!("Shapes, batch x heads x length x head_dim: {}.", shapes.join(", ")),
         before,
         format!(
-            "Check a change: `cargo run --release -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \
+            "Check a change: `cargo run -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \
              with `compare tune --stages {id}` on a GPU."
         ),
     ];
@@ -299,7 +299,7 @@ NO DATA: the record does not say.
 - Fused attention forward in `stage1-mma/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. Claims are stated on mission, full mask.
 - Shapes, batch x heads x length x head_dim: small 1x1x32x64, mission 1x8x512x64, mission_b2 2x8x512x64, stretch 4x16x512x64, long 1x8x2048x64, wide 1x8x512x128.
 - It is a diff of stage0-scalar: one idea, everything else as it is.
-- Check a change: `cargo run --release -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
+- Check a change: `cargo run -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
 
 What each gate demands: [docs/rows.md](docs/rows.md).
 "##);

@@ -41,9 +41,9 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
     assert_eq!(plan.timings.len(), 3);
     // T0 and mission, whether or not the variant is the stage's default.
     let of = |variant: &str| plan.cases.iter().filter(|case| case.key.variant == variant).count();
-    assert_eq!((of("scalar-32x64"), of("cpasync-32x64")), (6, 6), "five of T0 are of f16 with the full mask");
+    assert_eq!((of("scalar-32x64"), of("cpasync-32x64")), (9, 9), "eight of T0 are of f16 with the full mask");
     let whole = plan::tune(&builds(), &run_args(&["--shapes", "mission"])).unwrap();
-    assert_eq!(whole.cases.iter().filter(|case| case.key.variant == "scalar-32x64").count(), 4 + 10 + 6);
+    assert_eq!(whole.cases.iter().filter(|case| case.key.variant == "scalar-32x64").count(), 4 + 10 + 6 + 10);
     assert_eq!(whole.timings.len(), 3 * 4);
     let default = plan::tune(&builds(), &run_args(&[])).unwrap();
     let t2 = plan::plan(&builds(), &run_args(&[]), BackendKind::Cuda, None).unwrap();

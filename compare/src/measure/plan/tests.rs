@@ -26,7 +26,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn tier0_is_five_problems_and_extreme_logits_on_the_default_variant() {
+fn tier0_is_five_problems_extreme_logits_and_what_neither_shows_on_the_default_variant() {
     let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!(
@@ -48,6 +48,16 @@ fn tier0_is_five_problems_and_extreme_logits_on_the_default_variant() {
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full deep-negative:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full huge:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain",
+            "wmma-qk-32x64 1x1x33:65x64@0.3 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:65x128@0.3 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x17:63x64 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x17:63x64 f16 causal normal:0 Plain",
+            "wmma-qk-32x64 1x1x64x64 f16 causal normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:65x64@0.3 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:65x128@0.3 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x17:63x64 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x17:63x64 e4m3 causal normal:0 Plain",
+            "wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain",
         ]
     );
     assert!(plan.timings.is_empty());
@@ -57,9 +67,9 @@ fn tier0_is_five_problems_and_extreme_logits_on_the_default_variant() {
 fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
-    // 10 + 6 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
+    // 10 + 6 + 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
     // on 7 keys; 4 of mission; a ring for each dtype.
-    assert_eq!(plan.cases.len(), 10 + 6 + 3 * 17 - 2 + 2 * 6 + 4 + 2);
+    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 2);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
@@ -76,20 +86,20 @@ fn tier1_is_the_default_without_a_gpu() {
             "scalar-32x64 1x1x17:321x64 e4m3 causal normal:0 TracedOnce"
         ]
     );
-    // Every variant of every stage runs the same list, but for the seeds of mission.
+    // Every variant of every stage runs the same list, but for a default one's seeds of mission and its deep ring.
     let whole = planned(&[], BackendKind::Emulated);
     let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [81, 83, 83]);
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [91, 94, 94]);
     assert_eq!(whole.scope, Scope::Whole);
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let modes = |variant: &str, mode: Mode| {
         let cases = whole.cases.iter().filter(|case| case.key.variant == variant && case.mode == mode);
         cases.count()
     };
-    assert_eq!([modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)], [8, 4]);
+    assert_eq!([modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)], [8, 5]);
     assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 12]);
     assert_eq!(plan.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
 }
@@ -99,20 +109,20 @@ fn tier2_is_the_default_on_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
-    // extreme families on 131:5 keys; and the rings.
+    // extreme families on 131:5 keys; T0's ten others; and the rings.
     let families: usize = Dtype::ALL.map(|dtype| Family::for_dtype(dtype).len()).iter().sum();
     let both = |plan: &Plan| plan.cases.iter().filter(|case| case.mode == Mode::Both).count();
-    assert_eq!(both(&plan), 8 * families + 6 + 2);
+    assert_eq!(both(&plan), 8 * families + 6 + 10 + 2);
     assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
     assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
     // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
-    // families on 131:5 and 7 keys; the rings.
+    // families on 131:5 and 7 keys; T0's others, of which the edge shapes have none; the rings.
     assert_eq!(
         count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
-        edge_shapes().len() * 4 + 7 * families + 12 + 2
+        edge_shapes().len() * 4 + 7 * families + 12 + 10 + 2
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
@@ -206,7 +216,7 @@ fn an_input_file_is_the_only_problem() {
 #[test]
 fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
     let plan = planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Emulated);
-    assert_eq!(plan.cases.len(), 10 + 6);
+    assert_eq!(plan.cases.len(), 10 + 6 + 10);
 }
 
 #[test]
