@@ -26,7 +26,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn tier0_is_five_problems_extreme_logits_and_what_neither_shows_on_the_default_variant() {
+fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant() {
     let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!(
@@ -99,7 +99,11 @@ fn tier1_is_the_default_without_a_gpu() {
         let cases = whole.cases.iter().filter(|case| case.key.variant == variant && case.mode == mode);
         cases.count()
     };
-    assert_eq!([modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)], [8, 5]);
+    assert_eq!(
+        [modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)],
+        [8, 5],
+        "a deeper ring"
+    );
     assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 12]);
     assert_eq!(plan.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
 }
@@ -119,7 +123,7 @@ fn tier2_is_the_default_on_a_gpu() {
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
     // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
-    // families on 131:5 and 7 keys; T0's others, of which the edge shapes have none; the rings.
+    // families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
         edge_shapes().len() * 4 + 7 * families + 12 + 10 + 2
