@@ -401,7 +401,7 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         };
         beside.problems.iter().map(words).collect()
     };
-    assert_eq!(of(Some(&wrong_default), &[], fastest).contains(&"big f16 full torch-math".to_string()), true);
+    assert!(of(Some(&wrong_default), &[], fastest).contains(&"big f16 full torch-math".to_string()));
     let committed = [named("a", record)];
     let origin = |run: &Record| of(Some(run), &committed, |report| peers::beside(&report.known).unwrap().origin);
     assert_eq!(origin(&timed(US)), Origin::Committed { record: "a".into(), gpu: GPU.into() });

@@ -125,7 +125,9 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         tools: Default::default(),
         methods: Default::default(),
         left_out: vec![],
-        shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
+        shapes: [("mission", 512), ("long", 2048)]
+            .map(|(name, seq)| (name.to_string(), Shape::bhsd(1, 8, seq, 64)))
+            .into(),
         stages,
         negative: None,
     }
