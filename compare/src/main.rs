@@ -185,7 +185,7 @@ fn peers(args: &peers::PeersArgs) -> Result<Exit> {
             render::write(&render::of_run(&report, &folder, &report_path))?;
             if !args.quiet {
                 let document = pages::show::document(&report, &[pages::show::Section::Peers], &[]);
-                say(page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --peers"))?;
+                say(page::terminal::terminal(&document, page::terminal::WIDTH, "compare show peers"))?;
                 say(format!("record: {}\nreport: {}", folder.display(), report_path.display()))?;
             }
             failed.iter().for_each(|claim| eprintln!("FAIL {claim}"));

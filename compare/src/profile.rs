@@ -114,7 +114,7 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
     let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
     let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let document = show::document(&judge::verdict::report(known), &[Section::Profile], &[]);
-    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --profile");
+    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show profile");
     Ok(Outcomes::Written { text, path: record.folder.clone(), report: work.join("profile.ncu-rep"), refuted })
 }
 

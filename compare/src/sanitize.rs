@@ -169,7 +169,7 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
     let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let document = show::document(&judge::verdict::report(known), &[Section::Sanitizer], &[]);
-    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show --sanitizer");
+    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show sanitizer");
     Ok(Outcomes::Written { text, path: record.folder.clone(), logs: work, failed, undecided })
 }
 
