@@ -278,7 +278,7 @@ pub fn new_record(
         methods: Default::default(),
         left_out: vec![],
         shapes: Default::default(),
-        stages: metas(&builds),
+        stages: metas(builds),
         negative: None,
     });
     builds.iter().flat_map(rows::built).for_each(|row| record.append(row));

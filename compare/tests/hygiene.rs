@@ -9,8 +9,9 @@ use std::process::Command;
 /// Where the dependency rules are checked: what CI builds. Other systems add crates of their own.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted.
-const DEPENDENCY_BUDGET: usize = 60;
+/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted. Four are build scripts' own
+/// (cc, sha2 and what they bring): one set of features for runs and tests links them.
+const DEPENDENCY_BUDGET: usize = 64;
 
 /// A kernel is read in one sitting.
 const KERNEL_LINES: usize = 320;

@@ -117,10 +117,13 @@ pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
     [speedup(previous, row), speedup(first, row)]
 }
 
+/// A problem, and the best row of each stage of the ladder on it.
+pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
+
 /// The best of each stage on every problem of the first record that timed any, in the order of the rows.
-pub fn by_problem<'a>(known: &Known<'a>) -> Option<(Option<&'a str>, &'a Record, Vec<(Place, Vec<Option<&'a Row>>)>)> {
+pub fn by_problem<'a>(known: &Known<'a>) -> Option<(Option<&'a str>, &'a Record, Vec<OnProblem<'a>>)> {
     let (name, record) = known.sources().into_iter().find(|(_, record)| shown(record).next().is_some())?;
-    let mut places: Vec<(Place, Vec<Option<&Row>>)> = Vec::new();
+    let mut places: Vec<OnProblem<'_>> = Vec::new();
     for row in shown(record) {
         let Some(index) = known.stages.iter().position(|stage| stage.id == row.subject.stage()) else { continue };
         let Some(place) = row.on.problem() else { continue };

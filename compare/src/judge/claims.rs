@@ -120,8 +120,7 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
         return finding(Verdict::Fail, judged.reason.clone());
     }
     let noise = figure(Metric::Noise).value;
-    // Written so that no number is noise.
-    if !(noise <= NOISE_LIMIT) {
+    if noise.is_nan() || noise > NOISE_LIMIT {
         let reason = format!("noise {:.1} % after one repeat, limit {:.0} %", 100.0 * noise, 100.0 * NOISE_LIMIT);
         return finding(Verdict::Ambiguous, reason);
     }
@@ -370,12 +369,12 @@ impl Claimed {
 }
 
 /// Claims that fail in `record`: stage, claim, and what was measured.
-pub fn failed<'a>(record: &'a Record) -> impl Iterator<Item = (&'a StageMeta, &'a Claim, Finding)> {
+pub fn failed(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
     judged(record).filter(|(.., finding)| finding.verdict == Verdict::Fail)
 }
 
 /// Every claim that `record` has something of.
-pub fn judged<'a>(record: &'a Record) -> impl Iterator<Item = (&'a StageMeta, &'a Claim, Finding)> {
+pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
     let claims = record.meta.stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
     claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
 }

@@ -349,8 +349,8 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
         of(Some(&run), &earlier, |report| {
             assert_eq!((exit(report), &*report.overall.line), ((Exit::Pass, "PASS"), line));
             assert_eq!(variant(&report.known, &report.known.stages[0]), "wmma-qk-32x64");
-            assert_eq!(by_problem(&report.known).is_some(), has_figures);
             assert_eq!(matches!(latency(&report.known, &WMMA.into(), &place()), Latency::Measured { .. }), has_figures);
+            assert_eq!(by_problem(&report.known).is_some(), has_figures);
         });
     }
 }
@@ -456,13 +456,14 @@ fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
 /// The committed records: what the ladder has come to, word for word.
 #[test]
 fn the_committed_records_say_what_was_measured() {
-    let records = committed();
-    assert_eq!(records.len(), 3);
-    for (name, record) in &records {
+    let all = committed();
+    for (name, record) in &all {
         let bytes: usize = record.committed().iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(bytes <= 800_000, "{name}: {bytes}");
         assert!(record.cases.is_empty() && record.samples.is_empty());
     }
+    // Of the three that were made before rows, the ladder, claims and verdicts that they had then.
+    let records: Vec<Named> = all.into_iter().take(3).collect();
     let (_, newest) = records.last().unwrap();
     let known = Known { stages: &newest.meta.stages, run: None, committed: &records };
     let best: Vec<String> = (known.stages.iter())

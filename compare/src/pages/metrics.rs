@@ -192,6 +192,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_committed_page_is_the_registry() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rows.md");
+        let committed = std::fs::read_to_string(path).unwrap();
+        assert!(committed == page(), "write it anew: cargo run -p compare -- show --metrics > docs/rows.md");
+    }
+
+    #[test]
     fn every_metric_and_gate_has_its_line() {
         let page = page();
         assert!(Metric::ALL.iter().all(|metric| page.contains(&format!("| `{}` |", metric.name()))));

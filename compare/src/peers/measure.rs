@@ -122,7 +122,7 @@ pub struct Bench<'a> {
     /// Peers that there are.
     pub peers: Vec<String>,
     /// Peers that there are not, and why.
-    pub absent: Vec<(String, String)>,
+    pub absent: Vec<Lost>,
 }
 
 /// One of ours, ready to be timed.
@@ -134,6 +134,9 @@ struct Ours<'a> {
     /// Microseconds per launch, roughly.
     us: f64,
 }
+
+/// A peer that was not timed, and why.
+type Lost = (String, String);
 
 /// A peer whose graph is built.
 struct Ready {
@@ -219,7 +222,7 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
         launches: usize,
         python: &mut Python,
-    ) -> Result<(Vec<Ready>, Vec<(String, String)>), PeersError> {
+    ) -> Result<(Vec<Ready>, Vec<Lost>), PeersError> {
         let none = |reason: String| (vec![], self.peers.iter().map(|peer| (peer.clone(), reason.clone())).collect());
         if let Some(reason) = unsupported(&bench.problem) {
             return Ok(none(reason.to_string()));

@@ -329,16 +329,28 @@ macro_rules! figure_from {
 figure_from!(u32, u64, usize);
 
 impl Figure {
-    /// As a record keeps it: counts whole, all else at four digits, speedups and their intervals at three decimals more
-    /// than one.
+    /// As a record keeps it: counts whole, all else at four digits. An interval is rounded outwards, so that no claim is kept
+    /// by digits that were not measured.
     pub fn rounded(self, metric: Metric) -> Self {
-        let digits = |value: f64| match metric.spec().unit {
-            Unit::Count => value.round(),
-            _ if value == 0.0 || !value.is_finite() => value,
-            _ => format!("{value:.3e}").parse().unwrap_or(value),
-        };
-        Self { value: digits(self.value), interval: self.interval.map(|(low, high)| (digits(low), digits(high))) }
+        if metric.spec().unit == Unit::Count {
+            return Self { value: self.value.round(), ..self };
+        }
+        Self { value: four_digits(self.value), interval: self.interval.map(|(low, high)| (-above(-low), above(high))) }
     }
+}
+
+fn four_digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() { value } else { format!("{value:.3e}").parse().unwrap_or(value) }
+}
+
+/// The least number of four digits that is not below `value`.
+fn above(value: f64) -> f64 {
+    let near = four_digits(value);
+    if near >= value || !value.is_finite() {
+        return near;
+    }
+    let step = 10_f64.powi(near.abs().log10().floor() as i32 - 3);
+    four_digits(near + step)
 }
 
 impl Serialize for Figure {
@@ -418,6 +430,16 @@ mod tests {
         insta::assert_snapshot!(line, @r#"{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C1":{"is":"fail","reason":"NaN left"}}}"#);
         assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
         assert!(serde_json::from_str::<Row>(&line.replace("\"by\"", "\"bye\"")).is_err());
+    }
+
+    #[test]
+    fn an_interval_is_rounded_outwards() {
+        let rounded = |value| Figure::from(value).rounded(Metric::SpeedupP50);
+        assert_eq!(rounded((1.4998, 1.4996, 1.5002)), Figure::from((1.5, 1.499, 1.501)));
+        assert_eq!(rounded((5.2744, 5.2744, 5.2744)), Figure::from((5.274, 5.274, 5.275)));
+        assert_eq!(rounded((0.92949, 0.929, 0.93)), Figure::from((0.9295, 0.929, 0.93)));
+        let nan = rounded((f64::NAN, f64::NAN, f64::NAN));
+        assert!(nan.interval.is_some_and(|(low, high)| low.is_nan() && high.is_nan()));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::*;
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
 use crate::record::{Judged, On};
-use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, builds, instance, mission as on_mission, timed};
+use crate::testing::{CPASYNC, GPU, US, WMMA, builds, instance, mission as on_mission, timed};
 use clap::Parser;
 use common::device::BackendKind;
 use common::metric::Metric;

@@ -187,7 +187,7 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     let whole = "MISSING the record whole run".to_string();
     let interrupted = || emulated().changed(|meta| meta.progress = Progress::Partial { finished: 1, planned: 3 });
     for (base, new) in [(emulated(), interrupted()), (interrupted(), emulated())] {
-        assert_eq!(moved(&base, &new), [whole.clone()]);
+        assert_eq!(moved(&base, &new), std::slice::from_ref(&whole));
         assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
     }
     let why = differences(&emulated(), &interrupted(), LATENCY_CHANGE).remove(0).why;
@@ -209,7 +209,7 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
 fn a_gate_that_fails_now_is_worse_on_any_backend() {
     let fails = || emulated().failing(WMMA, GateId::C3);
     let expected = format!("WORSE {WMMA} gate C3");
-    assert_eq!(moved(&emulated(), &fails()), [expected.clone()]);
+    assert_eq!(moved(&emulated(), &fails()), std::slice::from_ref(&expected));
     assert!(moved(&timed(US), &fails()).contains(&expected));
     assert_eq!(verdict(&emulated(), &fails()), (Exit::Fail, "REGRESSION"));
     // Mended again, on the same backend; and what failed before and still fails is no news.
