@@ -1,6 +1,6 @@
 //! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/honest-errors.md`.
 //!
-//! `cargo run -p common --release --example honest_errors`
+//! `cargo run -p common --example honest_errors`
 
 use common::faults::{Fault, Model, faulty_output};
 use common::gate::{Errors, Evidence, c4_tolerance};
