@@ -61,7 +61,7 @@ pub fn others() -> Vec<Case> {
     let one_head = |seq_q, seq_kv, head_dim| Shape { seq_kv, ..Shape::bhsd(1, 1, seq_q, head_dim) };
     let of = |dtype| {
         let scaled = |head_dim| Problem::with_scale(one_head(33, 65, head_dim), dtype, Mask::Full, OTHER_SCALE);
-        let ragged = Mask::ALL.map(|mask| Problem::new(one_head(17, 63, 64), dtype, mask));
+        let ragged = Mask::ALL.map(|mask| Problem::new(one_head(65, 127, 64), dtype, mask));
         let aligned = Problem::new(one_head(64, 64, 64), dtype, Mask::Causal);
         [scaled(64), scaled(128), ragged[0].clone(), ragged[1].clone(), aligned]
     };

@@ -50,13 +50,13 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain",
             "wmma-qk-32x64 1x1x33:65x64@0.3 f16 full normal:0 Plain",
             "wmma-qk-32x64 1x1x33:65x128@0.3 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x17:63x64 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x17:63x64 f16 causal normal:0 Plain",
+            "wmma-qk-32x64 1x1x65:127x64 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x65:127x64 f16 causal normal:0 Plain",
             "wmma-qk-32x64 1x1x64x64 f16 causal normal:0 Plain",
             "wmma-qk-32x64 1x1x33:65x64@0.3 e4m3 full normal:0 Plain",
             "wmma-qk-32x64 1x1x33:65x128@0.3 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x17:63x64 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x17:63x64 e4m3 causal normal:0 Plain",
+            "wmma-qk-32x64 1x1x65:127x64 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x65:127x64 e4m3 causal normal:0 Plain",
             "wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain",
         ]
     );
