@@ -18,6 +18,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Of several that a gate says of one subject the first of these stands for all.
+    pub const WORST_FIRST: [Self; 4] = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData];
+
     /// As printed in tables.
     pub fn label(self) -> &'static str {
         match self {

@@ -26,6 +26,11 @@ pub fn workspace() -> Option<PathBuf> {
     starts.iter().flatten().flat_map(|start| start.ancestors()).find(|root| is_workspace(root)).map(Path::to_path_buf)
 }
 
+/// Where the committed records are; a folder that does not exist without a workspace.
+pub fn results() -> PathBuf {
+    workspace().unwrap_or_default().join("results")
+}
+
 /// Nobody said where to write, and there is no workspace to take.
 #[derive(Debug, thiserror::Error)]
 #[error("the current folder is not inside the workspace; go there, or say where with {instead}")]

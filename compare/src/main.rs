@@ -205,7 +205,7 @@ fn ladder() -> Result<Vec<StageMeta>> {
 
 /// The committed records of the workspace.
 fn committed() -> Result<Vec<judge::Named>> {
-    Ok(record::store::read_all(&machine::workspace().unwrap_or_default().join("results"))?)
+    Ok(record::store::read_all(&machine::results())?)
 }
 
 fn run(args: &RunArgs) -> Result<Exit> {

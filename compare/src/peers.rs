@@ -155,7 +155,7 @@ pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
     }
     bars.finish();
     let Completing { name, record, folder } = completing;
-    let committed = read_all(&machine::workspace().unwrap_or_default().join("results"))?;
+    let committed = read_all(&machine::results())?;
     let stages: Vec<StageMeta> = metas(&builds);
     let known = Known { stages: &stages, run: Some((&name, &record)), committed: &committed };
     let report = judge::verdict::report(known);

@@ -138,7 +138,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     estimate::check(&plan.cases, processors, estimate::available())?;
-    let results = machine::workspace().unwrap_or_default().join("results");
+    let results = machine::results();
     let mut machine = machine::machine(match &gpu {
         Ok(device) => Ok(device.info()),
         Err(reason) => Err(reason.clone()),

@@ -50,7 +50,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     let built = builds(&registry::load()?);
     let named = select::stages(&args.stages, &built)?.into_iter().filter(|_| !args.stages.is_empty());
     let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
-    let results = machine::workspace().unwrap_or_default().join("results");
+    let results = machine::results();
     let mut committed = read_all(&results)?;
     let named = match &args.record {
         None => None,

@@ -184,14 +184,10 @@ pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Case
     CaseResult { key, outcome: Outcome::Checked { errors, gates: C1_TO_C6.map(judge).to_vec() } }
 }
 
-/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
-pub fn emulated() -> Record {
-    let no = |gate, reason: &str| GateScope { gate, measurable: Measurable::No { reason: reason.into() } };
-    let yes = |gate| GateScope { gate, measurable: Measurable::Yes };
-    let mut gates: Vec<GateScope> = C1_TO_C6.map(yes).into();
-    gates.extend([no(GateId::R1, "no nvcc"), yes(GateId::E1), no(GateId::L1, "latency is measured on a GPU")]);
+/// Of a whole emulated run that came to its end; no gate has a scope yet.
+pub fn meta(stages: Vec<StageMeta>) -> Meta {
     let gpu = Gpu::Absent { reason: "no NVIDIA driver".into() };
-    let mut record = Record::new(Meta {
+    Meta {
         schema: SCHEMA,
         started: "2026-11-20T18:30:00Z".into(),
         progress: Progress::Complete { cases: 3, seconds: 4 },
@@ -205,14 +201,23 @@ pub fn emulated() -> Record {
         device: None,
         toggles: Default::default(),
         source_lines: true,
-        gates,
+        gates: vec![],
         tools: Default::default(),
         methods: Default::default(),
         left_out: vec![],
         shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
-        stages: ladder(),
+        stages,
         negative: None,
-    });
+    }
+}
+
+/// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
+pub fn emulated() -> Record {
+    let no = |gate, reason: &str| GateScope { gate, measurable: Measurable::No { reason: reason.into() } };
+    let yes = |gate| GateScope { gate, measurable: Measurable::Yes };
+    let mut gates: Vec<GateScope> = C1_TO_C6.map(yes).into();
+    gates.extend([no(GateId::R1, "no nvcc"), yes(GateId::E1), no(GateId::L1, "latency is measured on a GPU")]);
+    let mut record = Record::new(Meta { gates, ..meta(ladder()) });
     for subject in VARIANTS {
         record = record.with(checked(subject, Source::Emulator)).counted(subject, 1_048_576, 0);
     }

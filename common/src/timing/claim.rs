@@ -1,6 +1,5 @@
 //! Gate L1: what a comparison of two arms says about a claimed speedup.
 
-use super::roofline::Floor;
 use super::stats::{Ratio, Ratios, SampleError, Summary};
 use crate::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
@@ -78,15 +77,16 @@ impl Comparison {
         Ok(Self { base: Summary::of(base)?, new: Summary::of(new)?, ratios })
     }
 
-    /// The noise of the noisier arm.
+    /// The noise of the noisier arm; NaN where either has none.
     pub fn noise(&self) -> f64 {
-        self.base.noise().max(self.new.noise())
+        let [base, new] = [self.base.noise(), self.new.noise()];
+        // `f64::max` passes over a NaN.
+        if base > new || base.is_nan() { base } else { new }
     }
 
     /// Whether the comparison is too noisy to decide a claim.
     pub fn is_noisy(&self) -> bool {
-        // `all` of comparisons that NaN fails, so that a NaN is noisy.
-        ![&self.base, &self.new].into_iter().all(|arm| arm.noise() <= NOISE_LIMIT)
+        is_noisy(self.noise())
     }
 
     /// Same, faster or slower, with [`SAME_MARGIN`].
@@ -97,37 +97,27 @@ impl Comparison {
 
 /// Judges a claim of `base / new >= at_least` on p50, p90 and mean.
 ///
-/// A time below `floor` fails, whatever the ratio: it is impossible, so the kernel or the timer is broken. Then noise
-/// above [`NOISE_LIMIT`] is AMBIGUOUS: the caller has repeated the run once and passes the repeat. Then each figure's
-/// whole interval must reach the claim to pass; one that lies wholly below fails.
-pub fn judge(comparison: &Comparison, at_least: f64, floor: &Floor) -> GateResult {
+/// Noise above [`NOISE_LIMIT`] is AMBIGUOUS: the run was repeated once, and this is the repeat. Then each figure's whole
+/// interval must reach the claim to pass; one that lies wholly below fails. That a time is possible at all is
+/// [`Floor::impossible`](super::Floor::impossible)'s to say, and comes first.
+pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult { gate: GateId::L1, verdict, reason };
-    for (arm, summary) in [("candidate", &comparison.new), ("base", &comparison.base)] {
-        if let Some(bound) = floor.broken_by(summary.min) {
-            let reason = format!(
-                "impossible: the {arm} took {:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
-                summary.min, bound.us, bound.why
-            );
-            return result(Verdict::Fail, reason);
-        }
-    }
-    if comparison.is_noisy() {
-        let reason = format!(
-            "noise {:.1} % (base) and {:.1} % (candidate) after one repeat, limit {:.0} %",
-            100.0 * comparison.base.noise(),
-            100.0 * comparison.new.noise(),
-            100.0 * NOISE_LIMIT
-        );
+    if is_noisy(noise) {
+        let reason = format!("noise {:.1} % after one repeat, limit {:.0} %", 100.0 * noise, 100.0 * NOISE_LIMIT);
         return result(Verdict::Ambiguous, reason);
     }
-    let Ratios { p50, p90, mean } = comparison.ratios;
-    let figures = [("p50", p50), ("p90", p90), ("mean", mean)];
+    let figures = [("p50", ratios.p50), ("p90", ratios.p90), ("mean", ratios.mean)];
     let verdicts = figures.map(|(_, ratio)| reaches(&ratio, at_least));
     let verdict =
         [Verdict::Fail, Verdict::Ambiguous].into_iter().find(|worst| verdicts.contains(worst)).unwrap_or(Verdict::Pass);
     let list =
         figures.map(|(name, r)| format!("{name} {:.3}x [{:.3}, {:.3}]", r.value, r.interval.low, r.interval.high));
     result(verdict, format!("{}, claim {at_least:.2}x", list.join(", ")))
+}
+
+/// NaN is noise.
+fn is_noisy(noise: f64) -> bool {
+    noise.is_nan() || noise > NOISE_LIMIT
 }
 
 fn reaches(ratio: &Ratio, at_least: f64) -> Verdict {
@@ -143,12 +133,17 @@ fn reaches(ratio: &Ratio, at_least: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::Floor;
     use crate::timing::stats::Interval;
     use crate::timing::testing::rounds;
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
         let (base, new) = rounds(250, base_us, new_us, seed);
         Comparison::of(&base, &new).unwrap()
+    }
+
+    fn l1(comparison: &Comparison, at_least: f64) -> GateResult {
+        judge(&comparison.ratios, comparison.noise(), at_least)
     }
 
     #[test]
@@ -171,7 +166,6 @@ mod tests {
 
     #[test]
     fn claims_are_judged_on_whole_intervals() {
-        let none = Floor::none("synthetic");
         // Measured ratio, claim, verdict.
         let table = [
             (1.50, 1.10, Verdict::Pass),
@@ -181,7 +175,7 @@ mod tests {
             (0.80, 1.10, Verdict::Fail),
         ];
         for (ratio, claim, expected) in table {
-            let result = judge(&measured(10.0 * ratio, 10.0, 5), claim, &none);
+            let result = l1(&measured(10.0 * ratio, 10.0, 5), claim);
             assert_eq!(result.verdict, expected, "{ratio} against {claim}: {}", result.reason);
             assert_eq!(result.gate, GateId::L1);
         }
@@ -208,7 +202,6 @@ mod tests {
 
     #[test]
     fn one_bad_figure_decides() {
-        let none = Floor::none("synthetic");
         let (good, crossing, bad) = ((1.15, 1.20), (1.05, 1.15), (0.99, 1.05));
         let table = [
             (good, good, good, 10.1, Verdict::Pass),
@@ -226,7 +219,7 @@ mod tests {
             (good, good, good, f64::NAN, Verdict::Ambiguous),
         ];
         for (p50, p90, mean, p90_us, expected) in table {
-            let result = judge(&literal(p50, p90, mean, p90_us), 1.10, &none);
+            let result = l1(&literal(p50, p90, mean, p90_us), 1.10);
             assert_eq!(result.verdict, expected, "{p50:?} {p90:?} {mean:?} {p90_us}: {}", result.reason);
         }
     }
@@ -234,9 +227,11 @@ mod tests {
     #[test]
     fn a_kernel_that_does_nothing_is_refused() {
         let floor = Floor::none("synthetic").with_zero_line(0.61);
-        let result = judge(&measured(10.0, 0.62, 1), 1.10, &floor);
-        assert_eq!(result.verdict, Verdict::Fail);
+        let result = floor.impossible(measured(10.0, 0.62, 1).new.min).unwrap();
+        assert_eq!((result.gate, result.verdict), (GateId::L1, Verdict::Fail));
         assert!(result.reason.contains("impossible") && result.reason.contains("empty kernel"), "{}", result.reason);
-        assert_eq!(judge(&measured(10.0, 5.0, 1), 1.10, &floor).verdict, Verdict::Pass);
+        let possible = measured(10.0, 5.0, 1);
+        assert_eq!(floor.impossible(possible.new.min), None);
+        assert_eq!(l1(&possible, 1.10).verdict, Verdict::Pass);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Rotation;
 use crate::problem::{Dtype, Problem};
+use crate::verdict::{GateId, GateResult};
 use serde::{Deserialize, Serialize};
 
 /// Published peaks of one GPU, in its fastest configuration of that name.
@@ -153,6 +154,17 @@ impl Floor {
     pub fn broken_by(&self, us: f64) -> Option<&Bound> {
         let broken = self.bounds.iter().filter(|bound| us.is_nan() || us < bound.us);
         broken.max_by(|a, b| a.us.total_cmp(&b.us))
+    }
+
+    /// Gate L1 fails on a time of `us` microseconds that no kernel can take, whatever ratio it makes: work is skipped, or the
+    /// timer is broken.
+    pub fn impossible(&self, us: f64) -> Option<GateResult> {
+        let bound = self.broken_by(us)?;
+        let reason = format!(
+            "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
+            bound.us, bound.why
+        );
+        Some(GateResult::judge(GateId::L1, false, reason))
     }
 
     /// The largest bound, in microseconds; 0 where there is none.

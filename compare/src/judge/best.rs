@@ -51,11 +51,8 @@ pub fn best_of<'a>(record: &'a Record, stage: &StageMeta, family: &str, place: &
 pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
     let place = Place::claims(Dtype::F16);
     let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16));
-    let found = known.sources().into_iter().find_map(|(name, record)| {
-        let is_now = record.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity);
-        let _ = name;
-        best(record, &stage.id, &place, runs).filter(|_| is_now)
-    });
+    let mut of_now = known.sources().into_iter().map(|(_, record)| record).filter(|record| record.is_of(stage));
+    let found = of_now.find_map(|record| best(record, &stage.id, &place, runs));
     found.map_or(&stage.default_variant, |row| row.subject.name())
 }
 
@@ -109,11 +106,10 @@ pub fn speedup(base: Option<&Row>, new: &Row) -> Option<(Subject, f64)> {
 /// Against the best variant of the predecessor, and of the first stage's default family, in the same record.
 pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
     let On::Problem(place) = &row.on else { return [None, None] };
-    let stages = &record.meta.stages;
-    let stage = stages.iter().find(|stage| stage.id == row.subject.stage());
+    let stage = record.stage(row.subject.stage());
     let previous = stage.and_then(|stage| best(record, stage.predecessor.as_deref()?, place, |_| true));
-    let first =
-        stages.first().and_then(|first| best_of(record, first, &first.variant(&first.default_variant)?.family, place));
+    let first = record.meta.stages.first();
+    let first = first.and_then(|first| best_of(record, first, &first.variant(&first.default_variant)?.family, place));
     [speedup(previous, row), speedup(first, row)]
 }
 

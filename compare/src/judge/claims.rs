@@ -1,12 +1,13 @@
 //! Claims, of speed (L1) and of counters (E1): what a record says of each, what a committed record said, and whether a
 //! negative record settles it. One path from a stage's constant to its verdict.
 
-use super::best::{best_of, p50};
-use super::{Known, Origin};
+use super::best::best_of;
+use super::{Known, Origin, peers};
 use crate::record::{Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
 use common::claim::Rival;
 use common::metric::{self, Metric};
-use common::timing::claim::NOISE_LIMIT;
+use common::timing::claim;
+use common::timing::stats::{Interval, Ratio, Ratios};
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 
@@ -78,65 +79,47 @@ fn faster<'a>(
     let (new, old) = (new?, old?);
     let preset = stage.variant(new.subject.name()).map_or("", VariantMeta::preset);
     let same = base_stage.same_preset(base_family, preset).map(|variant| Subject::variant(base, &variant.name));
-    let pair = |base: &Subject| pair(record, &new.subject, base, &new.on, Source::Gpu);
+    let pair = |base: &Subject| record.pair(&new.subject, base, &new.on, Source::Gpu);
     Some((pair(&old.subject)?, same.as_ref().and_then(pair)))
-}
-
-fn pair<'a>(record: &'a Record, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&'a Row> {
-    record.rows.iter().find(|row| row.key() == (new, on, by, Some(base)))
 }
 
 /// The pair of ours and the fastest of the rival's whose output is right.
 fn faster_than<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim, rival: Rival) -> Option<&'a Row> {
-    let on = On::Problem(claim.on.clone());
-    let arms = || {
-        record
-            .by(Source::Peers)
-            .filter(|row| row.on == on && row.against.is_none() && row.figures.contains_key(&Metric::P50))
+    let is_ours = |row: &&Row| {
+        row.on.problem() == Some(&claim.on)
+            && row.subject.stage() == stage.id
+            && row.figures.contains_key(&Metric::P50)
+            && stage.family(&claim.family).any(|variant| variant.name == row.subject.name())
     };
-    let ours = arms().find(|row| {
-        row.subject.stage() == stage.id && stage.family(&claim.family).any(|variant| variant.name == row.subject.name())
-    })?;
-    let rivals = arms().filter(|row| rival.is(row.subject.as_str()));
-    let pairs = rivals.filter_map(|row| Some((row, pair(record, &ours.subject, &row.subject, &on, Source::Peers)?)));
-    pairs.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0))).map(|(_, pair)| pair)
+    let ours = peers::arms(record).find(is_ours)?;
+    peers::fastest(record, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 
-/// A speedup of at least `at_least` on p50, p90 and mean. A time below the floor fails whatever the ratio: it is
-/// impossible, so the kernel or the timer is broken. Then noise above [`NOISE_LIMIT`] is AMBIGUOUS: it was measured twice.
-/// Then each figure's whole interval must reach the claim to pass; one that lies wholly below fails.
+/// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A time below the floor has failed
+/// whatever the ratio.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
-    let figure = |metric: Metric| row.figures.get(&metric).copied().unwrap_or(Figure::from(f64::NAN));
-    let p50 = figure(Metric::SpeedupP50);
+    let ratio = |metric: Metric| {
+        let figure = row.figures.get(&metric).copied().unwrap_or(Figure::from(f64::NAN));
+        let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
+        Ratio { value: figure.value, interval: Interval { low, high } }
+    };
+    let [p50, p90, mean] = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean].map(ratio);
     let pair = Pair {
         new: row.subject.clone(),
         base: row.against.clone().unwrap_or_else(|| Subject::from("nothing")),
         speedup: p50.value,
-        interval: p50.interval.unwrap_or((f64::NAN, f64::NAN)),
+        interval: (p50.interval.low, p50.interval.high),
         same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
     };
-    let finding = |verdict, reason| Finding { verdict, reason, pair: Some(pair.clone()) };
-    if let Some(judged) = row.verdicts.get(&GateId::L1).filter(|judged| judged.verdict == Verdict::Fail) {
-        return finding(Verdict::Fail, judged.reason.clone());
-    }
-    let noise = figure(Metric::Noise).value;
-    if noise.is_nan() || noise > NOISE_LIMIT {
-        let reason = format!("noise {:.1} % after one repeat, limit {:.0} %", 100.0 * noise, 100.0 * NOISE_LIMIT);
-        return finding(Verdict::Ambiguous, reason);
-    }
-    let figures = [("p50", p50), ("p90", figure(Metric::SpeedupP90)), ("mean", figure(Metric::SpeedupMean))];
-    let reaches = |figure: &Figure| match figure.interval {
-        Some((low, _)) if low >= at_least => Verdict::Pass,
-        Some((_, high)) if high < at_least => Verdict::Fail,
-        _ => Verdict::Ambiguous,
+    let (verdict, reason) = match row.verdicts.get(&GateId::L1) {
+        Some(judged) if judged.verdict == Verdict::Fail => (Verdict::Fail, judged.reason.clone()),
+        _ => {
+            let noise = row.value(Metric::Noise).unwrap_or(f64::NAN);
+            let result = claim::judge(&Ratios { p50, p90, mean }, noise, at_least);
+            (result.verdict, result.reason)
+        }
     };
-    let verdicts = figures.each_ref().map(|(_, figure)| reaches(figure));
-    let worst = [Verdict::Fail, Verdict::Ambiguous].into_iter().find(|worst| verdicts.contains(worst));
-    let list = figures.map(|(name, figure)| {
-        let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
-        format!("{name} {:.3}x [{low:.3}, {high:.3}]", figure.value)
-    });
-    finding(worst.unwrap_or(Verdict::Pass), format!("{}, claim {at_least:.2}x", list.join(", ")))
+    Finding { verdict, reason, pair: Some(pair) }
 }
 
 /// The emulator's finding and ncu's as one: what either refutes is refuted.
@@ -389,10 +372,8 @@ pub fn refuted_by<'a>(
 ) -> Option<(&'a str, &'a Record)> {
     let words = claim.to_string();
     let covers = |(_, record): &&(String, Record)| {
-        let refuted = record.meta.negative.iter().flat_map(|negative| &negative.claims);
         let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
-        let same_kernel = record.stage(&stage.id).is_some_and(|other| other.identity == stage.identity);
-        same_gpu && same_kernel && refuted.into_iter().any(|other| other.stage == stage.id && other.claim == words)
+        same_gpu && record.is_of(stage) && record.meta.refuted(&stage.id, &words).is_some()
     };
     known.committed.iter().rev().find(covers).map(|(name, record)| (name.as_str(), record))
 }
@@ -415,10 +396,9 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
     };
     let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
     let evidence = |record: &Record| {
-        let refuted = record.meta.negative.iter().flat_map(|negative| &negative.claims);
-        let mut of_claim = refuted.filter(|other| other.stage == stage.id && other.claim == claim.to_string());
+        let refuted = record.meta.refuted(&stage.id, &claim.to_string());
         let reason = record.meta.negative.as_ref().map_or(String::new(), |negative| negative.reason.clone());
-        (reason, of_claim.next().map_or(String::new(), |refuted| refuted.evidence.clone()))
+        (reason, refuted.map_or(String::new(), |refuted| refuted.evidence.clone()))
     };
     let mut why = "not measured in this run, and no committed record has it".to_string();
     if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {

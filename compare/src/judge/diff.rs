@@ -285,8 +285,7 @@ impl<'a> Sides<'a> {
                 continue;
             }
             let Some(mut change) = turned(was, finding.verdict, true) else { continue };
-            let refuted = self.new.meta.negative.iter().flat_map(|negative| &negative.claims);
-            let is_refuted = refuted.into_iter().any(|other| (&other.stage, &other.claim) == (&key.0, &key.1));
+            let is_refuted = self.new.meta.refuted(&key.0, &key.1).is_some();
             let mut why = finding.reason;
             if change == Change::Worse && is_refuted {
                 (change, why) = (Change::Differs, format!("refuted and recorded: {why}"));

@@ -28,6 +28,8 @@ pub struct Problem<'a> {
 
 /// The newest figures of peers.
 pub struct Beside<'a> {
+    /// Of the record; absent for the run's.
+    pub name: Option<&'a str>,
     pub record: &'a Record,
     pub origin: Origin,
     pub problems: Vec<Problem<'a>>,
@@ -54,7 +56,15 @@ pub fn is_ours(record: &Record, row: &Row) -> bool {
 
 /// Our speedup over a peer on a problem.
 pub fn over<'a>(record: &'a Record, ours: &Row, peer: &Subject) -> Option<&'a Row> {
-    record.rows.iter().find(|row| row.key() == (&ours.subject, &ours.on, Source::Peers, Some(peer)))
+    record.pair(&ours.subject, peer, &ours.on, Source::Peers)
+}
+
+/// The fastest peer whose output is right, of those that `is_rival`, and our speedup over it.
+pub fn fastest<'a>(record: &'a Record, ours: &Row, is_rival: impl Fn(&Subject) -> bool) -> Option<(&'a Row, &'a Row)> {
+    let theirs = arms(record).filter(|row| row.on == ours.on && is_rival(&row.subject) && !is_ours(record, row));
+    // There is no speedup over one that is wrong.
+    let right = theirs.filter_map(|peer| Some((peer, over(record, ours, &peer.subject)?)));
+    right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }
 
 /// Peers of the run, else of the newest record that has them.
@@ -64,10 +74,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let last = known.stages.iter().rev().find(|stage| arms(record).any(|row| row.subject.stage() == stage.id))?;
     let problems = arms(record).filter(|row| row.subject.stage() == last.id).filter_map(|ours| {
         let place = ours.on.problem()?.clone();
-        let theirs = arms(record).filter(|row| row.on == ours.on && !is_ours(record, row));
-        let right = theirs.filter_map(|peer| Some((peer, over(record, ours, &peer.subject)?)));
-        let fastest = right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)));
-        Some(Problem { place, ours, fastest })
+        Some(Problem { place, ours, fastest: fastest(record, ours, |_| true) })
     });
     let mut problems: Vec<Problem<'_>> = problems.collect();
     let scores = |place: &Place| {
@@ -77,7 +84,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     };
     problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));
     let origin = known.origin(name, record, &last.id, true);
-    Some(Beside { record, origin, problems, fast: fast(record, &last.id) })
+    Some(Beside { name, record, origin, problems, fast: fast(record, &last.id) })
 }
 
 fn fast(record: &Record, stage: &str) -> Option<FastP> {

@@ -52,9 +52,7 @@ pub const OF_VARIANTS: [GateId; 10] = [
 /// Single cases are summed up in the row of all.
 pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
-    let rank = |verdict| {
-        [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData].iter().position(|v| *v == verdict)
-    };
+    let rank = |verdict| Verdict::WORST_FIRST.iter().position(|other| *other == verdict);
     let rows = record.rows.iter().filter(|row| row.subject == *subject && row.against.is_none());
     for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && !matches!(row.by, Source::Peers | Source::SelfTest))
     {
@@ -142,7 +140,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
             Scope::Whole => format!("not in tier {}", record.meta.tier),
         });
     };
-    if record.stage(&stage.id).is_none_or(|measured| measured.identity != stage.identity) {
+    if !record.is_of(stage) {
         return State::Stale;
     }
     let [checked, failed, unsupported] = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]

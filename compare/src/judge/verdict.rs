@@ -78,6 +78,12 @@ pub struct Since<'a> {
     pub overall: Overall,
 }
 
+impl Since<'_> {
+    pub fn worse(&self) -> impl Iterator<Item = &Difference> {
+        self.differences.iter().filter(|difference| difference.change == Change::Worse)
+    }
+}
+
 /// Judges everything.
 pub fn report(known: Known<'_>) -> Report<'_> {
     let states: Vec<(Subject, State)> = (known.stages.iter())
@@ -106,8 +112,8 @@ fn of_report(report: &Report<'_>) -> Overall {
     let undecided = open(report, &mut actions);
     let subject = report.known.subject().map(|(_, record)| record);
     if let Some(since) = report.since.as_ref().filter(|since| since.overall.exit == Exit::Fail) {
-        let worse = since.differences.iter().filter(|difference| difference.change == Change::Worse).count();
-        actions.push(format!("Look at {} since {}.", count(worse, "regression", "regressions"), since.name));
+        let worse = count(since.worse().count(), "regression", "regressions");
+        actions.push(format!("Look at {worse} since {}.", since.name));
     }
     for claimed in &report.claims {
         if let Status::UnexpectedPass { record, .. } = &claimed.status {
@@ -205,8 +211,9 @@ fn passed(report: &Report<'_>) -> String {
 }
 
 /// How many of each change, in the order of [`Change`]; those without one are left out.
-pub fn tally(differences: &[Difference]) -> Vec<(Change, usize)> {
-    let counts = Change::ALL.map(|change| (change, differences.iter().filter(|d| d.change == change).count()));
+pub fn tally<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<(Change, usize)> {
+    let all: Vec<Change> = differences.into_iter().map(|difference| difference.change).collect();
+    let counts = Change::ALL.map(|change| (change, all.iter().filter(|other| **other == change).count()));
     counts.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 

@@ -21,8 +21,7 @@ use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::suppression::Broken;
 use common::tier0;
-use common::timing::{Floor, PairMeasurement, Plan as TimingPlan};
-use common::verdict::{GateId, GateResult};
+use common::timing::{PairMeasurement, Plan as TimingPlan};
 use half::f16;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -292,7 +291,7 @@ impl Executor<'_> {
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
-            after.extend(impossible(&bench.floor(device, zero_us), timed.measurement.device.min));
+            after.extend(bench.floor(device, zero_us).impossible(timed.measurement.device.min));
             let place = Place::of(&timing.shape_name, &timing.problem);
             let (on, device_us) = (On::Problem(place.clone()), &timed.measurement.device_us);
             let device_ns = device_us.iter().map(|us| (us * 1e3).round()).collect();
@@ -335,10 +334,7 @@ impl Executor<'_> {
             for base in bases.into_iter().flatten() {
                 let Some(pair) = self.pair(device, &bench, (base_id, &base), (&stage.id, &new))? else { continue };
                 let (subject, base) = (Subject::variant(&stage.id, &new), Subject::variant(base_id, &base));
-                let least = pair.comparison.base.min.min(pair.comparison.new.min);
-                let row = rows::pair(subject, base, claim.on.clone(), By::Gpu, &pair.comparison, &floor);
-                let row = impossible(&floor, least).iter().fold(row, |row, result| row.verdict(result));
-                measured.record.append(row);
+                measured.record.append(rows::pair(subject, base, claim.on.clone(), By::Gpu, &pair.comparison, &floor));
             }
             sink.grown(measured)?;
         }
@@ -360,16 +356,6 @@ impl Executor<'_> {
         let mut new = device.arm(new_stage, &new, &bench.pool)?;
         Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.pair))
     }
-}
-
-/// A time that no kernel can take: it skips work, or the timer is broken.
-fn impossible(floor: &Floor, us: f64) -> Option<GateResult> {
-    let bound = floor.broken_by(us)?;
-    let reason = format!(
-        "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
-        bound.us, bound.why
-    );
-    Some(GateResult::judge(GateId::L1, false, reason))
 }
 
 fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {

@@ -101,17 +101,26 @@ pub fn case(case: &CaseResult) -> Row {
             gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
         }
         Outcome::Unsupported { reason } => row.note(reason),
-        Outcome::Failed { reason } => {
-            row.verdict(&GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}")))
-        }
+        Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
     }
 }
 
+/// What C1 says of a launch that failed or never ended.
+pub fn not_launched(reason: &str) -> GateResult {
+    GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"))
+}
+
 fn with_errors(row: Row, errors: &Errors) -> Row {
-    row.figure(Metric::MaxError, errors.max_abs)
-        .figure(Metric::MaxRowError, errors.max_row_rel)
-        .figure(Metric::ErrorOfBound, errors.max_abs / errors.c2_bound())
-        .figure(Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound())
+    let row = row.figure(Metric::MaxError, errors.max_abs).figure(Metric::MaxRowError, errors.max_row_rel);
+    of_bounds(errors).into_iter().fold(row, |row, (metric, value)| row.figure(metric, value))
+}
+
+/// The largest errors as shares of what C2 and C3 allow.
+pub fn of_bounds(errors: &Errors) -> [(Metric, f64); 2] {
+    [
+        (Metric::ErrorOfBound, errors.max_abs / errors.c2_bound()),
+        (Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound()),
+    ]
 }
 
 fn with_summary(row: Row, device: &Summary) -> Row {
@@ -141,13 +150,15 @@ fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results.iter().filter(|result| result.verdict == common::verdict::Verdict::Fail)
 }
 
-/// Two arms alternated A B B A, and what no kernel can beat on the problem.
+/// Two arms alternated A B B A, and what no kernel can beat on the problem: a time below that fails gate L1.
 pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Comparison, floor: &Floor) -> Row {
-    with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
+    let least = pair.new.min.min(pair.base.min);
+    let row = with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
         .figure(Metric::P50, pair.new.p50)
-        .figure(Metric::Min, pair.new.min.min(pair.base.min))
+        .figure(Metric::Min, least)
         .figure(Metric::Noise, pair.noise())
-        .figure(Metric::FloorUs, floor.us())
+        .figure(Metric::FloorUs, floor.us());
+    floor.impossible(least).iter().fold(row, Row::verdict)
 }
 
 fn with_ratios(row: Row, ratios: &Ratios) -> Row {

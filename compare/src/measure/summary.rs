@@ -63,11 +63,7 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
                     row = row.figure(Metric::MaxError, errors.max_abs).figure(Metric::MaxRowError, errors.max_row_rel);
                     row = row.note(describe(key));
                 }
-                let of_bound = [
-                    (Metric::ErrorOfBound, errors.max_abs / errors.c2_bound()),
-                    (Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound()),
-                ];
-                for (metric, value) in of_bound {
+                for (metric, value) in rows::of_bounds(errors) {
                     if is_worse(row.value(metric), value) {
                         row = row.figure(metric, value);
                     }
@@ -76,8 +72,7 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
             Outcome::Unsupported { .. } => unsupported += 1,
             Outcome::Failed { reason } => {
                 failed += 1;
-                let result = GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"));
-                results.push((Cow::Owned(result), Some(key)));
+                results.push((Cow::Owned(rows::not_launched(reason)), Some(key)));
             }
         }
     }
@@ -114,10 +109,7 @@ fn fold(
     let of_gate: Vec<_> = results.iter().filter(|(result, _)| result.gate == gate).collect();
     let count = |verdict: Verdict| of_gate.iter().filter(|(result, _)| result.verdict == verdict).count();
     let (passed, judged) = (count(Verdict::Pass), of_gate.len() - count(Verdict::NoData));
-    let decisive = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData]
-        .into_iter()
-        .find(|&verdict| count(verdict) > 0)
-        .expect("the gate has results");
+    let decisive = Verdict::WORST_FIRST.into_iter().find(|&verdict| count(verdict) > 0).expect("the gate has results");
     let (result, key) = of_gate.iter().find(|(result, _)| result.verdict == decisive).expect("counted above");
     let case = key.map(|key| format!("{}: ", describe(key))).unwrap_or_default();
     let cases = |verdict: Verdict| -> Vec<&CaseKey> {

@@ -24,7 +24,7 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[Elites]) -> Option<Docum
         }
         None => "NO DATA: there is no record.".into(),
     })];
-    let is_stale = found.is_some_and(|(_, record)| record.stage(id).is_none_or(|of| of.identity != stage.identity));
+    let is_stale = found.is_some_and(|(_, record)| !record.is_of(stage));
     if is_stale {
         blocks.push(Block::paragraph(words("STALE: the kernel has changed since; run `compare` again.")));
     }

@@ -259,8 +259,9 @@ mod tests {
     use crate::judge::diff::differences;
     use crate::judge::verdict::of_differences;
     use crate::page::{markdown, terminal};
-    use crate::pages::testing::{BEST, committed, instance, mission, record, row};
+    use crate::pages::testing::{BEST, instance, mission, record, row};
     use crate::record::{Row, Source};
+    use crate::testing::committed;
     use common::metric::Metric;
     use common::verdict::{GateId, GateResult};
 

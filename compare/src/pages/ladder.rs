@@ -8,7 +8,7 @@ use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
 use crate::page::{Block, Cell, Table, Text};
-use crate::record::{Place, Record, StageMeta, Subject};
+use crate::record::{Place, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 
@@ -25,6 +25,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
         "vs fastest peer",
         "registers, occupancy",
     ]);
+    let beside = peers::beside(known);
     for stage in known.stages {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         let gates = report.states.iter().find(|(other, _)| *other == subject);
@@ -34,7 +35,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
             gates.map_or_else(|| missing("not declared"), |(_, of)| state(of)),
         ];
         cells.extend(times(known, &subject));
-        cells.push(over_fastest(known, stage));
+        cells.push(over_fastest(known, beside.as_ref(), stage));
         cells.push(resources(known, stage, &subject));
         table.push(cells);
     }
@@ -63,34 +64,21 @@ fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
 }
 
 /// Against the fastest peer on the claims' problem, where the stage was in the session with peers.
-fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
+fn over_fastest(known: &Known<'_>, beside: Option<&Beside<'_>>, stage: &StageMeta) -> Cell {
     let place = Place::claims(Dtype::F16);
-    let found = peers::beside(known).and_then(|Beside { record, .. }| {
-        let on_mission = |row: &&_| is_on(row, &place);
-        let ours = peers::arms(record).filter(on_mission).find(|row| row.subject.stage() == stage.id)?;
-        let theirs = peers::arms(record).filter(on_mission).filter(|row| !peers::is_ours(record, row));
-        let right = theirs.filter_map(|peer| Some((peer, peers::over(record, ours, &peer.subject)?)));
-        let (_, over) = right.min_by(|a, b| best::p50(a.0).total_cmp(&best::p50(b.0)))?;
-        let is_stale = known.origin(name_of(known, record), record, &stage.id, true).is_stale();
+    let found = beside.and_then(|Beside { name, record, .. }| {
+        let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
+        let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
+        let is_stale = known.origin(*name, record, &stage.id, true).is_stale();
         let cell = Cell::number(over.value(Metric::SpeedupP50)?, crate::page::Digits::Fixed(2), "x");
         Some(if is_stale { cell.noted("STALE") } else { cell })
     });
     found.unwrap_or_else(|| missing("not timed beside peers"))
 }
 
-fn is_on(row: &crate::record::Row, place: &Place) -> bool {
-    row.on.problem() == Some(place)
-}
-
-/// The name of a committed record; `None` for the run's.
-fn name_of<'a>(known: &Known<'a>, record: &Record) -> Option<&'a str> {
-    known.committed.iter().find(|(_, other)| std::ptr::eq(other, record)).map(|(name, _)| name.as_str())
-}
-
 /// Of the newest record that has them for the kernel as it is now, so that a run without nvcc does not lose them.
 fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
-    let is_now = |record: &&Record| record.stage(&stage.id).is_some_and(|other| other.identity == stage.identity);
-    let mut sources = known.sources().into_iter().map(|(_, record)| record).filter(is_now);
+    let mut sources = known.sources().into_iter().map(|(_, record)| record).filter(|record| record.is_of(stage));
     let found = sources.find_map(|record| {
         let registers = of_instance(record, subject, Metric::Registers)?;
         Some((registers, of_instance(record, subject, Metric::Occupancy)))

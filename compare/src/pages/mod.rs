@@ -153,9 +153,7 @@ fn tally(claims: &[Claimed]) -> String {
 
 /// `6 worse, 84 better`
 fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
-    let all: Vec<Change> = differences.into_iter().map(|difference| difference.change).collect();
-    let counts = Change::ALL.map(|change| (change, all.iter().filter(|other| **other == change).count()));
-    let words = counts.iter().filter(|(_, n)| *n > 0).map(|(change, n)| {
+    let words = crate::judge::verdict::tally(differences).into_iter().map(|(change, n)| {
         let word = match change {
             Change::Worse => "worse",
             Change::Ambiguous => "undecided",

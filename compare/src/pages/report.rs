@@ -55,8 +55,7 @@ pub fn verdict(report: &Report<'_>) -> Verdict {
     let (tone, why) = match regressed {
         Some(since) => {
             let tone = if overall.exit == Exit::Pass { Tone::Open } else { tone(overall.exit) };
-            let worse = since.differences.iter().filter(|d| d.change == Change::Worse).count();
-            (tone, format!("{}; {worse} worse since {}", overall.line, since.name))
+            (tone, format!("{}; {} worse since {}", overall.line, since.worse().count(), since.name))
         }
         None if overall.word == "STALE" => (Tone::Open, overall.line.clone()),
         None => (tone(overall.exit), overall.line.clone()),
@@ -213,7 +212,7 @@ fn fast_p(fast: &FastP) -> String {
 
 fn since(report: &Report<'_>) -> Vec<Block> {
     let Some(since) = &report.since else { return Vec::new() };
-    let mut worse: Vec<&Difference> = since.differences.iter().filter(|d| d.change == Change::Worse).collect();
+    let mut worse: Vec<&Difference> = since.worse().collect();
     by_weight(&mut worse, |difference| is_candidate(&report.known, difference));
     let shown = worse.iter().take(MOST_CHANGES).copied().collect::<Vec<_>>();
     let (lines, hidden) = (changes(&shown), worse.len() - shown.len());
@@ -340,8 +339,9 @@ mod tests {
     use super::*;
     use crate::judge::{Known, Named, verdict};
     use crate::page::{markdown, terminal};
-    use crate::pages::testing::{BEST, OTHER, committed, mission, record, row};
+    use crate::pages::testing::{BEST, OTHER, mission, record, row};
     use crate::record::{On, StageMeta, Subject};
+    use crate::testing::committed;
     use common::verdict::{GateId, GateResult};
 
     fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {

@@ -472,7 +472,8 @@ mod tests {
     use super::*;
     use crate::judge::{Known, verdict};
     use crate::page::terminal::{WIDTH, terminal};
-    use crate::pages::testing::{OTHER, committed, record, row};
+    use crate::pages::testing::{OTHER, record, row};
+    use crate::testing::committed;
     use common::verdict::{GateId, GateResult};
 
     #[test]

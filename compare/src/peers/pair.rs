@@ -4,9 +4,8 @@ use crate::measure::rows::{self, PeerArm};
 use crate::record::{On, Place, Row, Source, Subject};
 use common::gate;
 use common::timing::claim::NOISE_LIMIT;
-use common::timing::stats::{Ratios, SampleError, Summary};
+use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, Floor};
-use common::verdict::{GateId, GateResult};
 
 /// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
 /// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
@@ -65,21 +64,9 @@ impl Sampled {
 pub fn pairs(theirs: &Sampled, ours: &[Sampled], place: &Place, floor: &Floor) -> Result<Vec<Row>, SampleError> {
     let right = ours.iter().filter(|sampled| sampled.is_right() && theirs.is_right());
     let pair = |sampled: &Sampled| {
-        let pair = Comparison {
-            base: Summary::of(&theirs.device_us)?,
-            new: Summary::of(&sampled.device_us)?,
-            ratios: Ratios::of(&theirs.device_us, &sampled.device_us)?,
-        };
+        let pair = Comparison::of(&theirs.device_us, &sampled.device_us)?;
         let (subject, peer) = (sampled.subject.clone(), theirs.subject.clone());
-        let row = rows::pair(subject, peer, place.clone(), Source::Peers, &pair, floor);
-        let least = pair.new.min.min(pair.base.min);
-        Ok(match floor.broken_by(least) {
-            Some(bound) => {
-                let reason = format!("impossible: {least:.3} us, below {:.3} us ({})", bound.us, bound.why);
-                row.verdict(&GateResult::judge(GateId::L1, false, reason))
-            }
-            None => row,
-        })
+        Ok(rows::pair(subject, peer, place.clone(), Source::Peers, &pair, floor))
     };
     right.map(pair).collect()
 }

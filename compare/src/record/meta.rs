@@ -231,6 +231,14 @@ pub struct Refuted {
     pub evidence: String,
 }
 
+impl Meta {
+    /// What this record refutes of a claim of `stage`, which it names by its words.
+    pub fn refuted(&self, stage: &str, claim: &str) -> Option<&Refuted> {
+        let mut refuted = self.negative.iter().flat_map(|negative| &negative.claims);
+        refuted.find(|refuted| refuted.stage == stage && refuted.claim == claim)
+    }
+}
+
 /// How much a run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {

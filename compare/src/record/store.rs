@@ -110,6 +110,16 @@ impl Record {
         self.rows.iter().find(|row| row.key() == (subject, on, by, None))
     }
 
+    /// The row of two arms that were alternated.
+    pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
+        self.rows.iter().find(|row| row.key() == (new, on, by, Some(base)))
+    }
+
+    /// Whether it has the stage with this very kernel, so that its figures are not STALE.
+    pub fn is_of(&self, stage: &super::StageMeta) -> bool {
+        self.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity)
+    }
+
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
     }

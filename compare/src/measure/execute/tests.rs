@@ -9,6 +9,7 @@ use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
+use common::verdict::GateId;
 use common::verdict::Verdict;
 
 /// What an executor tells, in its order.

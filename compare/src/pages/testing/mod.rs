@@ -1,8 +1,8 @@
-//! A small literal record, and the committed ones as rows.
+//! A small literal record.
 
-use crate::judge::Named;
-use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
+use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress};
 use crate::record::{Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta};
+pub use crate::testing::{instance, mission};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
@@ -11,14 +11,6 @@ use common::verdict::{GateId, GateResult};
 pub const BASE: &str = "stage0-scalar/scalar-32x64";
 pub const BEST: &str = "stage1-mma/mma-32x64";
 pub const OTHER: &str = "stage1-mma/mma-64x64";
-
-pub fn mission() -> On {
-    On::Problem(Place::claims(Dtype::F16))
-}
-
-pub fn instance() -> On {
-    On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) }
-}
 
 /// Two stages, three variants, all green and timed; a claim that holds; 1.5x over a peer on mission and 0.8x on long.
 pub fn record() -> Record {
@@ -108,37 +100,19 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         shared_opt_in_bytes: 232_448,
     };
     Meta {
-        schema: crate::record::store::SCHEMA,
-        started: "2026-11-20T18:30:00Z".into(),
         progress: Progress::Complete { cases: 120, seconds: 9 },
-        tool_version: "0.1.0".into(),
-        command: vec!["compare".into()],
         git: Git::Commit { sha: "25f6c2b1d61c0123".into(), dirty: false },
         machine: Machine { name: "h200".into(), platform: "linux x86_64".into(), processors: 16, gpu },
-        tier: Tier::T1,
         backend: BackendKind::Cuda,
-        scope: Scope::Whole,
-        device: None,
-        toggles: Default::default(),
-        source_lines: true,
         gates: gates.map(|gate| GateScope { gate, measurable: Measurable::Yes }).into(),
-        tools: Default::default(),
-        methods: Default::default(),
-        left_out: vec![],
         shapes: [("mission", 512), ("long", 2048)]
             .map(|(name, seq)| (name.to_string(), Shape::bhsd(1, 8, seq, 64)))
             .into(),
-        stages,
-        negative: None,
+        ..crate::testing::meta(stages)
     }
 }
 
 /// The row of a subject at a place, to be changed.
 pub fn row<'a>(record: &'a mut Record, subject: &str, on: &On, by: Source) -> &'a mut Row {
-    let found = record.rows.iter_mut().find(|row| row.key() == (&subject.into(), on, by, None));
-    found.expect("the literal record has it")
-}
-
-pub fn committed() -> Vec<Named> {
-    crate::testing::committed()
+    record.row_mut(subject, on, by)
 }
