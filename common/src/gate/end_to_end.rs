@@ -1,65 +1,15 @@
 //! C4: the end-to-end gates of the ladder's first documents.
 
-use super::measure::{Worst, null_is_nan};
 use super::{
     C4_ATOL, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, C4_RTOL, Errors, Evidence, SEEDS_MAX, SEEDS_MEAN, at,
     wrong_length,
 };
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, NAMED_SHAPES};
-use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
-use serde::{Deserialize, Serialize};
 
 /// The shapes on which E4M3 is gated end to end: their rows average over enough keys.
 const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
-
-/// Differences from FP64 attention on the values before they were rounded to storage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EndToEnd {
-    /// Largest absolute difference.
-    #[serde(deserialize_with = "null_is_nan")]
-    pub max_abs: f64,
-    /// Where, `[b, h, s, d]`.
-    pub max_abs_at: [usize; 4],
-    /// Mean absolute difference.
-    #[serde(deserialize_with = "null_is_nan")]
-    pub mean_abs: f64,
-    /// Share of elements that differ by more than [`C4_E4M3_BAD`].
-    pub bad_share: f64,
-    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %, the figures that the documents set for a linear codec.
-    pub meets_seeds: bool,
-}
-
-impl EndToEnd {
-    /// `None` where there are no values before rounding. `whole`: whether the output has the problem's length.
-    pub(super) fn measure(evidence: &Evidence<'_>, whole: bool) -> Option<Self> {
-        let Evidence { problem, reference, output, .. } = *evidence;
-        let dim = problem.shape.head_dim;
-        let mut max_abs = Worst::new([0; 4]);
-        let (mut sum, mut bad) = (0.0, 0usize);
-        let exact = reference.unquantised.as_ref()?;
-        for (&row, exact) in reference.rows.iter().zip(exact.chunks_exact(dim)) {
-            let [b, h, s] = row_index(problem, row);
-            for (d, &exact) in exact.iter().enumerate() {
-                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
-                let error = (found - exact).abs();
-                max_abs.offer(error, [b, h, s, d]);
-                sum += error;
-                bad += usize::from(!matches!(error.partial_cmp(&C4_E4M3_BAD), Some(order) if order.is_le()));
-            }
-        }
-        let elements = exact.len() as f64;
-        let (mean_abs, bad_share) = (sum / elements, bad as f64 / elements);
-        Some(Self {
-            max_abs: max_abs.value,
-            max_abs_at: max_abs.at,
-            mean_abs,
-            bad_share,
-            meets_seeds: max_abs.value <= SEEDS_MAX && mean_abs <= SEEDS_MEAN && bad_share <= C4_E4M3_BAD_SHARE,
-        })
-    }
-}
 
 /// C4. f16: allclose against FP64 on the f16 inputs, which is what a caller of the ladder's first documents had in hand;
 /// against the values before their rounding to f16 a perfect kernel would fail on the large family. E4M3: mean error and

@@ -1,9 +1,8 @@
 //! The errors that C2, C3 and C4 judge.
 
-use super::end_to_end::EndToEnd;
 use super::{
-    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, Evidence,
-    SCORE_ROUNDING, c4_tolerance,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, C4_E4M3_BAD,
+    C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN, c4_tolerance,
 };
 use crate::reference::{Probability, row_index};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -151,6 +150,53 @@ impl Errors {
     }
 }
 
+/// Differences from FP64 attention on the values before they were rounded to storage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndToEnd {
+    /// Largest absolute difference.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub max_abs: f64,
+    /// Where, `[b, h, s, d]`.
+    pub max_abs_at: [usize; 4],
+    /// Mean absolute difference.
+    #[serde(deserialize_with = "null_is_nan")]
+    pub mean_abs: f64,
+    /// Share of elements that differ by more than [`C4_E4M3_BAD`].
+    pub bad_share: f64,
+    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %, the figures that the documents set for a linear codec.
+    pub meets_seeds: bool,
+}
+
+impl EndToEnd {
+    /// `None` where there are no values before rounding. `whole`: whether the output has the problem's length.
+    fn measure(evidence: &Evidence<'_>, whole: bool) -> Option<Self> {
+        let Evidence { problem, reference, output, .. } = *evidence;
+        let dim = problem.shape.head_dim;
+        let mut max_abs = Worst::new([0; 4]);
+        let (mut sum, mut bad) = (0.0, 0usize);
+        let exact = reference.unquantised.as_ref()?;
+        for (&row, exact) in reference.rows.iter().zip(exact.chunks_exact(dim)) {
+            let [b, h, s] = row_index(problem, row);
+            for (d, &exact) in exact.iter().enumerate() {
+                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
+                let error = (found - exact).abs();
+                max_abs.offer(error, [b, h, s, d]);
+                sum += error;
+                bad += usize::from(!matches!(error.partial_cmp(&C4_E4M3_BAD), Some(order) if order.is_le()));
+            }
+        }
+        let elements = exact.len() as f64;
+        let (mean_abs, bad_share) = (sum / elements, bad as f64 / elements);
+        Some(Self {
+            max_abs: max_abs.value,
+            max_abs_at: max_abs.at,
+            mean_abs,
+            bad_share,
+            meets_seeds: max_abs.value <= SEEDS_MAX && mean_abs <= SEEDS_MEAN && bad_share <= C4_E4M3_BAD_SHARE,
+        })
+    }
+}
+
 /// The spacing of f16 values at magnitude `value`: 2^-24 for subnormals, 2^(e-10) for exponent e.
 pub fn f16_ulp(value: f64) -> f64 {
     const SUBNORMAL: f64 = 1.0 / (1u64 << 24) as f64;
@@ -180,6 +226,6 @@ impl<At> Worst<At> {
 }
 
 /// JSON has no NaN: serde_json writes null, this reads it back.
-pub(super) fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

@@ -23,9 +23,9 @@ pub use accuracy::{c2, c3};
 pub use backends::{b1, b1_measured};
 pub use buffers::{Buffer, Role, c6};
 pub use complete::c1;
-pub use end_to_end::{EndToEnd, c4};
+pub use end_to_end::c4;
 pub use hazards::{Traced, h1};
-pub use measure::{Errors, f16_ulp};
+pub use measure::{EndToEnd, Errors, f16_ulp};
 pub use repeat::{Repeat, c5};
 
 /// C2: how many times the plain implementation's largest error a kernel may have. FlashAttention's tests, 2x since the

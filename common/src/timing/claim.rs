@@ -144,10 +144,10 @@ fn reaches(ratio: &Ratio, at_least: f64) -> Verdict {
 mod tests {
     use super::*;
     use crate::timing::stats::Interval;
-    use crate::timing::stats::synthetic;
+    use crate::timing::testing::rounds;
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
-        let (base, new) = synthetic::rounds(250, base_us, new_us, seed);
+        let (base, new) = rounds(250, base_us, new_us, seed);
         Comparison::of(&base, &new).unwrap()
     }
 

@@ -9,6 +9,8 @@ pub mod claim;
 mod nanoseconds;
 pub mod roofline;
 pub mod stats;
+#[cfg(test)]
+mod testing;
 
 use crate::telemetry::Conditions;
 use serde::{Deserialize, Serialize};

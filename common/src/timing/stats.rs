@@ -228,36 +228,10 @@ fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
-/// Synthetic samples that look like what a GPU gives, for the tests of this module and of [`super::claim`].
-#[cfg(test)]
-pub(crate) mod synthetic {
-    use super::*;
-
-    /// `rounds` A B B A rounds around `base_us` and `new_us`: noise of about 0.3 % on each sample, a slow drift of 1 %
-    /// that both arms share, and one sample in 40 hit by a 5 % spike.
-    pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut unit = move || rng.next_u64() as f64 / u64::MAX as f64;
-        let mut draw = |centre: f64, round: usize| {
-            let drift = 0.01 * (round as f64 / 30.0).sin();
-            let noise = 0.003 * (unit() + unit() + unit() - 1.5);
-            let spike = if unit() < 0.025 { 0.05 } else { 0.0 };
-            centre * (1.0 + drift + noise + spike)
-        };
-        let (mut base, mut new) = (Vec::new(), Vec::new());
-        for round in 0..rounds {
-            base.push(draw(base_us, round));
-            new.push(draw(new_us, round));
-            new.push(draw(new_us, round));
-            base.push(draw(base_us, round));
-        }
-        (base, new)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::testing::rounds;
     use proptest::prelude::*;
 
     #[test]
@@ -303,14 +277,14 @@ mod tests {
 
     #[test]
     fn intervals_repeat_exactly() {
-        let (base, new) = synthetic::rounds(100, 10.0, 9.0, 3);
+        let (base, new) = rounds(100, 10.0, 9.0, 3);
         assert_eq!(Ratios::of(&base, &new).unwrap(), Ratios::of(&base, &new).unwrap());
         assert_eq!(Summary::of(&base).unwrap(), Summary::of(&base).unwrap());
     }
 
     #[test]
     fn shared_drift_cancels_in_the_ratio() {
-        let (base, new) = synthetic::rounds(250, 10.0, 8.0, 11);
+        let (base, new) = rounds(250, 10.0, 8.0, 11);
         let ratios = Ratios::of(&base, &new).unwrap();
         for ratio in [ratios.p50, ratios.p90, ratios.mean] {
             assert!(ratio.interval.low <= ratio.value && ratio.value <= ratio.interval.high, "{ratio:?}");
@@ -322,8 +296,8 @@ mod tests {
 
     #[test]
     fn medians_of_two_sessions_are_compared_with_and_without_their_samples() {
-        let (base, _) = synthetic::rounds(250, 10.0, 10.0, 3);
-        let (new, _) = synthetic::rounds(200, 8.0, 8.0, 4);
+        let (base, _) = rounds(250, 10.0, 10.0, 3);
+        let (new, _) = rounds(200, 8.0, 8.0, 4);
         let resampled = Ratio::of_medians(&base, &new).unwrap();
         let summarised = Ratio::of_summaries(&Summary::of(&base).unwrap(), &Summary::of(&new).unwrap());
         assert_eq!(resampled.value, summarised.value);

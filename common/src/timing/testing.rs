@@ -1,0 +1,25 @@
+//! Synthetic samples that look like what a GPU gives, for the tests of this module.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// `rounds` A B B A rounds around `base_us` and `new_us`: noise of about 0.3 % on each sample, a slow drift of 1 %
+/// that both arms share, and one sample in 40 hit by a 5 % spike.
+pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut unit = move || rng.next_u64() as f64 / u64::MAX as f64;
+    let mut draw = |centre: f64, round: usize| {
+        let drift = 0.01 * (round as f64 / 30.0).sin();
+        let noise = 0.003 * (unit() + unit() + unit() - 1.5);
+        let spike = if unit() < 0.025 { 0.05 } else { 0.0 };
+        centre * (1.0 + drift + noise + spike)
+    };
+    let (mut base, mut new) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        base.push(draw(base_us, round));
+        new.push(draw(new_us, round));
+        new.push(draw(new_us, round));
+        base.push(draw(base_us, round));
+    }
+    (base, new)
+}
