@@ -1,9 +1,10 @@
 //! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
 
-use crate::fault::{Fault, Party, Place, Site, Waiting, Waits};
+use crate::fault::{Fault, Party, Place, Waiting, Waits};
+use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
 use crate::schedule::{Ready, Schedule};
-use crate::trace::{Places, Signal};
+use crate::site::{Places, Site};
 use crate::warp::{Collective, Group, Kind, Mismatch, Warp};
 
 /// A block has so many barriers; 0 is `__syncthreads`.

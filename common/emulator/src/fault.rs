@@ -1,87 +1,8 @@
 //! What stops a launch, in words that a kernel's author can act on.
 
-use std::ffi::{CStr, c_char};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::ffi;
-use crate::trace::Key;
-
-/// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Site {
-    file: Literal,
-    line: u32,
-    /// Bytes of the program's image up to the call; 0 in the plain build.
-    code: u32,
-}
-
-/// A C string that lives as long as the program.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Literal(*const c_char);
-
-impl Literal {
-    #[cfg(test)]
-    pub(crate) fn new(text: &'static CStr) -> Self {
-        Self(text.as_ptr())
-    }
-
-    pub(crate) fn get(self) -> &'static CStr {
-        // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
-        unsafe { CStr::from_ptr(self.0) }
-    }
-
-    pub(crate) fn text(self) -> String {
-        self.get().to_string_lossy().into_owned()
-    }
-
-    fn same(self, other: Self) -> bool {
-        // Translation units may have a copy each.
-        self.0 == other.0 || self.get() == other.get()
-    }
-}
-
-impl Site {
-    #[cfg(test)]
-    pub(crate) fn new(file: &'static CStr, line: u32) -> Self {
-        Self { file: Literal::new(file), line, code: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn same(self, other: Self) -> bool {
-        self.line == other.line && self.file.same(other.file)
-    }
-
-    /// Whether they are the same without a look at the file's name: no only means that one is needed.
-    #[inline]
-    pub(crate) fn identical(self, other: Self) -> bool {
-        self.line == other.line && self.file.0 == other.file.0
-    }
-
-    /// For [`crate::trace`]: the line, of which a suppressed site is one.
-    pub(crate) fn key(self) -> Key {
-        Key::Line(self.file.get(), self.line)
-    }
-
-    /// The same of an access: the place in the program, which knows from where the line was inlined.
-    pub(crate) fn access_key(self) -> Key {
-        match self.code {
-            0 => self.key(),
-            code => Key::Code(ffi::image().start + code as usize),
-        }
-    }
-
-    pub(crate) fn is(self, place: &Place) -> bool {
-        self.line == place.line && self.file.get().to_bytes() == place.file.as_bytes()
-    }
-
-    pub(crate) fn place(self) -> Place {
-        Place { file: self.file.text(), line: self.line }
-    }
-}
 
 /// A line of the kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

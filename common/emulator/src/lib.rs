@@ -6,26 +6,38 @@
 //! fails here. What it computes is what CUDA defines; what it does not model is time, weak memory and the tensor
 //! cores' own rounding: WMMA products are exact and summed in FP32, in ascending k.
 //!
-//! The parts, from policy to mechanism:
-//! - [`Schedule`] and the block's state decide who runs next and who waits for whom; pure Rust, tested without C++;
-//! - the worker owns the coroutines, their pooled stacks and the block's shared memory;
-//! - [`trace`] judges and counts the accesses of the traced build; pure Rust, tested without C++;
-//! - the FFI module is the only door between C++ and the scheduler (`include/emulator/abi.h` is its other side).
+//! The layers, each of which knows only those above it in this list:
+//! - plain data: faults, the launch and what it did (`grid`), places of the program (`source`, `site`);
+//! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
+//! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `block`) decide who runs next and who waits for whom; tested
+//!   without C++;
+//! - a running block as its threads see it (`run`), and the worker that owns their coroutines, their pooled stacks and the
+//!   block's shared memory;
+//! - [`launch()`] runs a grid of the plain build, [`trace`] one of the traced build;
+//! - the FFI module is the only door by which C++ comes in (`include/emulator/abi.h` is its other side); it knows what its
+//!   callbacks need, and nobody knows it.
 
 mod async_copy;
 mod block;
 mod fault;
 mod ffi;
+mod grid;
+mod intern;
+mod judge;
 mod launch;
 mod layout;
 mod mbarrier;
+mod run;
 mod schedule;
+mod site;
+mod source;
 mod stack;
 pub mod trace;
 mod warp;
 mod worker;
 
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use launch::{Entry, Launch, MAX_SHARED_BYTES, Report, launch, launch_blocks, launch_suppressed};
+pub use grid::{Entry, Launch, MAX_SHARED_BYTES, Report, Suppress};
+pub use launch::{launch, launch_blocks, launch_suppressed};
 pub use schedule::Schedule;
-pub use trace::{Suppress, TraceReport};
+pub use trace::TraceReport;

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::fault::Site;
-use crate::trace::Signal;
+use crate::judge::clocks::Signal;
+use crate::site::Site;
 
 /// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
 const MAX_ARRIVALS: i32 = (1 << 20) - 1;

@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use crate::fault::{Literal, Site};
-use crate::trace::Sync;
+use crate::judge::Sync;
+use crate::site::{Literal, Site};
 
 /// `EmulatorExecute` of abi.h.
 pub(crate) type Execute = unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;

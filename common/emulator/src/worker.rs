@@ -1,19 +1,22 @@
 //! Runs blocks on the calling OS thread: its coroutines, their stacks and the block's shared memory.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use corosensei::{Coroutine, CoroutineResult};
 
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::fault::Fault;
-use crate::ffi::{
+use crate::grid::{Launch, MAX_SHARED_BYTES, Report, Suppress};
+use crate::judge::memory::Memory;
+use crate::judge::{Judge, Outcome, Setup};
+use crate::layout::Layouts;
+use crate::run::{
     Pause, Run, Spin, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
 };
-use crate::launch::{Launch, MAX_SHARED_BYTES, Report};
-use crate::layout::Layouts;
+use crate::source;
 use crate::stack::LaneStack;
-use crate::trace::{Judge, Outcome, Suppress, Tracing};
 
 /// Declared in abi.h behind the largest shared memory.
 const GUARD_BYTES: usize = 4096;
@@ -53,6 +56,14 @@ impl Drop for Lanes<'_> {
     }
 }
 
+/// How a block is traced.
+pub(crate) struct Tracing<'a> {
+    pub(crate) memory: &'a Arc<Memory>,
+    pub(crate) log: bool,
+    /// What the judge leaves.
+    pub(crate) outcome: &'a mut Outcome,
+}
+
 /// Runs one block to its end or to its first fault, traced or not.
 ///
 /// # Safety
@@ -62,7 +73,7 @@ pub(crate) unsafe fn run_block(
     index: [u32; 3],
     layouts: &Layouts,
     suppress: Option<&Suppress>,
-    tracing: Option<(&Tracing, &mut Outcome)>,
+    tracing: Option<Tracing<'_>>,
 ) -> Result<Report, Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
@@ -95,7 +106,7 @@ impl Worker {
         index: [u32; 3],
         layouts: &Layouts,
         suppress: Option<&Suppress>,
-        tracing: Option<(&Tracing, &mut Outcome)>,
+        tracing: Option<Tracing<'_>>,
     ) -> Result<Report, Fault> {
         let [dim_x, dim_y, dim_z] = launch.block;
         let threads = dim_x * dim_y * dim_z;
@@ -128,13 +139,23 @@ impl Worker {
                 stack: self.stacks[thread as usize].addresses(),
             })
             .collect();
-        if let (Some(judge), Some((tracing, _))) = (&run.judge, &tracing) {
+        if let (Some(judge), Some(tracing)) = (&run.judge, &tracing) {
             let range = contexts.as_ptr_range();
             let layouts = std::ptr::from_ref(layouts) as usize;
-            let mut setup = tracing.setup(index, threads, run.shared.clone(), MAX_SHARED_BYTES + GUARD_BYTES);
-            setup.harmless[0] = range.start as usize..range.end as usize;
-            setup.harmless[1] = layouts..layouts + size_of::<Layouts>();
-            judge.borrow_mut().start(setup);
+            judge.borrow_mut().start(Setup {
+                memory: Arc::clone(tracing.memory),
+                block: index,
+                threads,
+                shared: start,
+                declared: launch.dynamic_shared_bytes,
+                mapped: MAX_SHARED_BYTES + GUARD_BYTES,
+                harmless: [
+                    range.start as usize..range.end as usize,
+                    layouts..layouts + size_of::<Layouts>(),
+                    source::image(),
+                ],
+                log: tracing.log,
+            });
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
         let lanes = lanes.map(|(stack, context)| start_lane(launch, stack, context)).collect();
@@ -143,10 +164,10 @@ impl Worker {
         let result = run_to_end(&run, &contexts, &mut lanes.lanes);
         drop(is_traced);
         drop(lanes);
-        if let (Some(judge), Some((_, outcome))) = (run.judge, tracing) {
+        if let (Some(judge), Some(tracing)) = (run.judge, tracing) {
             let mut judge = judge.into_inner();
             // SAFETY: the slot is this OS thread's.
-            *outcome = judge.finish(unsafe { (*emulator_trace_slot()).exps });
+            *tracing.outcome = judge.finish(unsafe { (*emulator_trace_slot()).exps });
             self.judge = Some(judge);
         }
 

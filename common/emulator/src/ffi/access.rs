@@ -1,11 +1,10 @@
 //! Accesses to memory that the traced build reports, and those that warp-wide operations declare.
 
-use std::cell::Cell;
-
-use crate::fault::{Fault, Site};
-use crate::trace::{self, Matrix, MatrixCount, Stop};
-
-use super::{Pause, ThreadContext, emulator_current_slot};
+use crate::fault::Fault;
+use crate::judge::requests::MatrixCount;
+use crate::judge::{Matrix, Stop};
+use crate::run::{Pause, ThreadContext, emulator_current_slot};
+use crate::site::{Site, code_number};
 
 /// `write` of `emulator_access`: the access may be made in pieces, so any address will do.
 const IN_PIECES: u32 = 2;
@@ -22,7 +21,7 @@ unsafe extern "C-unwind" fn emulator_access(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    judge_access(context, address, bytes as usize, write, trace::Key::Code(pc));
+    judge_access(context, address, bytes as usize, write, code_number(pc));
 }
 
 /// # Safety
@@ -38,52 +37,13 @@ unsafe extern "C-unwind" fn emulator_access_at(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     if !context.stack.contains(&address) {
-        judge_access(context, address, bytes as usize, write | IN_PIECES, site.access_key());
-    }
-}
-
-/// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
-/// change them. Without a pause that would never come, since nothing else runs meanwhile.
-#[derive(Debug, Default)]
-pub(crate) struct Spin {
-    variables: [Cell<usize>; 4],
-    known: Cell<usize>,
-    reads: Cell<u32>,
-}
-
-/// So many reads of the same variables in a row are taken for a wait.
-const SPIN_READS: u32 = 4096;
-
-impl Spin {
-    /// Takes an access; true if the thread should let others run.
-    #[inline]
-    fn takes(&self, address: usize, is_write: bool) -> bool {
-        let known = self.known.get();
-        if is_write {
-            self.reset();
-        } else if self.variables[..known].iter().any(|variable| variable.get() == address) {
-            self.reads.set(self.reads.get() + 1);
-        } else if known < self.variables.len() {
-            self.variables[known].set(address);
-            self.known.set(known + 1);
-        } else {
-            self.reset();
-        }
-        self.reads.get() == SPIN_READS
-    }
-
-    /// The thread does something else.
-    #[inline]
-    pub(crate) fn reset(&self) {
-        self.known.set(0);
-        self.reads.set(0);
+        judge_access(context, address, bytes as usize, write | IN_PIECES, site.access_number());
     }
 }
 
 #[inline]
-fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, key: trace::Key) {
+fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let (is_write, whole) = (write & 1 == 1, write & IN_PIECES == 0);
-    let site = trace::number(key);
     let judged = context.run().judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
     if judged == Some(Err(Stop)) {
         context.fail(Fault::Hazard { block: context.block_idx });
@@ -132,7 +92,7 @@ unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) 
             _ => MatrixCount::Transposed,
         },
         distribution: access.distribution,
-        site: trace::number(site.access_key()),
+        site: site.access_number(),
     };
     run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
 }

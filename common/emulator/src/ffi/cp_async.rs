@@ -3,10 +3,10 @@
 
 use std::ffi::c_void;
 
-use crate::fault::{Fault, Site};
-use crate::trace::{self, Stop, Sync};
-
-use super::ThreadContext;
+use crate::fault::Fault;
+use crate::judge::{Stop, Sync};
+use crate::run::ThreadContext;
+use crate::site::Site;
 
 /// # Safety
 /// As [`super::emulator_collective`]; `src` is readable for `src_bytes` until the copy's wait.
@@ -26,7 +26,7 @@ unsafe extern "C-unwind" fn emulator_cp_async(
         context.fail(fault);
     }
     let (to, from) = (dst as usize, src as usize);
-    let site = || trace::number(site.access_key());
+    let site = || site.access_number();
     let judged = run.judge(|judge| judge.issue(context.thread, to, from, bytes as usize, src_bytes as usize, site()));
     let tag = match judged {
         Some(Ok(tag)) => tag,
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContex
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Commit, trace::number(site.key())));
+    run.judge(|judge| judge.reaches(Sync::Commit, site.number()));
     if !run.suppresses(site) {
         run.copies.borrow_mut()[context.thread as usize].commit();
         run.judge(|judge| judge.commit(context.thread));
@@ -94,7 +94,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext,
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    run.judge(|judge| judge.reaches(Sync::Wait, trace::number(site.key())));
+    run.judge(|judge| judge.reaches(Sync::Wait, site.number()));
     if run.suppresses(site) {
         return;
     }
@@ -102,5 +102,5 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext,
         run.judge(|judge| judge.landed(tag));
     };
     let covered = run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
-    run.judge(|judge| judge.waited(context.thread, newest_groups, covered, trace::number(site.key())));
+    run.judge(|judge| judge.waited(context.thread, newest_groups, covered, site.number()));
 }

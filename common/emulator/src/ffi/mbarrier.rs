@@ -1,11 +1,11 @@
 //! mbarriers: an arrival orders what its thread did so far before what those do who observe the end of its phase. A
 //! cp.async arrival does so for the thread's copies, which land when the first of them looks.
 
-use crate::fault::{Fault, Site};
+use crate::fault::Fault;
+use crate::judge::Sync;
 use crate::mbarrier::{Misuse, Seen};
-use crate::trace::{self, Sync};
-
-use super::{Pause, Run, ThreadContext};
+use crate::run::{Pause, Run, ThreadContext};
+use crate::site::Site;
 
 /// What the 8 bytes of an object hold, so that an overwritten one is recognised: no float that a kernel would compute.
 const MARK: u64 = 0xFFF7_6D62_6172_7269;
@@ -62,13 +62,13 @@ impl Call<'_> {
         if unsafe { self.object.read() } != MARK {
             self.fail(Misuse("its bytes were overwritten since mbarrier_init: a tile overlaps the object".into()));
         }
-        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, trace::number(self.site.access_key())));
+        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, self.site.access_number()));
         offset
     }
 
     /// Notes the site. True if it is to do nothing.
     fn is_suppressed(&self, sync: Sync) -> bool {
-        self.run().judge(|judge| judge.reaches(sync, trace::number(self.site.key())));
+        self.run().judge(|judge| judge.reaches(sync, self.site.number()));
         self.run().suppresses(self.site)
     }
 
@@ -81,7 +81,7 @@ impl Call<'_> {
             let arriving = object.arriving();
             if with_copies {
                 arriving.copies.push((thread, issued));
-                let site = trace::number(self.site.key());
+                let site = self.site.number();
                 self.run().judge(|judge| judge.arrive_after_copies(thread, site, &mut arriving.signal));
             } else {
                 self.run().judge(|judge| judge.arrive(thread, &mut arriving.signal));
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
     }
     // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
     unsafe { object.write(MARK) };
-    context.run().judge(|judge| judge.init_barrier(context.thread, offset, trace::number(site.access_key())));
+    context.run().judge(|judge| judge.init_barrier(context.thread, offset, site.access_number()));
 }
 
 /// # Safety

@@ -405,7 +405,7 @@ fn variants(source: &str, name: &str) -> BTreeSet<String> {
 fn every_kind_of_hazard_and_every_fault_has_a_detector() {
     let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let kinds: BTreeSet<String> = detectors().iter().map(|it| format!("{:?}", it.kind)).collect();
-    assert_eq!(kinds, variants(&read("../src/trace/hazard.rs"), "HazardKind"));
+    assert_eq!(kinds, variants(&read("../src/judge/hazard.rs"), "HazardKind"));
     let mut faults: BTreeSet<String> = detectors().iter().filter_map(|it| it.fault.map(String::from)).collect();
     // Launches that are refused as a whole, and the mark that a traced block's hazards hold the reason.
     faults.extend(["BadLaunch", "SharedTooLarge", "Hazard"].map(String::from));

@@ -72,6 +72,15 @@ impl fmt::Display for HazardAccess {
     }
 }
 
+/// One access to shared or global memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedAccess {
+    /// Who and where.
+    pub access: HazardAccess,
+    /// Which bytes: "bytes 16-31 of q".
+    pub memory: String,
+}
+
 /// A place and the places from which it was inlined.
 struct Inlined<'a>(&'a [Place]);
 

@@ -1,13 +1,23 @@
 //! From an address in this program to the line it comes from, by the program's own debug information.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex};
 
 use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian, SectionId};
 use object::{Object, ObjectSection, ObjectSegment};
 
 use crate::fault::Place;
-use crate::ffi;
+
+unsafe extern "C" {
+    safe fn emulator_image_start() -> *const u8;
+    safe fn emulator_image_end() -> *const u8;
+}
+
+/// Addresses of the program's own code, constants and static variables.
+pub(crate) fn image() -> Range<usize> {
+    emulator_image_start() as usize..emulator_image_end() as usize
+}
 
 type Reader = EndianSlice<'static, RunTimeEndian>;
 
@@ -35,16 +45,11 @@ fn load() -> Option<Lines> {
     let context = addr2line::Context::from_dwarf(Dwarf::load(section).ok()?).ok()?;
     // The lowest segment is where the image starts.
     let linked = file.segments().map(|segment| segment.address()).min()? & !0xfff;
-    Some(Lines { context, shift: (ffi::image().start as u64 & !0xfff) - linked })
+    Some(Lines { context, shift: (image().start as u64 & !0xfff) - linked })
 }
 
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
-
-/// Whether the first instruction of `entry` has a source line.
-pub fn has_source_line(entry: crate::Entry) -> bool {
-    frames(entry as usize + 1)[0].line > 0
-}
 
 /// The source lines of the call that returns to `address`, innermost first; a placeholder where nothing is known.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
@@ -65,7 +70,7 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
         places.retain(|place| !is_of_shim(place));
     }
     if places.is_empty() {
-        let offset = address.wrapping_sub(ffi::image().start);
+        let offset = address.wrapping_sub(image().start);
         places.push(Place { file: format!("(no debug information) code+{offset:#x}"), line: 0 });
     }
     places
@@ -73,22 +78,4 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
 
 fn is_of_shim(place: &Place) -> bool {
     place.file.contains(SHIM) || place.file.contains("../include/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::has_source_line;
-    use std::ffi::c_void;
-
-    unsafe extern "C-unwind" {
-        fn perror(text: *const c_void);
-    }
-
-    unsafe extern "C-unwind" fn own(_: *const c_void) {}
-
-    #[test]
-    fn code_of_this_program_has_lines_and_the_systems_has_none() {
-        assert!(has_source_line(own));
-        assert!(!has_source_line(perror));
-    }
 }

@@ -1,21 +1,32 @@
 //! The judge of one block: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
 //! FFI module feeds it.
 
+pub(crate) mod clocks;
 mod copies;
+pub(crate) mod counters;
+mod cp_async;
+pub(crate) mod global;
+pub(crate) mod hazard;
+pub(crate) mod memory;
+#[cfg(test)]
+mod oracle;
+pub(crate) mod order;
+pub(crate) mod raw;
+pub(crate) mod requests;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::clocks::Signal;
-use super::copies::Copies;
-use super::counters::Counters;
-use super::global::{Global, Run};
-use super::hazard::HazardKind;
-use super::memory::{Access, Memory};
-use super::order::{Actor, Cell, How, Order};
-use super::raw::{Found, Hint, Raw, Side};
-use super::requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
+use clocks::Signal;
+use copies::Copies;
+use counters::Counters;
+use global::{Global, Run};
+use hazard::HazardKind;
+use memory::{Access, Memory};
+use order::{Actor, Cell, How, Order, note};
+use raw::{Found, Hint, Raw, Side};
+use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 
 /// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
 /// reason is among the hazards.
@@ -468,12 +479,4 @@ pub(crate) struct Matrix<'a> {
     pub(crate) count: MatrixCount,
     pub(crate) distribution: u64,
     pub(crate) site: u32,
-}
-
-/// Adds a racing byte: first and last byte per event.
-pub(super) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
-    match races.iter_mut().find(|(_, _, known)| *known == event) {
-        Some((_, last, _)) => *last = index,
-        None => races.push((index, index, event)),
-    }
 }

@@ -3,8 +3,9 @@
 //! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is
 //! checked against them, so of a byte that is raced for at least the first race is found, whatever the schedule.
 
+use crate::intern::{IntegerMap, Interner};
+
 use super::clocks::{Clocks, Signal};
-use super::intern::{IntegerMap, Interner};
 
 /// How an access is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -336,6 +337,14 @@ impl Order {
     /// As [`Order::write`], without a check: the write was checked when it was issued, and now it is there.
     pub(crate) fn land(&mut self, cell: &mut Cell, event: u32) {
         *cell = Cell { generation: self.generation(), write: event, reads: 0 };
+    }
+}
+
+/// Adds a racing byte: first and last byte per event.
+pub(crate) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
+    match races.iter_mut().find(|(_, _, known)| *known == event) {
+        Some((_, last, _)) => *last = index,
+        None => races.push((index, index, event)),
     }
 }
 

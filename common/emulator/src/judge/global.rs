@@ -2,7 +2,7 @@
 //! comparison of blocks. Inputs have none: reads alone are no race, and a write to them is reported as such.
 
 use super::memory::PAGE_BYTES;
-use super::order::{Cell, Order};
+use super::order::{Cell, Order, note};
 
 /// Who touched a byte first. `thread` is one above; 0: nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Global {
             let page = self.page(at / PAGE_BYTES);
             let range = at % PAGE_BYTES..at % PAGE_BYTES + (next - at);
             let skipped = at - place as usize;
-            let race = |index, other| super::judge::note(races, skipped + index, other);
+            let race = |index, other| note(races, skipped + index, other);
             let cells = page.cells[range.clone()].iter_mut();
             if write {
                 order.write(cells, event, race);

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use super::clocks::Signal;
+use super::copies::Copy;
+use super::order::Actor;
 use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
-use crate::trace::clocks::Signal;
-use crate::trace::copies::Copy;
-use crate::trace::order::Actor;
 
 impl Judge {
     /// An access to bytes of shared memory of which a copy under way will write the first.

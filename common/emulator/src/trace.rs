@@ -2,62 +2,35 @@
 //!
 //! The order in which the emulator happens to run threads decides nothing: two accesses are in order only if
 //! synchronisation puts them in order. What counts as synchronisation is said in one place per primitive, in the FFI
-//! module: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an mbarrier with who
+//! module and in what it calls: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an mbarrier with who
 //! observes the end of that phase, and a cp.async with the wait of its own thread. Shuffles, votes and matrix operations
 //! order nothing. `GLOSSARY.md` defines the words and the counters.
 
-mod clocks;
-mod copies;
-mod counters;
-mod global;
-mod hazard;
-mod intern;
-mod judge;
-mod memory;
-#[cfg(test)]
-mod oracle;
-mod order;
-mod raw;
-mod requests;
-mod site;
-mod source;
-
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Place};
-use crate::ffi;
-use crate::launch::{Launch, Report, Shared};
+use crate::grid::{Entry, Launch, Report, Suppress};
+use crate::judge::Outcome;
+use crate::judge::global::Run;
+use crate::judge::order::{Actor, How};
+use crate::judge::raw::{Found, Hint, Raw, Side, describe_access};
+use crate::judge::requests::Space;
+use crate::launch::Shared;
 use crate::layout::Layouts;
-use crate::worker;
+use crate::site::Places;
+use crate::source;
+use crate::worker::{self, Tracing};
 
-pub use counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
-pub use hazard::{Hazard, HazardAccess, HazardKind};
-pub use memory::{Access, Allocation, Memory};
-pub use source::has_source_line;
-
-pub(crate) use clocks::Signal;
-pub(crate) use judge::{Judge, Matrix, Outcome, Setup, Stop, Sync};
-pub(crate) use requests::MatrixCount;
-pub(crate) use site::{Key, Places, number};
-
-use order::{Actor, How};
-use raw::{Found, Hint, Raw, Side};
-use requests::Space;
+pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
+pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
+pub use crate::judge::memory::{Access, Allocation, Memory};
 
 /// At most so many hazards are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
-
-/// One synchronisation site that is to do nothing: what happens if the author had forgotten it?
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Suppress {
-    /// A place of [`TraceReport::sync_sites`].
-    pub site: Place,
-}
 
 /// How to trace.
 #[derive(Clone, Debug, Default)]
@@ -70,15 +43,6 @@ pub struct TraceOptions<'a> {
     pub suppress: Option<Suppress>,
     /// Whether to list every access to memory in [`TraceReport::accesses`]: for small kernels only.
     pub log: bool,
-}
-
-/// One access to shared or global memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoggedAccess {
-    /// Who and where.
-    pub access: HazardAccess,
-    /// Which bytes: "bytes 16-31 of q".
-    pub memory: String,
 }
 
 /// A synchronisation operation of the kernel.
@@ -108,22 +72,6 @@ pub struct TraceReport {
     pub accesses: Vec<LoggedAccess>,
 }
 
-/// What all blocks of a traced launch share.
-pub(crate) struct Tracing {
-    memory: Arc<Memory>,
-    log: bool,
-}
-
-impl Tracing {
-    /// What the judge must know of a block, but for its place in memory.
-    pub(crate) fn setup(&self, block: [u32; 3], threads: u32, shared: Range<usize>, mapped: usize) -> Setup {
-        let memory = Arc::clone(&self.memory);
-        let (start, declared) = (shared.start, shared.len());
-        let harmless = [0..0, 0..0, ffi::image()];
-        Setup { memory, block, threads, shared: start, declared, mapped, harmless, log: self.log }
-    }
-}
-
 /// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
 ///
 /// # Errors
@@ -139,20 +87,19 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
     };
     let layouts = Layouts::new(launch.schedule);
     let TraceOptions { memory, suppress, log, .. } = options;
-    let tracing = Tracing { memory: Arc::new(memory.clone()), log: *log };
+    let memory = Arc::new(memory.clone());
     let shared = Shared(launch);
     let ends: Vec<(Result<Report, Fault>, Outcome)> = blocks
         .par_iter()
         .map(|&block| {
             let mut outcome = Outcome::default();
+            let tracing = Tracing { memory: &memory, log: *log, outcome: &mut outcome };
             // SAFETY: passed on.
-            let result = unsafe {
-                worker::run_block(shared.get(), block, &layouts, suppress.as_ref(), Some((&tracing, &mut outcome)))
-            };
+            let result = unsafe { worker::run_block(shared.get(), block, &layouts, suppress.as_ref(), Some(tracing)) };
             (result, outcome)
         })
         .collect();
-    Ok(summarise(&blocks, all as u64, ends, &tracing.memory))
+    Ok(summarise(&blocks, all as u64, ends, &memory))
 }
 
 fn summarise(
@@ -179,7 +126,7 @@ fn summarise(
         counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
         alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
         let log = outcome.log.into_iter();
-        accesses.extend(log.filter_map(|entry| raw::describe_access(blocks[index], entry, memory, &mut places)));
+        accesses.extend(log.filter_map(|entry| describe_access(blocks[index], entry, memory, &mut places)));
         found.merge(outcome.found);
         syncs.extend(outcome.syncs);
         runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
@@ -228,17 +175,17 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
 }
 
 /// Bytes of outputs that one block writes and another one touches: blocks are always concurrent.
-fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, global::Run)>, found: &mut Found) {
+fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut Found) {
     runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
-    let end = |run: &global::Run| run.start + run.bytes;
-    let mut open: Vec<(usize, global::Run)> = Vec::new();
+    let end = |run: &Run| run.start + run.bytes;
+    let mut open: Vec<(usize, Run)> = Vec::new();
     for (block, run) in runs {
         open.retain(|(_, other)| end(other) > run.start);
         for (other_block, other) in &open {
             if *other_block == block || !(run.write || other.write) {
                 continue;
             }
-            let side = |run: &global::Run| Side {
+            let side = |run: &Run| Side {
                 actor: Actor::Thread(run.thread),
                 how: if run.write { How::Write } else { How::Read },
                 site: run.site,
@@ -260,5 +207,28 @@ fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, global::Run)>, foun
             found.add(blocks[first.0], raw);
         }
         open.push((block, run));
+    }
+}
+
+/// Whether the first instruction of `entry` has a source line.
+pub fn has_source_line(entry: Entry) -> bool {
+    source::frames(entry as usize + 1)[0].line > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_source_line;
+    use std::ffi::c_void;
+
+    unsafe extern "C-unwind" {
+        fn perror(text: *const c_void);
+    }
+
+    unsafe extern "C-unwind" fn own(_: *const c_void) {}
+
+    #[test]
+    fn code_of_this_program_has_lines_and_the_systems_has_none() {
+        assert!(has_source_line(own));
+        assert!(!has_source_line(perror));
     }
 }

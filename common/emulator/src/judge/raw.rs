@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::fault::Place;
+use crate::site::Places;
 
-use super::LoggedAccess;
-use super::hazard::{Hazard, HazardAccess, HazardKind};
+use super::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 use super::memory::{Access, Allocation, Memory};
 use super::order::{Actor, Event, How};
 use super::requests::Space;
-use super::site::Places;
 
 /// One side.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +24,7 @@ impl From<Event> for Side {
     }
 }
 
-/// What would have prevented it. Sites are numbers of [`super::site`].
+/// What would have prevented it. Sites are numbers of [`crate::site`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hint {
     /// Nothing orders two lanes of a warp.

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::clocks::Signal;
 use super::hazard::HazardKind;
-use super::judge::{Judge, Matrix, Outcome, Setup};
 use super::memory::Memory;
 use super::requests::MatrixCount;
+use super::{Judge, Matrix, Outcome, Setup};
 
 /// Lanes 0 to 2 of two warps.
 const THREADS: [u32; 6] = [0, 1, 2, 32, 33, 34];

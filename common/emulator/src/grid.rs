@@ -1,0 +1,107 @@
+//! A launch as data: what runs, in which grid, what it may ask for, and what it did.
+
+use std::ffi::c_void;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::{Fault, Place};
+use crate::schedule::Schedule;
+
+/// Dynamic shared memory of the largest block: what sm_90 can opt in to.
+pub const MAX_SHARED_BYTES: usize = 227 * 1024;
+
+/// Runs one CUDA thread of a kernel; the argument is the kernel's params struct.
+pub type Entry = unsafe extern "C-unwind" fn(*const c_void);
+
+/// A kernel launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// The kernel, compiled against the shim.
+    pub entry: Entry,
+    /// What the entry reads.
+    pub params: *const c_void,
+    /// gridDim.
+    pub grid: [u32; 3],
+    /// blockDim.
+    pub block: [u32; 3],
+    /// Size of the dynamic shared memory.
+    pub dynamic_shared_bytes: usize,
+    /// Who runs next, and how fragments lie over lanes.
+    pub schedule: Schedule,
+}
+
+/// One synchronisation site that is to do nothing: what happens if the author had forgotten it?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suppress {
+    /// A place of [`TraceReport::sync_sites`](crate::TraceReport::sync_sites).
+    pub site: Place,
+}
+
+/// What a launch did, summed over its blocks. The same for every run with the same schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Blocks run.
+    pub blocks: u64,
+    /// How often a thread was resumed.
+    pub switches: u64,
+    /// `__syncthreads` completed, per block.
+    pub barriers: u64,
+    /// Warp-wide operations completed, per warp (or part of a warp that a mask names).
+    pub collectives: u64,
+    /// cp.async copies that no wait covered; their destinations stayed poison.
+    pub unwaited_copies: u64,
+}
+
+impl AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.switches += other.switches;
+        self.barriers += other.barriers;
+        self.collectives += other.collectives;
+        self.unwaited_copies += other.unwaited_copies;
+    }
+}
+
+impl Launch {
+    pub(crate) fn linear_index(&self, [x, y, z]: [u32; 3]) -> u64 {
+        let [grid_x, grid_y, _] = self.grid.map(u64::from);
+        u64::from(x) + grid_x * (u64::from(y) + grid_y * u64::from(z))
+    }
+
+    pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
+        let [grid_x, grid_y, _] = self.grid.map(u64::from);
+        // Each fits: it is below the grid's dimension.
+        [linear % grid_x, linear / grid_x % grid_y, linear / (grid_x * grid_y)].map(|coordinate| coordinate as u32)
+    }
+
+    /// CUDA's own limits. Returns the number of blocks.
+    pub(crate) fn check(&self) -> Result<usize, Fault> {
+        let refuse = |reason: String| Err(Fault::BadLaunch { reason });
+        if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
+            return Err(Fault::SharedTooLarge { requested: self.dynamic_shared_bytes, limit: MAX_SHARED_BYTES });
+        }
+        for (name, dim, limit) in
+            [("grid", self.grid, [i32::MAX as u32, 65535, 65535]), ("block", self.block, [1024, 1024, 64])]
+        {
+            if dim.iter().zip(limit).any(|(&size, limit)| size == 0 || size > limit) {
+                return refuse(format!("{name} {dim:?} is outside 1 to {limit:?}"));
+            }
+        }
+        let threads: u64 = self.block.iter().map(|&size| u64::from(size)).product();
+        if threads > 1024 {
+            return refuse(format!("block {:?} has {threads} threads, above 1024", self.block));
+        }
+        let blocks: u64 = self.grid.iter().map(|&size| u64::from(size)).product();
+        usize::try_from(blocks).map_err(|_| Fault::BadLaunch { reason: format!("{blocks} blocks are too many") })
+    }
+
+    /// `blocks`, if all are in the grid.
+    pub(crate) fn check_blocks<'a>(&self, blocks: &'a [[u32; 3]]) -> Result<&'a [[u32; 3]], Fault> {
+        let outside = |block: &&[u32; 3]| block.iter().zip(self.grid).any(|(&index, size)| index >= size);
+        match blocks.iter().find(outside) {
+            Some(block) => Err(Fault::BadLaunch { reason: format!("block {block:?} is not in grid {:?}", self.grid) }),
+            None => Ok(blocks),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A running block as its threads see it: what they share, how one of them stops, and what a complete warp-wide operation
+//! does. Nothing here chooses who runs; a thread suspends, and the worker resumes another one.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_void};
+use std::ops::Range;
+
+use corosensei::Yielder;
+
+use crate::async_copy::AsyncCopies;
+use crate::block::{Block, Progress};
+use crate::fault::Fault;
+use crate::grid::Suppress;
+use crate::judge::Judge;
+use crate::judge::clocks::Signal;
+use crate::layout::Layouts;
+use crate::site::Site;
+use crate::warp::{Group, Kind};
+
+/// Why a CUDA thread gave up the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// The block's state says what it waits for.
+    Waiting,
+    /// The run's `fault` is set; the thread must not be resumed.
+    Faulted,
+}
+
+/// `EmulatorThread` of abi.h, and behind it what only the scheduler knows.
+#[repr(C)]
+pub(crate) struct ThreadContext {
+    pub(crate) thread_idx: [u32; 3],
+    pub(crate) block_idx: [u32; 3],
+    pub(crate) block_dim: [u32; 3],
+    pub(crate) grid_dim: [u32; 3],
+    pub(crate) thread: u32,
+    pub(crate) lane: u32,
+    pub(crate) layouts: *const Layouts,
+    pub(crate) run: *const Run,
+    pub(crate) yielder: Cell<*const Yielder<(), Pause>>,
+    /// Addresses of the thread's own stack.
+    pub(crate) stack: Range<usize>,
+}
+
+/// `EmulatorTrace` of abi.h.
+#[repr(C)]
+pub(crate) struct TraceState {
+    pub(crate) active: u64,
+    pub(crate) stack_start: u64,
+    pub(crate) stack_bytes: u64,
+    pub(crate) exps: u64,
+}
+
+/// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
+/// change them. Without a pause that would never come, since nothing else runs meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Spin {
+    variables: [Cell<usize>; 4],
+    known: Cell<usize>,
+    reads: Cell<u32>,
+}
+
+/// So many reads of the same variables in a row are taken for a wait.
+const SPIN_READS: u32 = 4096;
+
+impl Spin {
+    /// Takes an access; true if the thread should let others run.
+    #[inline]
+    pub(crate) fn takes(&self, address: usize, is_write: bool) -> bool {
+        let known = self.known.get();
+        if is_write {
+            self.reset();
+        } else if self.variables[..known].iter().any(|variable| variable.get() == address) {
+            self.reads.set(self.reads.get() + 1);
+        } else if known < self.variables.len() {
+            self.variables[known].set(address);
+            self.known.set(known + 1);
+        } else {
+            self.reset();
+        }
+        self.reads.get() == SPIN_READS
+    }
+
+    /// The thread does something else.
+    #[inline]
+    pub(crate) fn reset(&self) {
+        self.known.set(0);
+        self.reads.set(0);
+    }
+}
+
+/// What the threads of one running block share.
+pub(crate) struct Run {
+    pub(crate) block: RefCell<Block>,
+    pub(crate) copies: RefCell<Vec<AsyncCopies>>,
+    pub(crate) fault: RefCell<Option<Fault>>,
+    /// Addresses of the declared dynamic shared memory.
+    pub(crate) shared: Range<usize>,
+    /// Judges the accesses of a traced launch.
+    pub(crate) judge: Option<RefCell<Box<Judge>>>,
+    /// A synchronisation site that does nothing.
+    pub(crate) suppress: Option<Suppress>,
+    /// The warp-wide operation that is being executed: warp, lanes and site.
+    pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
+    /// What the running thread of a traced launch has been reading.
+    pub(crate) spin: Spin,
+}
+
+unsafe extern "C" {
+    /// Start of the calling OS thread's shared memory.
+    pub(crate) safe fn emulator_shared_memory() -> *mut u8;
+    /// The calling OS thread's `emulator_current`, which points to a [`ThreadContext`].
+    pub(crate) safe fn emulator_current_slot() -> *mut *const c_void;
+    /// The calling OS thread's `emulator_trace_state`.
+    pub(crate) safe fn emulator_trace_slot() -> *mut TraceState;
+}
+
+/// Switches the reports of accesses on or off for the calling OS thread.
+pub(crate) fn set_tracing(on: bool) {
+    // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
+    unsafe { (*emulator_trace_slot()).active = on.into() };
+}
+
+impl ThreadContext {
+    #[inline]
+    pub(crate) fn run(&self) -> &Run {
+        // SAFETY: the worker keeps the run alive for as long as it resumes this thread.
+        unsafe { &*self.run }
+    }
+
+    #[inline]
+    pub(crate) fn suspend(&self, pause: Pause) {
+        // SAFETY: the coroutine's first act was to store its own yielder, which lives as long as its stack.
+        unsafe { &*self.yielder.get() }.suspend(pause);
+    }
+
+    /// Records the fault and never returns: the worker abandons the block.
+    pub(crate) fn fail(&self, fault: Fault) -> ! {
+        *self.run().fault.borrow_mut() = Some(fault);
+        loop {
+            self.suspend(Pause::Faulted);
+        }
+    }
+}
+
+impl Run {
+    /// Tells the judge something, if there is one.
+    pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
+        self.judge.as_ref().map(|judge| tell(&mut judge.borrow_mut()))
+    }
+
+    #[inline]
+    pub(crate) fn suppresses(&self, site: Site) -> bool {
+        self.suppress.as_ref().is_some_and(|suppress| site.is(&suppress.site))
+    }
+
+    /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` and the named barriers order memory.
+    fn judge_collective(&self, warp: u32, group: &Group, live: u32) {
+        self.judge(|judge| {
+            match group.collective.kind() {
+                Kind::SyncWarp => judge.warp_barrier(warp, group.arrived),
+                Kind::Shuffle => judge.counters().shuffles += 1,
+                Kind::Vote => judge.counters().votes += 1,
+                Kind::MatrixCopy => {} // its execution has declared its accesses
+                Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
+                Kind::Mma => {
+                    judge.counters().tensor_ops += 1;
+                    judge.counters().tensor_macs += group.collective.work;
+                }
+            }
+            if group.arrived == live {
+                judge.warp_met(warp);
+            }
+        });
+    }
+
+    /// Carries out a complete group and lets its lanes go on.
+    pub(crate) fn complete(&self, warp: u32, group: &Group, completer: Option<u32>) -> Result<Progress, Fault> {
+        let mut block = self.block.borrow_mut();
+        if let Some(execute) = group.collective.execute {
+            let mut lane = 0;
+            // The execution moves operands between the lanes' registers; what it does to memory it declares.
+            self.executing.set((warp, group.arrived, Some(group.collective.site)));
+            if self.judge.is_some() {
+                set_tracing(false);
+            }
+            // SAFETY: the operands of the lanes in `arrived` were handed over by these lanes, which are suspended in
+            // (or running) the call that did so; `execute` came with them and does not call back.
+            let reason = unsafe { execute(block.operands(warp * 32).as_ptr(), group.arrived, &mut lane) };
+            if self.judge.is_some() {
+                set_tracing(true);
+            }
+            if !reason.is_null() {
+                // SAFETY: a reason is a string literal.
+                let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned();
+                return Err(block.invalid(warp, lane, group, reason));
+            }
+        }
+        self.judge_collective(warp, group, block.live(warp));
+        match group.collective.kind() {
+            Kind::NamedSync | Kind::NamedArrive => self.pass_named(&mut block, warp, group, completer),
+            _ => Ok(block.release(warp, group, completer)),
+        }
+    }
+
+    /// A warp comes to a named barrier: what it did so far is known to those who wait, once all have arrived.
+    fn pass_named(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let (signal, complete) = block.arrive_at_named(warp, &group.collective)?;
+        self.judge(|judge| judge.arrive_at_named(warp, signal));
+        if let Some(warps) = &complete {
+            self.judge(|judge| warps.iter().for_each(|&warp| judge.leave_named(warp, signal)));
+            *signal = Signal::default();
+        }
+        Ok(block.pass_named(warp, group, completer, complete))
+    }
+}

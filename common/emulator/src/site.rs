@@ -1,0 +1,153 @@
+//! Places of the program: as the shim hands them over, and as small numbers that are the same on all OS threads.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char};
+use std::sync::{LazyLock, Mutex};
+
+use crate::fault::Place;
+use crate::intern::{IntegerMap, Interner};
+use crate::source;
+
+/// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    file: Literal,
+    line: u32,
+    /// Bytes of the program's image up to the call; 0 in the plain build.
+    code: u32,
+}
+
+/// A C string that lives as long as the program.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Literal(*const c_char);
+
+impl Literal {
+    #[cfg(test)]
+    pub(crate) fn new(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
+    pub(crate) fn get(self) -> &'static CStr {
+        // SAFETY: a Literal is made from a &'static CStr, or by the shim from a string literal of the kernel's build.
+        unsafe { CStr::from_ptr(self.0) }
+    }
+
+    pub(crate) fn text(self) -> String {
+        self.get().to_string_lossy().into_owned()
+    }
+
+    fn same(self, other: Self) -> bool {
+        // Translation units may have a copy each.
+        self.0 == other.0 || self.get() == other.get()
+    }
+}
+
+impl Site {
+    #[cfg(test)]
+    pub(crate) fn new(file: &'static CStr, line: u32) -> Self {
+        Self { file: Literal::new(file), line, code: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn same(self, other: Self) -> bool {
+        self.line == other.line && self.file.same(other.file)
+    }
+
+    /// Whether they are the same without a look at the file's name: no only means that one is needed.
+    #[inline]
+    pub(crate) fn identical(self, other: Self) -> bool {
+        self.line == other.line && self.file.0 == other.file.0
+    }
+
+    pub(crate) fn is(self, place: &Place) -> bool {
+        self.line == place.line && self.file.get().to_bytes() == place.file.as_bytes()
+    }
+
+    pub(crate) fn place(self) -> Place {
+        Place { file: self.file.text(), line: self.line }
+    }
+
+    /// The number of the line, of which a suppressed site is one.
+    pub(crate) fn number(self) -> u32 {
+        number(Key::Line(self.file.get(), self.line))
+    }
+
+    /// The same of an access: the place in the program, which knows from where the line was inlined.
+    pub(crate) fn access_number(self) -> u32 {
+        match self.code {
+            0 => self.number(),
+            code => code_number(source::image().start + code as usize),
+        }
+    }
+}
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// Return address of a call from the kernel.
+    Code(usize),
+    /// File and line that the shim passes on.
+    Line(&'static CStr, u32),
+}
+
+static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(|| Mutex::new(Interner::default()));
+
+/// What an OS thread has looked up before.
+struct Known {
+    code: Vec<(usize, u32)>,
+    lines: IntegerMap<(usize, u32), u32>,
+}
+
+const SLOTS: usize = 1 << 13;
+
+thread_local! {
+    static KNOWN: RefCell<Known> =
+        RefCell::new(Known { code: vec![(0, 0); SLOTS], lines: IntegerMap::default() });
+}
+
+fn shared_number(key: Key) -> u32 {
+    SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(key)
+}
+
+/// The number of the place that an address returns to.
+#[inline]
+pub(crate) fn code_number(address: usize) -> u32 {
+    number(Key::Code(address))
+}
+
+#[inline]
+fn number(key: Key) -> u32 {
+    KNOWN.with_borrow_mut(|known| match key {
+        Key::Code(address) => {
+            let slot = &mut known.code[(address ^ address >> 13) % SLOTS];
+            if slot.0 != address {
+                *slot = (address, shared_number(key));
+            }
+            slot.1
+        }
+        Key::Line(file, line) => {
+            *known.lines.entry((file.as_ptr() as usize, line)).or_insert_with(|| shared_number(key))
+        }
+    })
+}
+
+/// Where a place is in the source, and from where it was inlined, innermost first.
+#[derive(Default)]
+pub(crate) struct Places(HashMap<u32, Vec<Place>>);
+
+impl Places {
+    /// Never empty.
+    pub(crate) fn get(&mut self, number: u32) -> Vec<Place> {
+        let resolve = || {
+            let key = SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).value(number);
+            match key {
+                Key::Code(address) => source::frames(address),
+                Key::Line(file, line) => vec![Place { file: file.to_string_lossy().into_owned(), line }],
+            }
+        };
+        self.0.entry(number).or_insert_with(resolve).clone()
+    }
+}
