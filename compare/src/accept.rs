@@ -1,12 +1,12 @@
 //! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
 
-use crate::cli::AcceptArgs;
 use crate::judge::verdict::{self, Exit};
 use crate::judge::{self, Known, best, claims, state};
 use crate::machine;
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
 use crate::record::{Negative, Record, Refuted, StoreError};
+use clap::Args;
 use common::limits::Limited;
 use std::fmt;
 use std::io;
@@ -14,6 +14,20 @@ use std::path::{Path, PathBuf};
 
 /// A committed record takes at most this many bytes: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
+
+/// The flags of `accept`.
+#[derive(Clone, Debug, Args)]
+pub struct AcceptArgs {
+    /// The record: a folder that `compare run` wrote, here or on another machine
+    #[arg(value_name = "DIR")]
+    pub record: PathBuf,
+    /// Where committed records are [default: results/ of the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub into: Option<PathBuf>,
+    /// The record refutes the claims that fail in it; say why. Wrong results, hazards and broken caps stay refused
+    #[arg(long, value_name = "REASON")]
+    pub negative: Option<String>,
+}
 
 /// Why a record is not taken. All of these are wrong usage: nothing was written.
 #[derive(Debug, thiserror::Error)]

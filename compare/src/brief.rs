@@ -1,8 +1,9 @@
 //! `compare brief`: what there is to know before optimising a stage.
 
+use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::verdict::{Exit, report};
-use crate::measure::builds::{builds, metas};
+use crate::measure::builds::metas;
 use crate::output::{self, Output};
 use crate::page;
 use crate::pages::brief as layout;
@@ -44,9 +45,9 @@ pub struct BriefArgs {
 }
 
 /// Writes the brief of a stage.
-pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
+pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
-    let builds = builds(&registry::load()?);
+    let builds = registry::builds()?;
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
@@ -55,11 +56,14 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Exit> {
     let report = report(Known { stages: &stages, run: None, committed: &committed });
     let document = layout::document(&report, &id, &elites).unwrap_or_default();
     let text = page::markdown::markdown(&document);
+    let exit = if committed.is_empty() { Exit::Undecided } else { Exit::Pass };
     match &args.out {
-        Some(path) => write_atomically(path, text.as_bytes())?,
-        None => page::print(&text)?,
+        Some(path) => {
+            write_atomically(path, text.as_bytes())?;
+            Ok(Answer::new(exit, ""))
+        }
+        None => Ok(Answer::new(exit, text)),
     }
-    Ok(if committed.is_empty() { Exit::Undecided } else { Exit::Pass })
 }
 
 /// Every file of tune/, by name.

@@ -1,20 +1,28 @@
 //! A record that a later command adds a file to: which one, and whether it is of this build and this GPU.
 
 use crate::judge::state::is_green;
+use crate::judge::{Known, verdict};
 use crate::machine;
 use crate::measure::builds::StageBuild;
+use crate::page::terminal::{WIDTH, terminal};
+use crate::pages::show::{self, Section};
 use crate::record::files::is_listed;
 use crate::record::store::META;
-use crate::record::{On, Record, Row, StoreError, Subject};
-use crate::select::SelectError;
-use common::limits::DeviceError;
-use common::stage::LoadError;
+use crate::record::{On, Record, Row, StageMeta, StoreError, Subject};
+use crate::registry::{Ladder, LadderError};
+use crate::select::{Chosen, SelectError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a record cannot be completed. Nothing was measured or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CompletionError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// There is no ladder, or the record's device cannot be stood for.
+    #[error(transparent)]
+    Ladder(#[from] LadderError),
     /// There is none.
     #[error("there is no record in {}; run `compare` first, or name one with --record DIR", folder.display())]
     None {
@@ -53,15 +61,9 @@ pub enum CompletionError {
 /// Why a tool of the GPU's maker could not complete a record, where that is wrong usage. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum UnderToolError {
-    /// A flag names nothing.
+    /// The device does not run what was asked for by name.
     #[error(transparent)]
     Select(#[from] SelectError),
-    /// A stage is broken.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The device that the record is limited to cannot stand for this one.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     /// The record cannot be completed.
     #[error(transparent)]
     Completion(#[from] CompletionError),
@@ -85,8 +87,23 @@ pub struct Completing {
 }
 
 impl Completing {
+    /// Opens the record in `folder`, or the newest one under target/compare, and the ladder as it was limited for that
+    /// record. Words that name nothing, a record of another build and one of another GPU are refused, in this order; that
+    /// there is no GPU is for the caller to say.
+    pub fn begin(folder: Option<&Path>, chosen: &Chosen) -> Result<(Self, Ladder), CompletionError> {
+        let mut ladder = Ladder::open()?;
+        let builds = ladder.builds();
+        chosen.of(&builds)?;
+        let completing = Self::open(folder, &builds)?;
+        if let Ok(gpu) = &ladder.gpu {
+            completing.of_gpu(&gpu.info().name)?;
+        }
+        ladder.limit(completing.record.meta.device)?;
+        Ok((completing, ladder))
+    }
+
     /// Opens the record in `folder`, or the newest one under target/compare, if it is of `builds`.
-    pub fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
+    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
         let folder = match folder {
             Some(folder) => folder.to_path_buf(),
             None => newest(&machine::workspace().unwrap_or_default().join("target/compare"))?,
@@ -99,7 +116,7 @@ impl Completing {
     }
 
     /// Refuses a GPU that the record is not of.
-    pub fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
+    fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
         match self.record.meta.machine.gpu.name() {
             Some(name) if name == here => Ok(()),
             other => Err(CompletionError::OtherGpu {
@@ -113,6 +130,13 @@ impl Completing {
     /// Whether a variant's correctness gates are green in the record.
     pub fn is_green(&self, stage: &str, variant: &str) -> bool {
         is_green(&self.record, &Subject::variant(stage, variant))
+    }
+
+    /// What a report on `stages` says of the record, as text.
+    pub fn shown(&self, stages: &[StageMeta], section: Section) -> String {
+        let known = Known { stages, run: Some((&self.name, &self.record)), committed: &[] };
+        let document = show::document(&verdict::report(known), &[section], &[]);
+        terminal(&document, WIDTH, "compare show")
     }
 
     /// Adds rows, or puts them in the place of those that they renew, and writes the record.

@@ -5,7 +5,6 @@ mod source;
 use crate::judge::Named;
 use crate::judge::diff::{differences, outdated};
 use crate::judge::verdict::{Exit, of_differences};
-use crate::measure::builds::builds;
 use crate::output::{self, Output};
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::diff as layout;
@@ -98,7 +97,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
     let now: Vec<StageMeta> = match new.is_folder {
-        true => builds(&registry::load()?).iter().map(|build| build.meta.clone()).collect(),
+        true => registry::metas()?,
         false => vec![],
     };
     let (pairs, unpaired) = pair_up(&base.records, &new.records);

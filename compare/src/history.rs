@@ -1,9 +1,8 @@
 //! `compare history`: how the ladder went over the committed records.
 
+use crate::answer::Answer;
 use crate::diff::Format;
 use crate::judge::history::history as follow;
-use crate::judge::verdict::Exit;
-use crate::measure::builds::builds;
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::history as layout;
 use crate::record::store::read_all;
@@ -41,20 +40,21 @@ pub struct HistoryArgs {
 }
 
 /// Prints the history, and draws it where asked.
-pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
-    let builds = builds(&registry::load()?);
+pub fn history(args: &HistoryArgs) -> anyhow::Result<Answer> {
+    let builds = registry::builds()?;
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
     let results = args.results.clone().unwrap_or_else(|| machine::results());
     let committed = read_all(&results)?;
     if committed.is_empty() {
-        println!("NO DATA: there is no record in {}; commit one with `compare accept`", results.display());
-        return Ok(Exit::Undecided);
+        return Ok(Answer::no_data(format!(
+            "there is no record in {}; commit one with `compare accept`",
+            results.display()
+        )));
     }
     let series = follow(&committed, stage.map(|stage| stage.id.as_str()));
-    page::print(&match args.format {
+    Ok(Answer::pass(match args.format {
         Format::Terminal => page::terminal::terminal(&layout::document(&series), WIDTH, "--format markdown"),
         Format::Markdown => page::markdown::markdown(&layout::document(&series)),
         Format::Json => serde_json::to_string_pretty(&series)? + "\n",
-    })?;
-    Ok(Exit::Pass)
+    }))
 }

@@ -2,21 +2,23 @@
 //! profiler or a sanitizer, so it makes no other launch, and it says what it did in a file, since those tools write to
 //! both standard streams.
 
-use crate::cli::LaunchArgs;
+use crate::answer::Answer;
+use crate::judge::verdict::Exit;
 use crate::measure::builds::StageBuild;
 use crate::measure::summary::describe;
-use crate::select::{self, SelectError};
-use crate::{list, registry};
+use crate::registry::{Ladder, LadderError};
+use crate::select::{self, Named, Problems, SelectError};
+use clap::Args;
 use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::device::{BackendKind, Staged};
 use common::gate::{self, Evidence};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
-use common::limits::{DeviceError, DeviceLimits};
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::limits::DeviceLimits;
+use common::problem::Problem;
 use common::reference::{Probability, Reference, ReferenceError, reference};
-use common::stage::{LoadError, LoadedStage, Prepared};
+use common::stage::{LoadedStage, Prepared};
 use common::verdict::Verdict;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,18 +28,34 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The flags of `launch`, which other commands run under a tool.
+#[derive(Clone, Debug, Args)]
+pub struct LaunchArgs {
+    /// Stages and variants, in the order of the launches: stage0-scalar/wmma-qk-32x64
+    #[arg(long, value_delimiter = ',', value_name = "STAGE/VARIANT,..", required = true)]
+    pub places: Vec<String>,
+    #[command(flatten)]
+    pub problems: Problems,
+    /// The smaller device that the record is limited to
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
+    /// How long a launch may take; tools slow kernels down
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub watchdog: u64,
+    /// The file that each launch's result is appended to, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    pub results: PathBuf,
+}
+
 /// Why a launch was not made. All of these are before the first launch, but for the last two.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// A flag names nothing.
     #[error(transparent)]
     Select(#[from] SelectError),
-    /// A stage is broken.
+    /// There is no ladder, or the device that was asked for cannot stand for this one.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The device that was asked for cannot stand for this one.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
+    Ladder(#[from] LadderError),
     /// There is nothing to launch on.
     #[error("{reason}")]
     NoGpu {
@@ -56,20 +74,6 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
-}
-
-/// A problem of a launch, with the name of its shape.
-pub type Named = (String, Problem);
-
-/// Every combination, in the order in which they are launched.
-pub fn problems(shapes: &[(String, Shape)], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
-    let problem = |(name, shape): &(String, Shape), dtype, mask| {
-        let problem = Problem::new(*shape, dtype, mask).expect("selected shapes are valid");
-        (name.clone(), problem)
-    };
-    let of_shape =
-        |shape| dtypes.iter().flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)));
-    shapes.iter().flat_map(of_shape).collect()
 }
 
 /// The arguments that make this program launch every variant of `places` on every one of `problems`, which are all the
@@ -114,15 +118,18 @@ pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<&'a str> 
 }
 
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line
-/// of JSON. Returns whether every launch that the stages take ended and passed its gates.
-pub fn launch(args: &LaunchArgs) -> Result<bool, LaunchError> {
-    let mut stages = registry::load()?;
-    let gpu = list::gpu(&stages);
-    registry::limit(&mut stages, gpu.as_ref().ok(), args.device)?;
-    let places = places(&args.places, &stages)?;
-    let problems =
-        problems(&select::shapes(&args.shapes)?, &select::dtypes(&args.dtypes)?, &select::masks(&args.masks)?);
-    let mut device = gpu.map_err(|reason| LaunchError::NoGpu { reason })?;
+/// of JSON. Fails unless every launch that the stages take ended and passed its gates.
+pub fn launch(args: &LaunchArgs) -> Result<Answer, LaunchError> {
+    let is_green = launch_each(args)?;
+    Ok(Answer::new(if is_green { Exit::Pass } else { Exit::Fail }, ""))
+}
+
+fn launch_each(args: &LaunchArgs) -> Result<bool, LaunchError> {
+    let mut ladder = Ladder::open()?;
+    ladder.limit(args.device)?;
+    let places = places(&args.places, &ladder.stages)?;
+    let problems = args.problems.or(&[], &[], &[]);
+    let mut device = ladder.gpu.map_err(|reason| LaunchError::NoGpu { reason })?;
     device.set_watchdog(Duration::from_secs(args.watchdog));
     let mut all_green = true;
     for (shape_name, problem) in &problems {
@@ -233,18 +240,8 @@ mod tests {
     use common::verdict::GateId;
 
     #[test]
-    fn problems_are_every_combination_in_order() {
-        let shapes = select::shapes(&["small".into(), "1x1x17x128".into()]).unwrap();
-        let words: Vec<String> = problems(&shapes, &Dtype::ALL, &[Mask::Causal])
-            .iter()
-            .map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask))
-            .collect();
-        assert_eq!(words, ["small f16 causal", "small e4m3 causal", "1x1x17x128 f16 causal", "1x1x17x128 e4m3 causal"]);
-    }
-
-    #[test]
     fn what_does_not_exist_is_answered_with_the_nearest() {
-        let stages = registry::load().unwrap();
+        let stages = crate::registry::load().unwrap();
         let message = |word: &str| places(&[word.to_string()], &stages).unwrap_err().to_string();
         assert!(message("stage0-scaler/wmma-qk-32x64").contains("did you mean 'stage0-scalar'"));
         assert!(message("stage0-scalar/wmma-qk-32x46").contains("did you mean 'wmma-qk-32x64'"));

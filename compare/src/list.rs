@@ -1,28 +1,26 @@
 //! `compare list`: what there is to run, and what this machine can measure.
 
-use crate::cli::ListArgs;
-use crate::measure::builds::builds;
+use crate::answer::Answer;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::record::meta::DeviceCompiler;
-use crate::registry;
+use crate::registry::Ladder;
+use clap::Args;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
-use common::device::cuda::CudaDevice;
 use common::inputs::Family;
-use common::limits::{DeviceError, DeviceLimits};
+use common::limits::DeviceLimits;
 use common::problem::{Dtype, Shape, named_shapes};
-use common::stage::{LoadError, LoadedStage};
 use common::verdict::GateId;
 use serde_json::{Value, json};
 
-/// Why there is no list.
-#[derive(Debug, thiserror::Error)]
-pub enum ListError {
-    /// A stage is broken.
-    #[error("the ladder cannot be listed; build again with `cargo build`")]
-    Load(#[from] LoadError),
-    /// The device that was asked for cannot stand for this one.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
+/// The flags of `list`.
+#[derive(Clone, Debug, Args)]
+pub struct ListArgs {
+    /// Leave out what a smaller device could not run: sm_89 [default: $ATTENTION_DEVICE, else the GPU, else no limit]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The gates and their rules, in short; ARCHITECTURE.md has them in full.
@@ -47,28 +45,17 @@ struct Measurable {
     here: Result<String, String>,
 }
 
-/// The GPU that stages can run on, or why there is none.
-pub fn gpu(stages: &[LoadedStage]) -> Result<CudaDevice, String> {
-    match stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none()) {
-        Some(stage) => {
-            Err(format!("{} was built without GPU code; run scripts/cuda-toolkit and build again", stage.info().id))
-        }
-        None => CudaDevice::open(0).map_err(|error| error.to_string()),
-    }
-}
-
 /// Stages, variants, claims, shapes, families and gates, as text or JSON.
-pub fn list(args: &ListArgs) -> Result<String, ListError> {
-    let mut stages = registry::load()?;
-    let device = gpu(&stages);
-    registry::limit(&mut stages, device.as_ref().ok(), DeviceLimits::asked(args.device)?)?;
-    let builds = builds(&stages);
-    let counters = match stages.iter().find(|stage| !stage.is_traced()) {
+pub fn list(args: &ListArgs) -> anyhow::Result<Answer> {
+    let mut ladder = Ladder::open()?;
+    ladder.limit(DeviceLimits::asked(args.device)?)?;
+    let builds = ladder.builds();
+    let counters = match ladder.stages.iter().find(|stage| !stage.is_traced()) {
         None => Ok("the emulator".to_string()),
         Some(stage) => Err(format!("{} has no traced build; g++ 12 or later makes one", stage.info().id)),
     };
-    let here = measurable(&builds, device.map(|device| device.info().name.clone()), counters);
-    Ok(if args.json { pretty(&document(&builds, &here)) } else { text(&builds, &here) })
+    let here = measurable(&builds, ladder.gpu.map(|device| device.info().name.clone()), counters);
+    Ok(Answer::pass(if args.json { pretty(&document(&builds, &here)) } else { text(&builds, &here) }))
 }
 
 fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Result<String, String>) -> Vec<Measurable> {
@@ -283,8 +270,8 @@ mod tests {
 
     #[test]
     fn the_real_ladder_can_be_listed() {
-        let text = list(&ListArgs { json: false, device: None }).unwrap();
-        assert!(registry::STAGES.iter().all(|stage| text.contains(stage.info().id)));
-        assert!(serde_json::from_str::<Value>(&list(&ListArgs { json: true, device: None }).unwrap()).is_ok());
+        let text = list(&ListArgs { json: false, device: None }).unwrap().text;
+        assert!(crate::registry::STAGES.iter().all(|stage| text.contains(stage.info().id)));
+        assert!(serde_json::from_str::<Value>(&list(&ListArgs { json: true, device: None }).unwrap().text).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 //! Where results go: every place is checked before anything runs, and what is there already is not destroyed.
 
+use crate::machine::{self, NoWorkspace};
 use crate::record::files::{destination, folder_of, is_stream};
 use crate::record::store::{FILES, META};
 use std::fs;
@@ -111,9 +112,22 @@ pub struct Output {
 }
 
 impl Output {
+    /// The report, at `path`.
+    pub fn report(path: &Path) -> Vec<Self> {
+        vec![Self { flag: "--report", path: path.to_path_buf(), content: Content::Report }]
+    }
+
     /// Text to `path`, if one is given.
     pub fn text(flag: &'static str, path: Option<&PathBuf>) -> Vec<Self> {
         path.map(|path| Self { flag, path: path.clone(), content: Content::Any }).into_iter().collect()
+    }
+}
+
+/// Where the report goes: as asked, else COMPARE.md of the workspace.
+pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
+    match asked {
+        Some(path) => Ok(path.to_path_buf()),
+        None => Ok(machine::root("--report FILE")?.join("COMPARE.md")),
     }
 }
 

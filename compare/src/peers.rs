@@ -10,26 +10,27 @@ mod tests;
 
 pub use args::{EXAMPLES, PeersArgs};
 
+use crate::answer::Answer;
 use crate::completion::{Completing, CompletionError};
 use crate::judge::claims::Claimed;
+use crate::judge::verdict::Exit;
 use crate::judge::{self, Known, peers as question};
 use crate::machine;
-use crate::measure::builds::StageBuild;
-use crate::measure::builds::{builds, metas};
+use crate::measure::builds::{StageBuild, builds};
+use crate::output::{self, Output};
+use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, StageMeta, StoreError};
-use crate::select::SelectError;
-use crate::{list, registry};
-use common::device::cuda::{CudaDevice, CudaError};
-use common::limits::DeviceError;
+use crate::record::{On, Record, Row, Source, StoreError};
+use crate::registry::{self, Ladder};
+use crate::render;
+use crate::select::Chosen;
+use common::device::cuda::CudaDevice;
 use common::metric::Metric;
-use common::stage::{LoadError, LoadedStage};
+use common::stage::LoadedStage;
 use common::timing::Plan;
-use common::timing::stats::SampleError;
-use measure::{Bench, Exchange, Python};
-use session::{Hello, SessionError};
-use std::path::PathBuf;
+use measure::{Bench, BenchError, Exchange, Python};
+use session::Hello;
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 const SAMPLES: usize = 20;
@@ -45,15 +46,6 @@ Outputs of the timed graph, filled with NaN and computed once more, are judged b
 /// Why peers could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// A stage is broken.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The device that the record is limited to cannot stand for this one.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
     /// A file cannot be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -68,66 +60,61 @@ pub enum PeersError {
         /// Ours.
         ours: String,
     },
-    /// Tensors cannot be handed over.
-    #[error("cannot write {}; set TMPDIR to a folder that can be written", path.display())]
-    Exchange {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Ours could not be timed.
-    #[error("timing failed")]
-    Timing(#[from] CudaError),
-    /// Samples make no sense.
-    #[error("timing failed")]
-    Samples(#[from] SampleError),
-    /// Python could not be asked.
-    #[error(transparent)]
-    Session(#[from] SessionError),
+    /// Nothing more could be measured.
+    #[error("the peers could not be timed")]
+    Bench(#[from] BenchError),
 }
 
-/// What came of it.
-pub enum Measured {
-    /// Nothing can be measured here.
-    NoData {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// Measured and written.
-    Written {
-        /// The record's folder.
-        folder: PathBuf,
-        /// Its name, and what is in it now.
-        name: String,
-        record: Box<Record>,
-        /// Claims against peers that fail without a negative record.
-        failed: Vec<String>,
-        /// Whether a claim is undecided, or no peer at all was timed.
-        undecided: bool,
-    },
-}
-
-/// Measures what `args` choose and writes `peers.json` into the record.
-pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
-    let mut stages = registry::load()?;
-    // Wrong words and wrong records are refused before a missing GPU is.
-    let items = choose::items(args, &builds(&stages))?;
-    let mut completing = Completing::open(args.record.as_deref(), &builds(&stages))?;
-    let device = match list::gpu(&stages) {
-        Ok(device) => device,
-        Err(reason) => return Ok(Measured::NoData { reason: format!("there is no GPU to time on: {reason}") }),
+/// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
+/// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
+pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
+    let report_path = output::report_path(args.report.as_deref())?;
+    output::check(&Output::report(&report_path), &[])?;
+    let completing = match measure(args)? {
+        Ok(completing) => completing,
+        Err(reason) => {
+            return Ok(Answer::no_data(format!("peers are timed on a GPU by a Python with PyTorch: {reason}")));
+        }
     };
-    completing.of_gpu(&device.info().name)?;
+    let Completing { name, record, folder } = &completing;
+    let (stages, committed) = (registry::metas()?, read_all(&machine::results())?);
+    let report = judge::verdict::report(Known { stages: &stages, run: Some((name, record)), committed: &committed });
+    render::write(&render::of_run(&report, folder, &report_path))?;
+    let of_peers = || {
+        report.claims.iter().filter(|claimed| claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none())
+    };
+    let failed = of_peers().filter(|claimed| claimed.is_broken());
+    let failed: Vec<String> = failed.map(|claimed| format!("FAIL {}", claimed.title())).collect();
+    let is_timed = |row: &Row| !question::is_ours(record, row) && row.figures.contains_key(&Metric::P50);
+    let is_undecided = !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
+    let exit = match (failed.is_empty(), is_undecided) {
+        (false, _) => Exit::Fail,
+        (true, true) => Exit::Undecided,
+        (true, false) => Exit::Pass,
+    };
+    let text = completing.shown(&stages, Section::Peers);
+    let text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
+}
+
+/// Measures into the record; the inner error is why nothing can be measured here.
+fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
+    let chosen = Chosen { stages: args.stages.clone(), variants: vec![] };
+    let (mut completing, Ladder { stages, gpu }) = Completing::begin(args.record.as_deref(), &chosen)?;
+    let device = match gpu {
+        Ok(device) => device,
+        Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
+    };
     let mut python = Python::new(program(args));
     let hello = match python.start() {
         Ok(hello) => hello.expect("it was not running"),
-        Err(error) => return Ok(Measured::NoData { reason: error.to_string() }),
+        Err(error) => return Ok(Err(error.to_string())),
     };
     check_uuid(&hello, &device)?;
-    registry::limit(&mut stages, Some(&device), completing.record.meta.device)?;
     let builds = builds(&stages);
+    let chosen: Vec<&StageBuild> =
+        chosen.of(&builds).map_err(CompletionError::from)?.into_iter().map(|picked| picked.stage).collect();
+    let items = choose::items(&args.problems, &chosen);
     let meta = &mut completing.record.meta;
     let software = hello.software.iter().map(|(name, version)| format!("{name} {version}"));
     meta.tools.insert(Source::Peers, software.collect());
@@ -154,18 +141,7 @@ pub fn peers(args: &PeersArgs) -> Result<Measured, PeersError> {
         completing.append(rows)?;
     }
     bars.finish();
-    let Completing { name, record, folder } = completing;
-    let committed = read_all(&machine::results())?;
-    let stages: Vec<StageMeta> = metas(&builds);
-    let known = Known { stages: &stages, run: Some((&name, &record)), committed: &committed };
-    let report = judge::verdict::report(known);
-    let of_peers = || {
-        report.claims.iter().filter(|claimed| claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none())
-    };
-    let failed = of_peers().filter(|claimed| claimed.is_broken()).map(Claimed::title).collect();
-    let is_timed = |row: &Row| !question::is_ours(&record, row) && row.figures.contains_key(&Metric::P50);
-    let undecided = !question::arms(&record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
-    Ok(Measured::Written { folder, failed, undecided, name: name.clone(), record: Box::new(record.clone()) })
+    Ok(Ok(completing))
 }
 
 fn bench<'a>(
@@ -175,7 +151,7 @@ fn bench<'a>(
     record: &'a Record,
     samples: usize,
     hello: Hello,
-) -> Result<Bench<'a>, PeersError> {
+) -> Result<Bench<'a>, BenchError> {
     let plan = Plan { samples, ..Plan::default() };
     Ok(Bench {
         device,

@@ -2,20 +2,20 @@
 
 mod csv;
 
-use crate::cli::ProfileArgs;
+use crate::answer::Answer;
 use crate::completion::{Completing, UnderToolError};
-use crate::judge::{self, Known, best, claims};
-use crate::launch::{self, Named, results};
-use crate::measure::builds::StageBuild;
-use crate::measure::builds::builds;
+use crate::judge::verdict::Exit;
+use crate::judge::{Known, best, claims};
+use crate::launch::{self, results};
+use crate::machine;
+use crate::measure::builds::{StageBuild, metas};
 use crate::measure::{ncu, rows};
-use crate::page;
-use crate::pages::show::{self, Section};
+use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{Place, Row, Source, StageMeta, Subject};
-use crate::select::{self, SelectError};
+use crate::select::{Chosen, Named, Picked, Problems};
 use crate::tool::{Ended, Places, Tool};
-use crate::{list, machine, registry};
+use clap::Args;
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
@@ -23,6 +23,38 @@ use common::verdict::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+pub const EXAMPLES: &str = "\
+Each variant is launched once under ncu, checked as in a run. The figures stand beside the emulator's counters and the
+stages' predictions (gate E1), and go into the record as profile.json; `compare accept` takes it along. ncu's own file stays
+in target/profile, to be opened with its user interface. Without --variants these are the record's fastest green variant of
+each stage and all that its evidence claims speak of.
+
+Examples:
+  compare profile                               complete the newest record under target/compare
+  compare profile --record target/compare/20261120T183000Z-nvidia-h200 --stages stage5-swizzle
+  NCU=/opt/nvidia/nsight-compute/ncu compare profile --variants swizzle-32x256-k4 --shapes long --dtypes f16,e4m3
+
+Exit codes:
+  0  profiled and written
+  1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
+  2  wrong usage, or a record of other kernels or another GPU
+  3  NO DATA: no GPU, no ncu, or no permission to read counters; nothing is overwritten";
+
+/// The flags of `profile`.
+#[derive(Clone, Debug, Args)]
+pub struct ProfileArgs {
+    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub chosen: Chosen,
+    #[command(flatten)]
+    pub problems: Problems,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// Where ncu is.
 const NCU: Places = Places {
@@ -42,61 +74,30 @@ const SECONDS_PER_LAUNCH: u64 = 30;
 /// A launch under ncu may take this long.
 const WATCHDOG_SECONDS: u64 = 120;
 
-/// What came of it.
-pub enum Outcomes {
-    /// Nothing was measured, and nothing is overwritten.
-    NoData {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// A kernel failed under ncu, or its output did there; nothing is overwritten.
-    Red {
-        /// Which, and how.
-        reason: String,
-    },
-    /// Measured and written.
-    Written {
-        /// The tables.
-        text: String,
-        /// The file of the record.
-        path: PathBuf,
-        /// ncu's own file.
-        report: PathBuf,
-        /// Predictions that do not hold on this GPU.
-        refuted: Vec<String>,
-    },
-}
-
-/// Profiles what `args` select and completes the record.
-pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
-    let mut stages = registry::load()?;
-    let whole = builds(&stages);
-    let problems = problems(args)?;
-    select::variants(&args.variants, &select::stages(&args.stages, &whole)?, &whole)?;
-    let mut record = Completing::open(args.record.as_deref(), &whole)?;
-    let gpu = list::gpu(&stages);
+/// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
+/// written.
+pub fn profile(args: &ProfileArgs) -> Result<Answer, UnderToolError> {
+    let problems = args.problems.or(&["mission"], &[Dtype::F16], &[Mask::Full]);
+    let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
     let device = record.record.meta.device;
-    registry::limit(&mut stages, gpu.as_ref().ok(), device)?;
-    let ladder = builds(&stages);
-    let selected = select::stages(&args.stages, &ladder)?;
-    let (places, red) = places(&selected, &ladder, &args.variants, &record);
+    let builds = ladder.builds();
+    let selected = args.chosen.of(&builds)?;
+    let (places, red) = places(&selected, &builds, !args.chosen.variants.is_empty(), &record);
     if places.is_empty() {
         let reason = format!("none of what was selected is green in {}: {}", record.name, red.join(", "));
-        return Ok(Outcomes::NoData { reason });
+        return Ok(Answer::no_data(reason));
     }
-    let gpu = match gpu {
-        Ok(device) => device.info().name.clone(),
-        Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to profile on: {reason}") }),
-    };
-    record.of_gpu(&gpu)?;
+    if let Err(reason) = ladder.gpu {
+        return Ok(Answer::no_data(format!("there is no GPU to profile on: {reason}")));
+    }
     let ncu = match NCU.find() {
         Ok(tool) => tool,
-        Err(reason) => return Ok(Outcomes::NoData { reason }),
+        Err(reason) => return Ok(Answer::no_data(reason)),
     };
     let work = machine::workspace().unwrap_or_default().join("target/profile").join(&record.name);
-    let found = match measure(&ncu, &places, (&problems, device), &ladder, &work, args.quiet)? {
+    let found = match measure(&ncu, &places, (&problems, device), &builds, &work, args.quiet)? {
         Ok(found) => found,
-        Err(outcome) => return Ok(outcome),
+        Err(answer) => return Ok(answer),
     };
     for (name, problem) in &problems {
         record.record.names(name, problem.shape);
@@ -104,51 +105,41 @@ pub fn profile(args: &ProfileArgs) -> Result<Outcomes, UnderToolError> {
     record.record.meta.tools.insert(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     record.record.meta.methods.insert(Source::Ncu, METHOD.to_string());
     record.append(found)?;
-    let stages: Vec<StageMeta> = selected.iter().map(|stage| stage.meta.clone()).collect();
-    let refuted = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-    let refuted = refuted.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
+    let claims = selected.iter().flat_map(|picked| picked.stage.claims.iter().map(|claim| (&picked.stage.meta, claim)));
+    let refuted = claims.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
         let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
-        (finding.verdict == Verdict::Fail).then(|| format!("{}: {claim}: {}", stage.id, finding.reason))
+        let is_refuted = finding.verdict == Verdict::Fail;
+        is_refuted.then(|| format!("FAIL E1 on this GPU: {}: {claim}: {}", stage.id, finding.reason))
     });
-    let refuted = refuted.collect();
-    let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
-    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
-    let document = show::document(&judge::verdict::report(known), &[Section::Profile], &[]);
-    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show profile");
-    Ok(Outcomes::Written { text, path: record.folder.clone(), report: work.join("profile.ncu-rep"), refuted })
+    let refuted: Vec<String> = refuted.collect();
+    let text = record.shown(&metas(&builds), Section::Profile);
+    let text = format!(
+        "{text}\nprofile: {}\nfor ncu's user interface: {}",
+        record.folder.display(),
+        work.join("profile.ncu-rep").display()
+    );
+    let exit = if refuted.is_empty() { Exit::Pass } else { Exit::Fail };
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
 }
 
-fn problems(args: &ProfileArgs) -> Result<Vec<Named>, SelectError> {
-    let mission = ["mission".to_string()];
-    let shapes = select::shapes(if args.shapes.is_empty() { &mission } else { &args.shapes })?;
-    let (mut dtypes, mut masks) = (select::dtypes(&args.dtypes)?, select::masks(&args.masks)?);
-    if dtypes.is_empty() {
-        dtypes.push(Dtype::F16);
-    }
-    if masks.is_empty() {
-        masks.push(Mask::Full);
-    }
-    Ok(launch::problems(&shapes, &dtypes, &masks))
-}
-
-/// What is launched, and what is left out because it is not green in the record. Without a choice of variants these are
-/// the fastest green one of each stage, and all that an evidence claim speaks of.
+/// What is launched, and what is left out because it is not green in the record. Where no variant was named these are the
+/// fastest green one of each stage, and all that an evidence claim speaks of.
 fn places(
-    selected: &[&StageBuild],
+    selected: &[Picked<'_>],
     ladder: &[StageBuild],
-    variants: &[String],
+    is_named: bool,
     record: &Completing,
 ) -> (Vec<String>, Vec<String>) {
-    let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
+    let stages = metas(ladder);
     let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    for stage in stages.iter().filter(|stage| selected.iter().any(|selected| selected.id == stage.id)) {
-        if variants.is_empty() {
-            wanted.push((&stage.id, best::variant(&known, stage)));
-            wanted.extend(named_by_claims(stage, &stages));
+    for Picked { stage, variants } in selected {
+        if is_named {
+            wanted.extend(variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str())));
+        } else {
+            wanted.push((&stage.id, best::variant(&known, &stage.meta)));
+            wanted.extend(named_by_claims(&stage.meta, &stages));
         }
-        let named = stage.variants.iter().filter(|variant| variants.contains(&variant.name));
-        wanted.extend(named.map(|variant| (stage.id.as_str(), variant.name.as_str())));
     }
     let all =
         ladder.iter().flat_map(|stage| stage.variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str())));
@@ -171,7 +162,7 @@ fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'
     names
 }
 
-/// Runs this program under ncu and reads what it measured; the outer error is of the machine, the inner one an outcome.
+/// Runs this program under ncu and reads what it measured; the outer error is of the machine, the inner one the answer.
 fn measure(
     tool: &Tool,
     places: &[String],
@@ -179,8 +170,8 @@ fn measure(
     ladder: &[StageBuild],
     work: &Path,
     quiet: bool,
-) -> Result<Result<Vec<Row>, Outcomes>, UnderToolError> {
-    let no_data = |reason: String| Ok(Err(Outcomes::NoData { reason }));
+) -> Result<Result<Vec<Row>, Answer>, UnderToolError> {
+    let no_data = |reason: String| Ok(Err(Answer::no_data(reason)));
     let _ = std::fs::remove_dir_all(work);
     std::fs::create_dir_all(work)?;
     let (report, log, done) = (work.join("profile.ncu-rep"), work.join("ncu.log"), work.join("launches"));
@@ -198,7 +189,8 @@ fn measure(
     bars.finish();
     let launched = results(&done);
     if let Some(reason) = launched.iter().find_map(launch::failure) {
-        return Ok(Err(Outcomes::Red { reason }));
+        let text = format!("FAIL: not green under ncu, so that no figure means anything: {reason}");
+        return Ok(Err(Answer::new(Exit::Fail, text)));
     }
     let printed = std::fs::read_to_string(&log).unwrap_or_default();
     if ended == Ended::TimedOut {
@@ -263,15 +255,19 @@ mod tests {
     #[test]
     fn headlines_and_what_claims_speak_of_are_profiled_if_they_are_green() {
         let ladder = builds();
-        let selected: Vec<&StageBuild> = ladder.iter().collect();
+        let chosen = |stages: &[&str], variants: &[&str]| {
+            let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
+            Chosen { stages: words(stages), variants: words(variants) }.of(&ladder).unwrap()
+        };
+        let selected = chosen(&[], &[]);
         let record = timed(US);
         let all = VARIANTS;
-        let (green, red) = places(&selected, &ladder, &[], &completing(record.clone()));
+        let (green, red) = places(&selected, &ladder, false, &completing(record.clone()));
         assert_eq!((green.as_slice(), red.len()), (&all.map(String::from)[..], 0));
-        let (green, _) = places(&selected[1..], &ladder, &["cpasync-32x64".into()], &completing(record.clone()));
+        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &completing(record.clone()));
         assert_eq!(green, all[2..]);
         let record = record.failing(SCALAR, GateId::C1);
-        let (green, red) = places(&selected, &ladder, &[], &completing(record));
+        let (green, red) = places(&selected, &ladder, false, &completing(record));
         assert_eq!((green.as_slice(), red), (&all.map(String::from)[1..], vec![all[0].to_string()]));
     }
 

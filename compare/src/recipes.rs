@@ -1,8 +1,9 @@
 //! The commands of docs/recipes.md: parsed, and their names looked up.
 
 use crate::cli::Cli;
-use crate::measure::builds::{self, StageBuild};
-use crate::{registry, select};
+use crate::measure::builds::StageBuild;
+use crate::registry;
+use crate::select::{self, Chosen};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
@@ -47,9 +48,7 @@ fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> 
         match flag.as_str() {
             "--stages" => select::stages(&values, stages).map(drop),
             "--stage" => select::stage(value, stages).map(drop),
-            "--variants" => select::variants(&values, &stages.iter().collect::<Vec<_>>(), stages),
-            "--shapes" => select::shapes(&values).map(drop),
-            "--dtypes" => select::dtypes(&values).map(drop),
+            "--variants" => Chosen { variants: values, ..Chosen::default() }.of(stages).map(drop),
             _ => Ok(()),
         }
         .map_err(|error| error.to_string())?;
@@ -69,7 +68,7 @@ fn check_script(words: &[String]) -> Result<(), String> {
 }
 
 fn ladder() -> Vec<StageBuild> {
-    builds::builds(&registry::load().unwrap())
+    registry::builds().unwrap()
 }
 
 #[test]

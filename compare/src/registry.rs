@@ -1,5 +1,7 @@
 //! The ladder: the one place where a stage is registered.
 
+use crate::measure::builds::{self, StageBuild};
+use crate::record::StageMeta;
 use common::device::cuda::CudaDevice;
 use common::limits::{DeviceError, DeviceLimits};
 use common::stage::{Attention, LoadError, LoadedStage};
@@ -14,18 +16,66 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage5_swizzle::Swizzle,
 ];
 
-/// Reads every stage's table and build report.
-pub fn load() -> Result<Vec<LoadedStage>, LoadError> {
-    STAGES.iter().map(|stage| LoadedStage::load(*stage)).collect()
+/// Why there is no ladder to work on.
+#[derive(Debug, thiserror::Error)]
+pub enum LadderError {
+    /// A stage is broken.
+    #[error("the ladder cannot be loaded; build again with `cargo build`")]
+    Load(#[from] LoadError),
+    /// The device that was asked for cannot stand for this one, or the GPU's limits are not known.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }
 
-/// Has `stages` refuse what the open GPU cannot run, or the smaller device that was asked for.
-pub fn limit(
-    stages: &mut [LoadedStage],
-    gpu: Option<&CudaDevice>,
-    asked: Option<DeviceLimits>,
-) -> Result<(), DeviceError> {
-    let limits = DeviceLimits::of_launches(asked, gpu.map(|gpu| gpu.info().limits()))?;
-    stages.iter_mut().for_each(|stage| stage.device = limits);
-    Ok(())
+/// The stages as they are built, and what they can run on.
+pub struct Ladder {
+    /// In the ladder's order.
+    pub stages: Vec<LoadedStage>,
+    /// The GPU, or why there is none.
+    pub gpu: Result<CudaDevice, String>,
+}
+
+impl Ladder {
+    /// Reads every stage's table and build report, and opens the GPU.
+    pub fn open() -> Result<Self, LadderError> {
+        let stages = load()?;
+        let without_code = stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none());
+        let gpu = match without_code.map(|stage| stage.info().id) {
+            Some(id) => Err(format!("{id} was built without GPU code; run scripts/cuda-toolkit and build again")),
+            None => CudaDevice::open(0).map_err(|error| error.to_string()),
+        };
+        Ok(Self { stages, gpu })
+    }
+
+    /// The same without a GPU, which nobody asked for.
+    pub fn without_gpu(reason: &str) -> Result<Self, LadderError> {
+        Ok(Self { stages: load()?, gpu: Err(reason.to_string()) })
+    }
+
+    /// Has the stages refuse what the open GPU cannot run, or the smaller device that was asked for.
+    pub fn limit(&mut self, asked: Option<DeviceLimits>) -> Result<(), LadderError> {
+        let limits = DeviceLimits::of_launches(asked, self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
+        self.stages.iter_mut().for_each(|stage| stage.device = limits);
+        Ok(())
+    }
+
+    /// What a record says of the stages.
+    pub fn builds(&self) -> Vec<StageBuild> {
+        builds::builds(&self.stages)
+    }
+}
+
+/// Reads every stage's table and build report.
+pub fn load() -> Result<Vec<LoadedStage>, LadderError> {
+    Ok(STAGES.iter().map(|stage| LoadedStage::load(*stage)).collect::<Result<_, _>>()?)
+}
+
+/// What a record says of the stages, without a device.
+pub fn builds() -> Result<Vec<StageBuild>, LadderError> {
+    Ok(builds::builds(&load()?))
+}
+
+/// The stages as judges know them.
+pub fn metas() -> Result<Vec<StageMeta>, LadderError> {
+    Ok(builds::metas(&builds()?))
 }

@@ -1,12 +1,35 @@
 //! Files that say what a report says: COMPARE.md, a page, and the ladder in the README.
 
-use crate::judge::verdict::Report;
+use crate::answer::Answer;
+use crate::judge::Known;
+use crate::judge::verdict::{self, Exit, Report};
+use crate::output::{self, Output};
 use crate::page;
 use crate::pages;
 use crate::record::StoreError;
 use crate::record::files::{is_stream, write_atomically};
+use crate::record::store::read_all;
+use crate::{machine, registry};
+use anyhow::{Context, bail};
+use clap::Args;
+use common::limits::Limited;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+/// The flags of `render`.
+#[derive(Clone, Debug, Args)]
+pub struct RenderArgs {
+    /// Write nothing; exit with 1 if COMPARE.md, report.html, the charts or the README's ladder are not what the records
+    /// say
+    #[arg(long)]
+    pub check: bool,
+    /// Where committed records are [default: results/ of the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Where the report goes [default: COMPARE.md of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
 
 /// Where the ladder table stands in the README.
 const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
@@ -28,6 +51,48 @@ pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> 
     let page = Rendered { path: folder.join("report.html"), text: page::html::page(&pages::report::document(report)) };
     let asked = Rendered { path: path.to_path_buf(), text: beside.text.clone() };
     if is_stream(path) { vec![asked] } else { vec![beside, page, asked] }
+}
+
+/// COMPARE.md and the README's ladder from the committed records alone; with `--check` only whether they say the same.
+pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
+    let results = match &args.results {
+        Some(results) => results.clone(),
+        None => machine::root("--results DIR and --report FILE")?.join("results"),
+    };
+    let report_path = output::report_path(args.report.as_deref())?;
+    if !args.check {
+        output::check(&Output::report(&report_path), &[])?;
+    }
+    let committed = read_all(&results)?;
+    if committed.is_empty() {
+        bail!(
+            "there is no record in {}, so that everything would be 'not run'; name the folder with --results, or commit a record \
+             with `compare accept`",
+            results.display()
+        );
+    }
+    committed.iter().try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
+    let stages = registry::metas()?;
+    let report = verdict::report(Known { stages: &stages, run: None, committed: &committed });
+    let mut files = vec![compare_md(&report, &report_path)];
+    if args.report.is_none() {
+        let path = machine::root("--report FILE")?.join("README.md");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        files.push(Rendered { text: readme(&text, &report)?, path });
+    }
+    if !args.check {
+        write(&files)?;
+        return Ok(Answer::pass(""));
+    }
+    let is_stale = |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
+    let stale: Vec<String> = files.iter().filter(is_stale).map(|file| file.path.display().to_string()).collect();
+    Ok(match stale.is_empty() {
+        true => Answer::pass(format!("up to date with {} committed records", committed.len())),
+        false => Answer::new(
+            Exit::Fail,
+            format!("not what the committed records say: {}; run `compare render`", stale.join(", ")),
+        ),
+    })
 }
 
 /// Why the README has no place for the ladder.

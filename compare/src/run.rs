@@ -1,34 +1,39 @@
 //! `compare run`: plan, execute, record, report.
 
-use crate::cli::{Backend, RunArgs};
+use crate::answer::Answer;
 use crate::estimate::{self, Hopeless};
 use crate::input::{FileError, FileInput};
+use crate::judge::{Known, verdict};
 use crate::machine::{self, NoWorkspace, Timestamp};
 use crate::measure::builds::StageBuild;
-use crate::measure::builds::{builds, metas};
+use crate::measure::builds::metas;
 use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
-use crate::measure::plan::{self, Mode, Plan};
+use crate::measure::plan::{self, FileProblem, Mode, Plan, Request};
 use crate::measure::rows;
 use crate::measure::summary::describe;
-use crate::output::canonical;
+use crate::output::{self, Content, Output, canonical};
+use crate::page::Document;
+use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
-use crate::record::store::SCHEMA;
+use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress, Tier};
+use crate::record::store::{SCHEMA, read_all};
 use crate::record::{Meta, On, Record, Row, Source, StoreError, Subject};
-use crate::select::SelectError;
+use crate::registry::{Ladder, LadderError};
+use crate::select::{Chosen, Problems, SelectError, family};
 use crate::tune::{self, Elites};
-use crate::{list, registry};
+use crate::{pages, render};
+use clap::{Args, ValueEnum};
 use common::check::CaseResult;
 use common::device::BackendKind;
-use common::device::cuda::CudaDevice;
 use common::faults;
 use common::gate;
+use common::inputs::Family;
 use common::limits::{DeviceError, DeviceLimits};
 use common::metric::Metric;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
-use common::stage::{LoadError, LoadedStage};
+use common::stage::LoadedStage;
 use common::suppression::{Presets, Synchronisation, suppress_each};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
@@ -36,6 +41,119 @@ use half::f16;
 use safetensors::tensor::{Dtype as StoredDtype, TensorView};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  compare                                       check everything that this machine can, write COMPARE.md
+  compare --quick                               each stage's default variant on five small problems
+  compare --stages stage0-scalar --shapes mission --dtypes f16
+                                                one stage on one shape, both masks
+  compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
+  compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
+  compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
+  compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
+  compare --json - --quiet | jq .verdict        every row as JSON on standard output
+  compare sanitize                              on a GPU, next: gate C7, without which a whole run is not accepted
+  compare accept target/compare/20261120T183000Z-nvidia-h200
+                                                take a record into results/ for committing
+
+Exit codes:
+  0  every gate passes (claims refuted by a committed negative record included)
+  1  a correctness, hazard or resource gate failed, or a claim did without a negative record
+  2  wrong usage, unreadable input or an environment that cannot run what was asked; nothing was overwritten
+  3  AMBIGUOUS, or NO DATA where data was required";
+
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The GPU if one can be used, else the emulator
+    #[default]
+    Auto,
+    /// An NVIDIA GPU
+    Cuda,
+    /// The functional emulator; checks, never times
+    Emulated,
+}
+
+/// The flags of `run`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub chosen: Chosen,
+    #[command(flatten)]
+    pub problems: Problems,
+    /// Seeds of the inputs. Shapes, seeds and families replace the tier's cases by every combination of what is given
+    /// [else: small,mission; seed 0; normal]
+    #[arg(long, value_delimiter = ',', value_name = "SEED,..", allow_negative_numbers = true)]
+    pub seeds: Vec<u64>,
+    /// Input families (`compare list`); see --seeds
+    #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
+    pub families: Vec<Family>,
+    /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
+    /// elsewhere]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
+    pub iters: Option<usize>,
+    /// Where to run
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: Backend,
+    /// Judge what a smaller device could run, by its compute capability: sm_89 for an L4. On a GPU it limits shared memory
+    /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceLimits>,
+    /// Tier T0: each stage's default variant on five small problems, and on extreme logits
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
+    #[arg(long)]
+    pub full: bool,
+    /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
+    #[arg(long, conflicts_with_all = ["input", "quick"])]
+    pub sweep: bool,
+    /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16 or F8_E4M3, optionally `out` (F16 or F32),
+    /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
+    pub input: Option<PathBuf>,
+    /// Write each case's output here as safetensors
+    #[arg(long, value_name = "DIR")]
+    pub save_outputs: Option<PathBuf>,
+    /// Where the run's record goes [default: target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Where the report goes [default: COMPARE.md of the workspace; report.html and compare-plots/ go beside it]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write every row as JSON to a file, or to standard output with `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+    /// No table and no progress; what is wrong goes to standard error
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl RunArgs {
+    /// What is to be planned, of `file` where there is one.
+    pub fn request(&self, file: Option<FileProblem>) -> Request {
+        let tier = match (self.quick, self.full) {
+            (true, _) => Some(Tier::T0),
+            (_, true) => Some(Tier::T2),
+            _ => None,
+        };
+        Request {
+            chosen: self.chosen.clone(),
+            problems: self.problems.clone(),
+            seeds: self.seeds.clone(),
+            families: self.families.clone(),
+            tier,
+            sweep: self.sweep,
+            is_untimed: self.iters == Some(0),
+            file,
+        }
+    }
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "give a whole number of samples, 0 or more".to_string())
+}
 
 /// Timed samples per arm, unless `--iters` says otherwise.
 const SAMPLES: usize = 500;
@@ -61,10 +179,10 @@ pub enum RunError {
     /// The input file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A stage is broken.
+    /// There is no ladder, or the device that was asked for cannot stand for this one.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The device that was asked for cannot stand for this one.
+    Ladder(#[from] LadderError),
+    /// The environment names no device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A GPU was asked for.
@@ -109,7 +227,7 @@ pub enum RunError {
 }
 
 /// What a run leaves for the report.
-pub struct Finished {
+struct Finished {
     /// The folder of the record.
     pub folder: PathBuf,
     /// Its name.
@@ -118,28 +236,64 @@ pub struct Finished {
     pub record: Record,
 }
 
+/// Runs what `args` ask for, writes the record and what it says, and judges it.
+pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
+    let report_path = output::report_path(args.report.as_deref())?;
+    let mut outputs = Output::report(&report_path);
+    let is_standard_output = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let json = args.json.iter().filter(|_| !is_standard_output);
+    outputs.extend(json.map(|path| Output { flag: "--json", path: path.clone(), content: Content::Json }));
+    let input: Vec<_> = args.input.iter().map(|path| ("--input", path.as_path())).collect();
+    output::check(&outputs, &input)?;
+    let Finished { folder, name, record } = measure(args)?;
+    let committed = read_all(&machine::results())?;
+    // The stages of this very run: on a smaller device they are without what it refuses.
+    let known = Known { stages: &record.meta.stages, run: Some((&name, &record)), committed: &committed };
+    let report = verdict::report(known);
+    render::write(&render::of_run(&report, &folder, &report_path))?;
+    let terminal = |document: &Document| terminal(document, WIDTH, "compare show").trim_end().to_string();
+    let reproach = pages::summary::reproach(&report).filter(|_| args.quiet);
+    let mut notes: Vec<String> = reproach.iter().map(&terminal).collect();
+    let text = terminal(&pages::summary::document(&report));
+    let mut text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&pages::json::json(&report))? + "\n";
+        if is_standard_output {
+            // Standard output belongs to the document where that goes there.
+            notes.extend((!args.quiet).then_some(text));
+            return Ok(Answer::new(report.overall.exit, json).noting(notes));
+        }
+        write_atomically(path, json.as_bytes())?;
+    }
+    if args.quiet {
+        text.clear();
+    }
+    Ok(Answer::new(report.overall.exit, text).noting(notes))
+}
+
 /// Runs what `args` ask for and writes the record. Nothing else is written.
-pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
+fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     let start = Instant::now();
     let started = Timestamp::now();
-    let mut stages = registry::load()?;
-    let gpu = open_gpu(args.backend, &stages)?;
-    let device = gpu.as_ref().ok();
+    let mut ladder = open(args.backend)?;
     let limited = DeviceLimits::asked(args.device)?;
-    registry::limit(&mut stages, device, limited)?;
+    ladder.limit(limited)?;
+    let Ladder { stages, gpu } = &ladder;
+    let device = gpu.as_ref().ok();
     let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
     let unheeded = unheeded(args, backend);
     let mut bars = Bars::new(args.quiet);
     if !unheeded.is_empty() {
         bars.say(&format!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and ")));
     }
-    let builds = builds(&stages);
+    let builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let mut plan = plan::plan(&builds, args, backend, file.as_ref().map(|file| &file.problem))?;
+    let request = args.request(file.as_ref().map(|file| file.problem.clone()));
+    let mut plan = plan::plan(&builds, &request, backend)?;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     estimate::check(&plan.cases, processors, estimate::available())?;
     let results = machine::results();
-    let mut machine = machine::machine(match &gpu {
+    let mut machine = machine::machine(match gpu {
         Ok(device) => Ok(device.info()),
         Err(reason) => Err(reason.clone()),
     });
@@ -149,7 +303,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     if !plan.timings.is_empty() {
         let elites = Elites::read(&tune::path_of(&machine.name))?;
         if let Some(elites) = elites.filter(|elites| Some(elites.gpu.as_str()) == machine.gpu.name()) {
-            tune::keep_elites(&mut plan, args, &builds, &elites, &format!("tune/{}.json", machine.name));
+            tune::keep_elites(&mut plan, &request, &builds, &elites, &format!("tune/{}.json", machine.name));
         }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);
@@ -190,7 +344,7 @@ pub fn run(args: &RunArgs) -> Result<Finished, RunError> {
     };
     let iters = args.iters.filter(|&iters| iters > 0);
     let executor = Executor {
-        stages: &stages,
+        stages,
         builds: &builds,
         device,
         file: file.as_ref(),
@@ -285,14 +439,15 @@ pub fn new_record(
     record
 }
 
-/// The GPU, or why there is none; an error only if one was asked for.
-fn open_gpu(backend: Backend, stages: &[LoadedStage]) -> Result<Result<CudaDevice, String>, RunError> {
-    if backend == Backend::Emulated {
-        return Ok(Err("not asked for: --backend emulated".to_string()));
-    }
-    match (list::gpu(stages), backend) {
-        (Err(reason), Backend::Cuda) => Err(RunError::NoGpu { reason }),
-        (opened, _) => Ok(opened),
+/// The ladder, with the GPU where one is wanted.
+fn open(backend: Backend) -> Result<Ladder, RunError> {
+    match backend {
+        Backend::Emulated => Ok(Ladder::without_gpu("not asked for: --backend emulated")?),
+        Backend::Auto => Ok(Ladder::open()?),
+        Backend::Cuda => match Ladder::open()? {
+            Ladder { gpu: Err(reason), .. } => Err(RunError::NoGpu { reason }),
+            ladder => Ok(ladder),
+        },
     }
 }
 

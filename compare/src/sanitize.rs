@@ -3,20 +3,19 @@
 
 pub mod log;
 
-use crate::cli::SanitizeArgs;
+use crate::answer::Answer;
 use crate::completion::{Completing, UnderToolError};
-use crate::judge::{self, Known};
-use crate::launch::{self, Named, results};
-use crate::measure::builds::StageBuild;
-use crate::measure::builds::builds;
+use crate::judge::verdict::Exit;
+use crate::launch::{self, results};
+use crate::machine;
+use crate::measure::builds::{StageBuild, metas};
 use crate::measure::rows;
-use crate::page;
-use crate::pages::show::{self, Section};
+use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::{Row, Source, StageMeta, Subject};
-use crate::select;
+use crate::record::{Row, Source, Subject};
+use crate::select::{Chosen, Named, Picked, Problems};
 use crate::tool::{self, Ended, Places, Tool};
-use crate::{list, machine, registry};
+use clap::Args;
 use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
@@ -26,6 +25,39 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+pub const EXAMPLES: &str = "\
+Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
+on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on others stay as
+they are in the record. They go into it as sanitizer.json; the tools' logs stay in target/sanitize. A whole run on a GPU is
+only green in the committed record with C7 of every variant, and `compare accept` refuses it without.
+
+Examples:
+  compare sanitize                              complete the newest record under target/compare
+  compare sanitize --stages stage4-warpspec --limit 600
+  SANITIZER=/usr/local/cuda/bin/compute-sanitizer compare sanitize --variants swizzle-32x256-k4
+
+Exit codes:
+  0  clean
+  1  a finding, or a launch that fails or hangs
+  2  wrong usage, or a record of other kernels or another GPU
+  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that ran into --limit";
+
+/// The flags of `sanitize`.
+#[derive(Clone, Debug, Args)]
+pub struct SanitizeArgs {
+    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// How long one process may take; racecheck is slow
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub limit: u64,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at unset shared memory.
 const COMPUTE_SANITIZER: Places = Places {
@@ -83,49 +115,21 @@ pub enum Without {
     Fails(String),
 }
 
-/// What came of it.
-pub enum Outcomes {
-    /// Nothing was launched, and nothing is overwritten.
-    NoData {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// Launched and written.
-    Written {
-        /// The table.
-        text: String,
-        /// The file of the record.
-        path: PathBuf,
-        /// The tools' own logs.
-        logs: PathBuf,
-        /// Variants that fail, with tool and reason.
-        failed: Vec<String>,
-        /// Checks without a verdict.
-        undecided: usize,
-    },
-}
-
-/// Runs what `args` select under every tool and completes the record.
-pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
-    let mut stages = registry::load()?;
-    let whole = builds(&stages);
-    select::variants(&args.variants, &select::stages(&args.stages, &whole)?, &whole)?;
-    let mut record = Completing::open(args.record.as_deref(), &whole)?;
-    let gpu = list::gpu(&stages);
+/// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
+/// overwritten.
+pub fn sanitize(args: &SanitizeArgs) -> Result<Answer, UnderToolError> {
+    let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
     let device = record.record.meta.device;
-    registry::limit(&mut stages, gpu.as_ref().ok(), device)?;
-    let ladder = builds(&stages);
-    let selected = select::stages(&args.stages, &ladder)?;
-    let gpu = match gpu {
-        Ok(device) => device.info().name.clone(),
-        Err(reason) => return Ok(Outcomes::NoData { reason: format!("there is no GPU to launch on: {reason}") }),
-    };
-    record.of_gpu(&gpu)?;
+    let builds = ladder.builds();
+    let selected = args.chosen.of(&builds)?;
+    if let Err(reason) = ladder.gpu {
+        return Ok(Answer::no_data(format!("there is no GPU to launch on: {reason}")));
+    }
     let tool = match COMPUTE_SANITIZER.find() {
         Ok(tool) => tool,
-        Err(reason) => return Ok(Outcomes::NoData { reason }),
+        Err(reason) => return Ok(Answer::no_data(reason)),
     };
-    let problems = launch::problems(&select::shapes(&SHAPES.map(String::from))?, &Dtype::ALL, &[Mask::Causal]);
+    let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
     let work = machine::workspace().unwrap_or_default().join("target/sanitize").join(&record.name);
     let _ = std::fs::remove_dir_all(&work);
     std::fs::create_dir_all(&work)?;
@@ -133,8 +137,8 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     let session = Session { tool: &tool, problems: &problems, device, work: &work, limit: args.limit };
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
-    for (index, stage) in selected.iter().enumerate() {
-        let variants = variants(stage, &args.variants);
+    for (index, Picked { stage, variants }) in selected.iter().enumerate() {
+        let variants: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
             bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
@@ -146,10 +150,11 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     }
     bars.finish();
     let with = |verdict: Verdict| checks.iter().filter(move |check| check.result.verdict == verdict);
-    let (failed, undecided) = (with(Verdict::Fail).map(Check::to_string).collect(), with(Verdict::NoData).count());
+    let failed: Vec<String> = with(Verdict::Fail).map(|check| format!("FAIL C7 {check}")).collect();
+    let undecided = with(Verdict::NoData).count();
     if undecided == checks.len() {
         let reason = checks.first().map_or("no variant was selected".to_string(), Check::to_string);
-        return Ok(Outcomes::NoData { reason });
+        return Ok(Answer::no_data(reason));
     }
     // What another version of the tool found on other variants is no evidence beside this one's.
     let tools = vec![format!("compute-sanitizer {}", tool.version)];
@@ -166,11 +171,14 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Outcomes, UnderToolError> {
     );
     record.record.meta.methods.insert(Source::ComputeSanitizer, method);
     record.append(found(&checks))?;
-    let stages: Vec<StageMeta> = ladder.iter().map(|build| build.meta.clone()).collect();
-    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
-    let document = show::document(&judge::verdict::report(known), &[Section::Sanitizer], &[]);
-    let text = page::terminal::terminal(&document, page::terminal::WIDTH, "compare show sanitizer");
-    Ok(Outcomes::Written { text, path: record.folder.clone(), logs: work, failed, undecided })
+    let text = record.shown(&metas(&builds), Section::Sanitizer);
+    let text = format!("{text}\nsanitizer: {}\nlogs: {}", record.folder.display(), work.display());
+    let exit = match (failed.is_empty(), undecided) {
+        (false, _) => Exit::Fail,
+        (true, 0) => Exit::Pass,
+        (true, _) => Exit::Undecided,
+    };
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 
 /// One variant under one tool.
@@ -205,12 +213,6 @@ fn found(checks: &[Check]) -> Vec<Row> {
 fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
-}
-
-/// The variants of a stage that are launched: those asked for, else all.
-fn variants(stage: &StageBuild, asked: &[String]) -> Vec<String> {
-    let wanted = stage.variants.iter().map(|variant| &variant.name);
-    wanted.filter(|name| asked.is_empty() || asked.contains(name)).cloned().collect()
 }
 
 /// What all processes share.
@@ -313,7 +315,7 @@ fn red(launched: &[CaseResult]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{SCALAR, WMMA, builds};
+    use crate::testing::{SCALAR, WMMA};
     use common::metric::Metric;
     use common::verdict::GateId;
 
@@ -324,13 +326,6 @@ mod tests {
         for (version, expected) in table {
             assert_eq!(is_at_least(version, SHARED_INITCHECK), expected, "{version}");
         }
-    }
-
-    #[test]
-    fn every_variant_is_launched_unless_some_are_named() {
-        let stage = &builds()[0];
-        assert_eq!(variants(stage, &[]), ["scalar-32x64", "wmma-qk-32x64"]);
-        assert_eq!(variants(stage, &["wmma-qk-32x64".into()]), ["wmma-qk-32x64"]);
     }
 
     #[test]

@@ -1,10 +1,48 @@
 //! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
 //! the nearest one that does.
 
-use crate::measure::builds::StageBuild;
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::record::meta::Refusal;
+use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
+
+/// The stages and variants that a command takes.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub struct Chosen {
+    /// Stages, by id or number [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// Variants [default: what the command says]
+    #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
+    pub variants: Vec<String>,
+}
+
+/// A stage, and the variants of it that were chosen.
+pub struct Picked<'a> {
+    pub stage: &'a StageBuild,
+    pub variants: Vec<&'a VariantBuild>,
+}
+
+/// The problems that a command takes: every combination of what is given and of the command's defaults for the rest.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub struct Problems {
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: what the command says]
+    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
+    pub shapes: Vec<NamedShape>,
+    /// Element types: f16, e4m3 [default: what the command says]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
+    pub dtypes: Vec<Dtype>,
+    /// Masks: full, causal [default: what the command says]
+    #[arg(long, value_delimiter = ',', value_name = "MASK,..", value_parser = mask)]
+    pub masks: Vec<Mask>,
+}
+
+/// A shape, and what it is called: by its name, or by its extents.
+pub type NamedShape = (String, Shape);
+
+/// A problem, and what its shape is called.
+pub type Named = (String, Problem);
 
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -35,14 +73,8 @@ pub enum SelectError {
     #[error("BF16 is not supported yet; known: f16, e4m3")]
     Bf16,
     /// A shape that no stage takes.
-    #[error("--shapes {text}")]
-    Shape {
-        /// The word as given.
-        text: String,
-        /// Why.
-        #[source]
-        source: ProblemError,
-    },
+    #[error(transparent)]
+    Shape(ProblemError),
     /// The device cannot run a variant that was asked for by name.
     #[error("the device cannot run {0}")]
     Refused(Refusal),
@@ -77,14 +109,61 @@ pub fn unknown<'a>(kind: &'static str, text: &str, known: impl IntoIterator<Item
     SelectError::Unknown { kind, text: text.to_string(), suggestion, known }
 }
 
-fn pick<T: Copy>(kind: &'static str, words: &[String], all: &[(&str, T)]) -> Result<Vec<T>, SelectError> {
-    words
-        .iter()
-        .map(|word| {
-            let found = all.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
-            found.ok_or_else(|| unknown(kind, word, all.iter().map(|(name, _)| *name)))
-        })
-        .collect()
+fn find<T: Copy>(
+    kind: &'static str,
+    word: &str,
+    all: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Result<T, SelectError> {
+    let found = all.clone().find(|(name, _)| *name == word).map(|(_, value)| value);
+    found.ok_or_else(|| unknown(kind, word, all.map(|(name, _)| name)))
+}
+
+impl Chosen {
+    /// What of `all` was chosen, in the ladder's order. Without words these are all variants of all stages. A variant that
+    /// no chosen stage has, or that the device cannot run, is refused.
+    pub fn of<'a>(&self, all: &'a [StageBuild]) -> Result<Vec<Picked<'a>>, SelectError> {
+        let stages = stages(&self.stages, all)?;
+        let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
+        let mut refused = stages.iter().flat_map(|stage| &stage.refused);
+        if let Some(refusal) = refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant)) {
+            return Err(SelectError::Refused(refusal.clone()));
+        }
+        for variant in self.variants.iter().filter(|word| !has(word)) {
+            if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
+                return Err(SelectError::OtherStage { variant: variant.clone(), stage: other.id.clone() });
+            }
+            let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| variant.name.as_str());
+            return Err(unknown("variant", variant, names));
+        }
+        let takes = |variant: &&VariantBuild| self.variants.is_empty() || self.takes_by_name(&variant.name);
+        let picked = |stage: &'a StageBuild| Picked { stage, variants: stage.variants.iter().filter(takes).collect() };
+        Ok(stages.into_iter().map(picked).collect())
+    }
+
+    /// Whether `variant` was asked for by its name.
+    pub fn takes_by_name(&self, variant: &str) -> bool {
+        self.variants.iter().any(|name| name == variant)
+    }
+}
+
+impl Problems {
+    /// Every combination, by shape, dtype and mask; of what was left open, the defaults.
+    pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
+        let defaults = || shapes.iter().map(|name| shape(name).expect("a command's default is a shape")).collect();
+        let shapes: Vec<NamedShape> = if self.shapes.is_empty() { defaults() } else { self.shapes.clone() };
+        let (dtypes, masks) = (or_all(&self.dtypes, dtypes), or_all(&self.masks, masks));
+        let problem = |(name, shape): &NamedShape, dtype, mask| {
+            (name.clone(), Problem::new(*shape, dtype, mask).expect("selected shapes are problems"))
+        };
+        let of =
+            |shape| dtypes.iter().flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)));
+        shapes.iter().flat_map(of).collect()
+    }
+}
+
+/// What was chosen, or all.
+pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
+    if chosen.is_empty() { all } else { chosen }
 }
 
 /// The stages that `words` name, all if there are none, in the ladder's order.
@@ -100,61 +179,48 @@ pub fn stage<'a>(word: &str, all: &'a [StageBuild]) -> Result<&'a StageBuild, Se
 }
 
 /// Whether `word` names the stage `id`, by id or by number.
-pub fn is_stage(word: &str, id: &str) -> bool {
+fn is_stage(word: &str, id: &str) -> bool {
     id == word || id.starts_with(&format!("stage{word}-"))
 }
 
-/// Refuses a variant that none of `stages`, the chosen ones of `all`, has, or none that the device can run.
-pub fn variants(words: &[String], stages: &[&StageBuild], all: &[StageBuild]) -> Result<(), SelectError> {
-    let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
-    let mut refused = stages.iter().flat_map(|stage| &stage.refused);
-    if let Some(refusal) = refused.find(|refusal| words.contains(&refusal.variant) && !has(&refusal.variant)) {
-        return Err(SelectError::Refused(refusal.clone()));
+/// The dtype that `word` names.
+pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
+    match word.to_lowercase().as_str() {
+        "bf16" | "bfloat16" => Err(SelectError::Bf16),
+        _ => find("dtype", word, Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter()),
     }
-    for variant in words.iter().filter(|word| !has(word)) {
-        if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
-            return Err(SelectError::OtherStage { variant: variant.clone(), stage: other.id.clone() });
-        }
-    }
-    let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| (variant.name.as_str(), ()));
-    pick("variant", words, &names.collect::<Vec<_>>()).map(|_| ())
 }
 
-/// The dtypes that `words` name.
-pub fn dtypes(words: &[String]) -> Result<Vec<Dtype>, SelectError> {
-    if words.iter().any(|word| ["bf16", "bfloat16"].contains(&word.to_lowercase().as_str())) {
-        return Err(SelectError::Bf16);
-    }
-    pick("dtype", words, &Dtype::ALL.map(|dtype| (dtype.name(), dtype)))
+/// The mask that `word` names.
+pub fn mask(word: &str) -> Result<Mask, SelectError> {
+    find("mask", word, Mask::ALL.map(|mask| (mask.name(), mask)).into_iter())
 }
 
-/// The masks that `words` name.
-pub fn masks(words: &[String]) -> Result<Vec<Mask>, SelectError> {
-    pick("mask", words, &Mask::ALL.map(|mask| (mask.name(), mask)))
+/// The input family that `word` names.
+pub fn family(word: &str) -> Result<Family, SelectError> {
+    find("family", word, Family::ALL.iter().map(|family| (family.name(), *family)))
 }
 
-/// The families that `words` name.
-pub fn families(words: &[String]) -> Result<Vec<Family>, SelectError> {
-    let all: Vec<(&str, Family)> = Family::ALL.iter().map(|family| (family.name(), *family)).collect();
-    pick("family", words, &all)
-}
-
-/// The shapes that `words` name or spell out, each one that a stage can take.
-pub fn shapes(words: &[String]) -> Result<Vec<(String, Shape)>, SelectError> {
-    words.iter().map(|word| shape(word)).collect()
-}
-
-fn shape(word: &str) -> Result<(String, Shape), SelectError> {
-    let invalid = |source| SelectError::Shape { text: word.to_string(), source };
+/// The shape that `word` names or spells out, if a stage can take it.
+pub fn shape(word: &str) -> Result<NamedShape, SelectError> {
     let (name, shape) = match problem::parse_shape(word) {
         // A word without a digit in front was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
             return Err(unknown("shape", word, named_shapes().map(|named| named.name)));
         }
-        parsed => parsed.map_err(invalid)?,
+        parsed => parsed.map_err(SelectError::Shape)?,
     };
-    Problem::new(shape, Dtype::F16, Mask::Full).map_err(invalid)?;
+    Problem::new(shape, Dtype::F16, Mask::Full).map_err(SelectError::Shape)?;
     Ok((name, shape))
+}
+
+/// A number of samples, 1 or more.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 sample is needed".to_string()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("give a whole number of samples, 1 or more".to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -174,8 +240,13 @@ mod tests {
         };
         assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
         assert_eq!(ids(&["stage1-cpasync", "stage0-scalar"]), ["stage0-scalar", "stage1-cpasync"]);
+        let variants = |chosen: Chosen| -> Vec<String> {
+            let picked = chosen.of(&all).unwrap();
+            picked.iter().flat_map(|picked| &picked.variants).map(|variant| variant.name.clone()).collect()
+        };
+        assert_eq!(variants(Chosen::default()), ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"]);
+        assert_eq!(variants(Chosen { variants: words(&["wmma-qk-32x64"]), ..Chosen::default() }), ["wmma-qk-32x64"]);
         assert_eq!((ids(&["1"]), ids(&["1", "stage0-scalar"]).len()), (vec!["stage1-cpasync".to_string()], 2));
-        assert_eq!(families(&words(&["large", "sink"])).unwrap(), [Family::Large, Family::Sink]);
     }
 
     #[test]
@@ -192,27 +263,44 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_answered_with_the_nearest() {
         let all = builds();
-        let chosen = stages(&[], &all).unwrap();
         let message = |error: SelectError| error.to_string();
         assert_eq!(
             message(stages(&words(&["stage0-scaler"]), &all).unwrap_err()),
             "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync"
         );
-        let unknown_variant = variants(&words(&["wmma-qk-32x46"]), &chosen, &all).unwrap_err();
-        assert!(message(unknown_variant).contains("mean 'wmma-qk-32x64'"));
-        let first = stages(&words(&["0"]), &all).unwrap();
+        let variant = |stages: &[&str], variant: &str| {
+            let chosen = Chosen { stages: words(stages), variants: words(&[variant]) };
+            chosen.of(&all).err().map(message)
+        };
+        assert!(variant(&[], "wmma-qk-32x46").unwrap().contains("mean 'wmma-qk-32x64'"));
         assert_eq!(
-            message(variants(&words(&["cpasync-32x64"]), &first, &all).unwrap_err()),
+            variant(&["0"], "cpasync-32x64").unwrap(),
             "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave \
              --stages out"
         );
+        assert_eq!(variant(&["1"], "cpasync-32x64"), None);
         for word in ["bf16", "BFloat16"] {
-            assert_eq!(message(dtypes(&words(&[word])).unwrap_err()), "BF16 is not supported yet; known: f16, e4m3");
+            assert_eq!(message(dtype(word).unwrap_err()), "BF16 is not supported yet; known: f16, e4m3");
         }
-        assert!(message(shapes(&words(&["mision"])).unwrap_err()).contains("mean 'mission'"));
-        assert!(message(families(&words(&["outlier"])).unwrap_err()).contains("mean 'outliers'"));
-        assert!(message(dtypes(&words(&["fp16"])).unwrap_err()).contains("mean 'f16'"));
-        assert!(!message(masks(&words(&["zzz"])).unwrap_err()).contains("did you mean"));
+        assert!(message(shape("mision").unwrap_err()).contains("mean 'mission'"));
+        assert!(message(family("outlier").unwrap_err()).contains("mean 'outliers'"));
+        assert!(message(dtype("fp16").unwrap_err()).contains("mean 'f16'"));
+        assert!(!message(mask("zzz").unwrap_err()).contains("did you mean"));
+    }
+
+    #[test]
+    fn problems_are_every_combination_in_order() {
+        let chosen = |problems: Problems| -> Vec<String> {
+            let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
+            all.iter().map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask)).collect()
+        };
+        let all = ["small f16 causal", "small e4m3 causal", "1x1x17x128 f16 causal", "1x1x17x128 e4m3 causal"];
+        assert_eq!(chosen(Problems::default()), all);
+        let shapes = vec![shape("mission").unwrap()];
+        assert_eq!(
+            chosen(Problems { shapes, dtypes: vec![Dtype::F16], masks: vec![Mask::Full] }),
+            ["mission f16 full"]
+        );
     }
 
     #[test]
@@ -228,10 +316,7 @@ mod tests {
 
     #[test]
     fn shapes_that_no_stage_takes_are_refused_with_the_rule() {
-        let cause = |word: &str| match shapes(&words(&[word])).unwrap_err() {
-            SelectError::Shape { source, .. } => source.to_string(),
-            other => panic!("{other}"),
-        };
+        let cause = |word: &str| shape(word).unwrap_err().to_string();
         assert!(cause("1x8x512x96").contains("head_dim = 96"));
         assert!(cause("1x8:3x512x64").contains("heads_kv = 3 does not divide heads_q = 8"));
         assert!(cause("1x8x0x64").contains("seq_q is 0"));

@@ -1,10 +1,13 @@
 //! `compare selftest`: the gates tried on planted faults and on kernels without one of their barriers or waits, and on a
 //! GPU the timer tried on itself.
 
-use crate::cli::SelftestArgs;
+use crate::answer::Answer;
+use crate::judge::verdict::Exit;
+use crate::measure::builds::builds;
 use crate::measure::rows::fault_name;
+use crate::registry::{Ladder, LadderError};
 use crate::select::{self, SelectError};
-use crate::{list, registry};
+use clap::Args;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, TimerCheck, timer_checks};
@@ -13,27 +16,28 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, ProblemError};
 use common::reference::ReferenceError;
-use common::stage::{LoadError, LoadedStage, Unsupported};
+use common::stage::{LoadedStage, Unsupported};
 use common::suppression::{Broken, Finding, Presets, SiteResult, Synchronisation, suppress_each};
 use common::timing::{Cache, Plan};
 use serde_json::json;
 
-/// What the selftest found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Selftest {
-    /// All of it, as text or JSON.
-    pub text: String,
-    /// Faults that no gate caught, the correct model if a gate failed it, synchronisation that no gate misses or that is
-    /// listed wrongly, kernels that are wrong as they are, and checks of the timer that do not agree.
-    pub escaped: usize,
+/// The flags of `selftest`.
+#[derive(Clone, Debug, Args)]
+pub struct SelftestArgs {
+    /// Stages whose synchronisation is left out [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Why the selftest could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum SelftestError {
-    /// A stage is broken.
-    #[error("the ladder cannot be loaded; build again with `cargo build`")]
-    Load(#[from] LoadError),
+    /// There is no ladder.
+    #[error(transparent)]
+    Ladder(#[from] LadderError),
     /// There is nothing to compare with.
     #[error("the gates have no reference: a fault of this program, not of a stage")]
     Reference(#[from] ReferenceError),
@@ -57,16 +61,20 @@ pub enum SelftestError {
     Timer(#[from] CudaError),
 }
 
-/// Plants every fault, leaves out every synchronisation site, and tries the timer where there is a GPU.
-pub fn selftest(args: &SelftestArgs) -> Result<Selftest, SelftestError> {
-    let stages = registry::load()?;
-    let chosen = chosen(&args.stages, &stages)?;
+/// Plants every fault, leaves out every synchronisation site, and tries the timer where there is a GPU. Fails if a fault
+/// escaped every gate, the correct model did not, synchronisation is missed by no gate or listed wrongly, a kernel is wrong
+/// as it is, or checks of the timer do not agree.
+pub fn selftest(args: &SelftestArgs) -> Result<Answer, SelftestError> {
+    let Ladder { stages, gpu } = Ladder::open()?;
+    let builds = builds(&stages);
+    let named: Vec<&str> = select::stages(&args.stages, &builds)?.iter().map(|stage| stage.id.as_str()).collect();
+    let chosen: Vec<&LoadedStage> = stages.iter().filter(|stage| named.contains(&stage.info().id)).collect();
     eprintln!("planting faults (some seconds)");
     let subjects = faults::selftest()?;
     let synchronisation = suppress_each(&chosen, Presets::All, |stage| {
         eprintln!("leaving out each synchronisation site of {} (seconds to a minute)", stage.info().id);
     });
-    let timer = match list::gpu(&stages) {
+    let timer = match gpu {
         Ok(device) => {
             eprintln!("trying the timer on {} (half a minute)", device.info().name);
             Ok(try_timer(&device, &stages)?)
@@ -80,18 +88,7 @@ pub fn selftest(args: &SelftestArgs) -> Result<Selftest, SelftestError> {
         true => document(&subjects, &synchronisation, &timer, escaped),
         false => text(&subjects, &synchronisation, &timer),
     };
-    Ok(Selftest { text, escaped })
-}
-
-/// The stages that `words` name, all if there are none.
-fn chosen<'a>(words: &[String], stages: &'a [LoadedStage]) -> Result<Vec<&'a LoadedStage>, SelectError> {
-    let known = || stages.iter().map(|stage| stage.info().id);
-    if let Some(word) = words.iter().find(|word| !known().any(|id| select::is_stage(word, id))) {
-        return Err(select::unknown("stage", word, known()));
-    }
-    let is_chosen =
-        |stage: &&LoadedStage| words.is_empty() || words.iter().any(|word| select::is_stage(word, stage.info().id));
-    Ok(stages.iter().filter(is_chosen).collect())
+    Ok(Answer::new(if escaped == 0 { Exit::Pass } else { Exit::Fail }, text))
 }
 
 /// The checks of the timer on the first stage's default variant and the problem of the claims.

@@ -1,8 +1,8 @@
 //! `compare show`: what a record says, part by part.
 
+use crate::answer::Answer;
 use crate::judge::Known;
-use crate::judge::verdict::{Exit, report};
-use crate::measure::builds::builds;
+use crate::judge::verdict::report;
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::show::{self as layout, Section};
 use crate::record::store::read_all;
@@ -42,12 +42,11 @@ pub struct ShowArgs {
     pub format: crate::diff::Format,
 }
 
-pub fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
+pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     if args.metrics {
-        page::print(&crate::pages::metrics::page())?;
-        return Ok(Exit::Pass);
+        return Ok(Answer::pass(crate::pages::metrics::page()));
     }
-    let built = builds(&registry::load()?);
+    let built = registry::builds()?;
     let named = select::stages(&args.stages, &built)?.into_iter().filter(|_| !args.stages.is_empty());
     let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
     let results = machine::results();
@@ -64,8 +63,10 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
         }
     };
     if named.is_none() && committed.is_empty() {
-        println!("NO DATA: there is no record in {}; commit one with `compare accept`", results.display());
-        return Ok(Exit::Undecided);
+        return Ok(Answer::no_data(format!(
+            "there is no record in {}; commit one with `compare accept`",
+            results.display()
+        )));
     }
     let stages: Vec<StageMeta> = match &named {
         Some((_, record)) => record.meta.stages.clone(),
@@ -74,10 +75,9 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     let run = named.as_ref().map(|(name, record)| (name.as_str(), record));
     let report = report(Known { stages: &stages, run, committed: &committed });
     let document = layout::document(&report, &args.parts, &ids);
-    page::print(&match args.format {
+    Ok(Answer::pass(match args.format {
         crate::diff::Format::Terminal => page::terminal::terminal(&document, WIDTH, "--format markdown"),
         crate::diff::Format::Markdown => page::markdown::markdown(&document),
         crate::diff::Format::Json => serde_json::to_string_pretty(&page::json::value(&document))? + "\n",
-    })?;
-    Ok(Exit::Pass)
+    }))
 }

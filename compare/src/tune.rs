@@ -8,27 +8,67 @@ mod tests;
 
 pub use elites::{Elites, keep_elites};
 
-use crate::cli::{RunArgs, TuneArgs};
+use crate::answer::Answer;
+use crate::judge::verdict::Exit;
 use crate::machine::{self, Timestamp};
-use crate::measure::builds::builds;
 use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
 use crate::measure::{plan, rows};
+use crate::output::{self, Output, OutputError};
 use crate::progress::Progress as Bars;
 use crate::record::files::write_json;
 use crate::record::meta::Gpu;
 use crate::record::{Record, Row, Source, StoreError};
+use crate::registry::{Ladder, LadderError};
 use crate::run::{in_flight, new_record};
-use crate::select::{self, SelectError};
-use crate::{list, registry};
+use crate::select::{Chosen, Problems, SelectError, at_least_one};
+use clap::Args;
 use common::check::CaseResult;
 use common::limits::{DeviceError, DeviceLimits, Limited};
-use common::stage::LoadError;
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use elites::{Ranking, rank};
 use half::f16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+pub const EXAMPLES: &str = "\
+Every preset goes through the quick gates and the chosen problems; one that is not green has no time. The best three of
+each stage and problem go to tune/<gpu>.json, beside what is there of other problems; commit it. `compare run` then
+times all presets on mission with the full mask, which claims are about, and these three elsewhere. An entry whose kernel has changed
+since is STALE: `run` times all presets again until it is renewed.
+
+Examples:
+  compare tune                                  all stages on every problem that tier T2 times
+  compare tune --stages stage3-wmma-pv --shapes long,4x16x4096x64 --dtypes f16
+                                                one stage on two shapes, both masks
+  compare tune --record results/<run>           what a run has timed, where it timed all presets of a problem
+
+Exit codes:
+  0  ranked and written
+  1  two presets compile to the same machine code (nothing is timed), or a gate failed (green presets are written)
+  2  wrong usage, or a file that cannot be read or written
+  3  NO DATA: there is no GPU that can be timed";
+
+/// The flags of `tune`.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    pub chosen: Chosen,
+    #[command(flatten)]
+    pub problems: Problems,
+    /// Timed samples per preset and problem [default: 100]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub iters: Option<usize>,
+    /// Rank what a record of `compare run` timed, without a GPU, instead of measuring
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["stages", "shapes", "dtypes", "masks", "iters"])]
+    pub record: Option<PathBuf>,
+    /// The file to merge the best into [default: tune/<gpu>.json of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// Timed samples per arm, unless `--iters` says otherwise: a ranking needs fewer than a claim, and a claim is judged by
 /// `compare run`, on more.
@@ -43,12 +83,15 @@ pub enum TuneError {
     /// A flag names nothing.
     #[error(transparent)]
     Select(#[from] SelectError),
-    /// A stage is broken.
+    /// There is no ladder, or the GPU's limits are not known.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The environment names no device, or the GPU's limits are not known.
+    Ladder(#[from] LadderError),
+    /// The environment names no device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The file cannot go where it should.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The best presets of a device are those that it has run.
     #[error(transparent)]
     Limited(#[from] Limited),
@@ -66,33 +109,8 @@ pub enum TuneError {
         here: String,
     },
     /// The measurement itself failed.
-    #[error(transparent)]
+    #[error("the presets could not be timed")]
     Execute(#[from] ExecuteError),
-}
-
-/// What came of it.
-pub enum Tuned {
-    /// Nothing can be timed here.
-    NoData {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// Two presets are one: there is nothing to choose between.
-    SharedCode {
-        /// Which, a line per stage.
-        reasons: Vec<String>,
-    },
-    /// Measured and written.
-    Written {
-        /// The ranking.
-        text: String,
-        /// The file.
-        path: PathBuf,
-        /// Rankings that are not of all variants, and what they lack; a line for each. The file keeps what it said.
-        skipped: Vec<String>,
-        /// Variants that are wrong, so that they have no place in a ranking, and why; a line for each.
-        failed: Vec<String>,
-    },
 }
 
 /// Where the elites of a machine are: `tune/nvidia-h200.json` of the workspace.
@@ -100,54 +118,64 @@ pub fn path_of(machine: &str) -> PathBuf {
     machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
 }
 
-/// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file.
-pub fn tune(args: &TuneArgs) -> Result<Tuned, TuneError> {
+/// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. A ranking
+/// without all variants leaves the file as it was. Fails if a variant is wrong, or if two presets are one.
+pub fn tune(args: &TuneArgs) -> Result<Answer, TuneError> {
+    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     match &args.record {
         Some(folder) => from_record(args, folder),
         None => measure(args),
     }
 }
 
+fn no_data(reason: &str) -> Answer {
+    Answer::no_data(format!("presets are ranked by times on a GPU: {reason}"))
+}
+
+fn same_code(reasons: &[String]) -> Answer {
+    let reasons = reasons.join("\n  ");
+    Answer::new(
+        Exit::Fail,
+        format!(
+            "FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a\nconstant that the \
+             kernel uses. Nothing was ranked.\n  {reasons}"
+        ),
+    )
+}
+
 /// Ranks what `folder` says. Problems on which it left variants out are not ranked.
-fn from_record(args: &TuneArgs, folder: &Path) -> Result<Tuned, TuneError> {
+fn from_record(args: &TuneArgs, folder: &Path) -> Result<Answer, TuneError> {
     let record = Record::read(folder)?;
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
     let planned = elites::of_record(&record);
     if planned.is_empty() {
-        return Ok(Tuned::NoData { reason: format!("{} has no timings; run `compare` on a GPU", folder.display()) });
+        return Ok(no_data(&format!("{} has no timings; run `compare` on a GPU", folder.display())));
     }
     let reasons = shared_code(record.by(Source::Ptxas));
     if !reasons.is_empty() {
-        return Ok(Tuned::SharedCode { reasons });
+        return Ok(same_code(&reasons));
     }
     let path = args.out.clone().unwrap_or_else(|| path_of(&record.meta.machine.name));
     let elites = open(&path, &record.meta.machine.gpu)?;
-    written(path, elites, rank(&planned, &record), &record.meta.started)
+    written(args, path, elites, rank(&planned, &record), &record.meta.started)
 }
 
-fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
+fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     let started = Timestamp::now();
     Limited::refuse("a ranking", DeviceLimits::asked(None)?)?;
-    let mut stages = registry::load()?;
-    let selection = RunArgs {
-        stages: args.stages.clone(),
-        shapes: args.shapes.clone(),
-        dtypes: args.dtypes.clone(),
-        masks: args.masks.clone(),
-        ..RunArgs::default()
-    };
+    let mut ladder = Ladder::open()?;
     // Wrong words are refused before a missing GPU is.
-    let plan = plan::tune(&builds(&stages), &selection)?;
-    let device = match list::gpu(&stages) {
+    let plan = plan::tune(&ladder.builds(), &args.chosen, &args.problems)?;
+    ladder.limit(None)?;
+    let builds = ladder.builds();
+    let device = match &ladder.gpu {
         Ok(device) => device,
-        Err(reason) => return Ok(Tuned::NoData { reason }),
+        Err(reason) => return Ok(no_data(reason)),
     };
-    registry::limit(&mut stages, Some(&device), None)?;
-    let builds = builds(&stages);
-    let built: Vec<Row> = select::stages(&args.stages, &builds)?.into_iter().flat_map(rows::built).collect();
+    let built: Vec<Row> = args.chosen.of(&builds)?.iter().flat_map(|picked| rows::built(picked.stage)).collect();
     let reasons = shared_code(&built);
     if !reasons.is_empty() {
-        return Ok(Tuned::SharedCode { reasons });
+        return Ok(same_code(&reasons));
     }
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
@@ -155,9 +183,9 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     let mut measured = Measured::new(new_record(&started, &plan, &builds, machine, vec![], true));
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
-        stages: &stages,
+        stages: &ladder.stages,
         builds: &builds,
-        device: Some(&device),
+        device: Some(device),
         file: None,
         timing: TimingPlan { samples, warm_up: WARM_UP, ..TimingPlan::default() },
         samples_elsewhere: samples,
@@ -165,24 +193,30 @@ fn measure(args: &TuneArgs) -> Result<Tuned, TuneError> {
     };
     let mut bars = Tuning(Bars::new(args.quiet));
     let checked = executor.check(&plan, &mut measured, &mut bars);
-    let timed = checked.and_then(|()| executor.time(&device, &plan, &mut measured, &mut bars));
+    let timed = checked.and_then(|()| executor.time(device, &plan, &mut measured, &mut bars));
     bars.0.finish();
     timed?;
-    written(path, elites, rank(&plan.timings, &measured.record), &started.iso())
+    written(args, path, elites, rank(&plan.timings, &measured.record), &started.iso())
 }
 
-/// Merges `rankings` into the file.
-fn written(path: PathBuf, mut elites: Elites, rankings: Vec<Ranking>, tuned: &str) -> Result<Tuned, TuneError> {
+/// Merges `rankings` of all variants into the file.
+fn written(
+    args: &TuneArgs,
+    path: PathBuf,
+    mut elites: Elites,
+    rankings: Vec<Ranking>,
+    tuned: &str,
+) -> Result<Answer, TuneError> {
     let (whole, partial): (Vec<Ranking>, Vec<Ranking>) = rankings.into_iter().partition(Ranking::is_whole);
     elites.merge(&whole, tuned);
     write_json(&path, &elites)?;
     let failed = table::failures(&whole);
-    Ok(Tuned::Written {
-        text: table::text(&whole),
-        path,
-        skipped: partial.iter().map(table::missing).collect(),
-        failed,
-    })
+    let text = format!("{}the best are in {}; commit it", table::text(&whole), path.display());
+    let exit = if failed.is_empty() { Exit::Pass } else { Exit::Fail };
+    let mut notes: Vec<String> =
+        partial.iter().map(|ranking| format!("not ranked: {}", table::missing(ranking))).collect();
+    notes.extend(failed.iter().map(|line| format!("FAIL {line}")));
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
 }
 
 /// The variants that compile to the same machine code as another one, and which.

@@ -165,15 +165,16 @@ fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registry, select};
+    use crate::registry::Ladder;
+    use crate::select::Chosen;
 
     #[test]
     fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {
-        let mut stages = registry::load().unwrap();
-        let whole = builds(&stages);
+        let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
+        let whole = ladder.builds();
         assert!(whole.iter().all(|stage| stage.refused.is_empty()));
-        registry::limit(&mut stages, None, "sm_89".parse().ok()).unwrap();
-        let limited = builds(&stages);
+        ladder.limit("sm_89".parse().ok()).unwrap();
+        let limited = ladder.builds();
         let limited_of = |id: &str| limited.iter().find(|stage| stage.id == id);
         for (whole, limited) in whole.iter().zip(&limited) {
             let largest = |variant: &VariantBuild| variant.kernels.iter().map(|k| k.facts.dynamic_shared_bytes).max();
@@ -193,8 +194,8 @@ mod tests {
         let has = |id: &str, name: &str| limited_of(id).is_some_and(|stage| stage.variant(name).is_some());
         let (_, gone) =
             gone.into_iter().find(|(stage, variant)| !has(&stage.id, &variant.name)).expect("some do not fit");
-        let error = select::variants(std::slice::from_ref(&gone.name), &limited.iter().collect::<Vec<_>>(), &limited)
-            .unwrap_err();
+        let chosen = Chosen { variants: vec![gone.name.clone()], ..Chosen::default() };
+        let error = chosen.of(&limited).err().expect("it is refused");
         assert!(
             error.to_string().starts_with(&format!("the device cannot run {}: f16 d64 needs ", gone.name)),
             "{error}"

@@ -1,11 +1,10 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
-use crate::cli::RunArgs;
 use crate::judge::claims::compared;
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::record::StageMeta;
 use crate::record::meta::{Scope, Tier, TimingScope};
-use crate::select::{self, SelectError};
+use crate::select::{Chosen, Picked, Problems, SelectError, or_all};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
 use common::inputs::Family;
@@ -14,6 +13,66 @@ use common::resources::KernelFacts;
 use common::suppression;
 use common::tier0::Case;
 use std::collections::BTreeSet;
+
+/// What a run is asked for. What it leaves open, the tier says.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub chosen: Chosen,
+    /// With seeds and families they replace the tier's cases by every combination of what is given.
+    pub problems: Problems,
+    pub seeds: Vec<u64>,
+    pub families: Vec<Family>,
+    /// What fits the backend, if nothing is said.
+    pub tier: Option<Tier>,
+    /// Whether each stage's default variant is also timed on growing lengths.
+    pub sweep: bool,
+    /// Whether nothing is timed, though there is a GPU.
+    pub is_untimed: bool,
+    /// A real problem, which replaces the tier's.
+    pub file: Option<FileProblem>,
+}
+
+impl Request {
+    /// Whether problems were given, by their shape, inputs or seeds.
+    fn has_problems(&self) -> bool {
+        !(self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty())
+    }
+
+    /// The flags that narrow a run, as given.
+    fn flags(&self) -> Vec<String> {
+        fn words<T: ToString>(values: &[T]) -> Vec<String> {
+            values.iter().map(T::to_string).collect()
+        }
+        let Problems { shapes, dtypes, masks } = &self.problems;
+        let lists = [
+            ("--stages", self.chosen.stages.clone()),
+            ("--variants", self.chosen.variants.clone()),
+            ("--shapes", shapes.iter().map(|(name, _)| name.clone()).collect()),
+            ("--dtypes", words(dtypes)),
+            ("--masks", words(masks)),
+            ("--seeds", words(&self.seeds)),
+            ("--families", words(&self.families)),
+            ("--input", self.file.iter().map(|file| file.name.clone()).collect()),
+        ];
+        let given = lists.into_iter().filter(|(_, words)| !words.is_empty());
+        given.map(|(name, words)| format!("{name} {}", words.join(","))).collect()
+    }
+
+    fn scope(&self) -> Scope {
+        match self.flags() {
+            flags if flags.is_empty() => Scope::Whole,
+            flags => Scope::Selected { flags },
+        }
+    }
+
+    /// The tier: as asked, else what fits the backend.
+    fn tier(&self, backend: BackendKind) -> Tier {
+        self.tier.unwrap_or(match backend {
+            BackendKind::Cuda => Tier::T2,
+            BackendKind::Emulated => Tier::T1,
+        })
+    }
+}
 
 /// How a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +150,6 @@ impl Plan {
     /// Whether what is counted is counted with E4M3 too.
     pub fn counts_e4m3(&self) -> bool {
         self.cases.iter().any(|case| case.problem == claims_problem(Dtype::E4m3))
-    }
-}
-
-/// The tier of a run: as asked, else what fits the backend.
-pub fn tier(args: &RunArgs, backend: BackendKind) -> Tier {
-    match (args.quick, args.full, backend) {
-        (true, ..) => Tier::T0,
-        (_, true, _) | (.., BackendKind::Cuda) => Tier::T2,
-        _ => Tier::T1,
     }
 }
 
@@ -248,34 +298,19 @@ fn sweep(mode: Mode) -> impl Iterator<Item = Item> {
 /// The traced build takes problems of at most this many scores; larger ones would take minutes.
 const TRACED_SCORES: u64 = 50_000;
 
-/// Every combination of what the flags give, and of the defaults for what they leave open.
-fn combinations(
-    args: &RunArgs,
-    dtypes: &[Dtype],
-    masks: &[Mask],
-    backend: BackendKind,
-) -> Result<Vec<Item>, SelectError> {
-    let or = |words: &[String], default: &[&str]| {
-        if words.is_empty() { default.iter().map(|word| word.to_string()).collect() } else { words.to_vec() }
-    };
-    let shapes = select::shapes(&or(&args.shapes, &["small", "mission"]))?;
-    let families = select::families(&or(&args.families, &["normal"]))?;
-    let seeds = if args.seeds.is_empty() { vec![0] } else { args.seeds.clone() };
+/// Every combination of what is given, and of the defaults for what is left open.
+fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
+    let families = or_all(&request.families, &[Family::Normal]);
     let mut items = Vec::new();
-    for (name, shape) in &shapes {
-        for &dtype in dtypes {
-            for &mask in masks {
-                for &family in families.iter().filter(|family| Family::for_dtype(dtype).contains(family)) {
-                    for &seed in &seeds {
-                        let mut item = item(name, *shape, dtype, mask, family, seed, Mode::Plain);
-                        item.mode = mode_for(&item.problem, backend);
-                        items.push(item);
-                    }
-                }
-            }
+    for (name, problem) in request.problems.or(&["small", "mission"], &Dtype::ALL, &Mask::ALL) {
+        for &family in families.iter().filter(|family| Family::for_dtype(problem.dtype).contains(family)) {
+            let mode = mode_for(&problem, backend);
+            let seeds = or_all(&request.seeds, &[0]).iter();
+            items
+                .extend(seeds.map(|&seed| item(&name, problem.shape, problem.dtype, problem.mask, family, seed, mode)));
         }
     }
-    Ok(items)
+    items
 }
 
 fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
@@ -310,33 +345,27 @@ pub struct FileProblem {
     pub dtype: Dtype,
 }
 
-/// The plan of a run. `file` replaces the tier's problems by the one of `--input`.
-pub fn plan(
-    all: &[StageBuild],
-    args: &RunArgs,
-    backend: BackendKind,
-    file: Option<&FileProblem>,
-) -> Result<Plan, SelectError> {
-    let stages = select::stages(&args.stages, all)?;
-    select::variants(&args.variants, &stages, all)?;
-    let dtypes = or_all(select::dtypes(&args.dtypes)?, &Dtype::ALL);
+/// The plan of a run.
+pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Result<Plan, SelectError> {
+    let picked = request.chosen.of(all)?;
+    let file = request.file.as_ref();
+    let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
     // A file does not say under which mask its `out` was computed; the full one is the usual case.
-    let all_masks: &[Mask] = if file.is_some() { &[Mask::Full] } else { &Mask::ALL };
-    let masks = or_all(select::masks(&args.masks)?, all_masks);
-    let tier = tier(args, backend);
+    let masks = or_all(&request.problems.masks, if file.is_some() { &[Mask::Full] } else { &Mask::ALL });
+    let tier = request.tier(backend);
     let (traced, beside, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
         BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
     };
-    let combined = !(args.shapes.is_empty() && args.seeds.is_empty() && args.families.is_empty());
+    let combined = request.has_problems();
     let mut items = match (file, tier) {
-        (Some(file), _) => from_file(file, &masks, backend),
-        _ if combined => combinations(args, &dtypes, &masks, backend)?,
+        (Some(file), _) => from_file(file, masks, backend),
+        _ if combined => combinations(request, backend),
         (_, Tier::T0) => tier0(traced, plain).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
         (_, Tier::T1) => tier1(traced, plain),
         (_, Tier::T2) => tier2(traced, beside, plain),
     };
-    if args.sweep && backend == BackendKind::Cuda {
+    if request.sweep && backend == BackendKind::Cuda {
         items.extend(sweep(plain));
     }
     let chosen = |item: &Item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask);
@@ -345,13 +374,10 @@ pub fn plan(
     let has_rings = file.is_none() && !combined && tier != Tier::T0;
     let mut cases = Vec::new();
     let mut timings = Vec::new();
-    for stage in stages {
-        for variant in &stage.variants {
+    for Picked { stage, variants } in picked {
+        for variant in variants {
             // A variant that was asked for by name runs in every tier.
-            let asked = args.variants.contains(&variant.name);
-            if !args.variants.is_empty() && !asked {
-                continue;
-            }
+            let asked = request.chosen.takes_by_name(&variant.name);
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| !item.default_only || is_default || asked;
             let rings = if has_rings { rings(variant, traced.once(), is_default) } else { vec![] };
@@ -360,32 +386,37 @@ pub fn plan(
                 .map(|item| case(stage, &variant.name, item, backend))
                 .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
                 .collect();
-            if backend == BackendKind::Cuda && args.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
-                timings.extend(timed(tier, combined, args.sweep, &of_variant));
+            if backend == BackendKind::Cuda && !request.is_untimed && !of_variant.is_empty() && file.is_none() {
+                timings.extend(timed(tier, combined, request.sweep, &of_variant));
             }
             cases.extend(of_variant);
         }
     }
     if cases.is_empty() {
-        return Err(SelectError::Nothing { reason: nothing_left(args) });
+        let reason = match request.flags() {
+            flags if flags.is_empty() => "no stage has a variant".to_string(),
+            flags => format!("{} exclude each other", flags.join(" ")),
+        };
+        return Err(SelectError::Nothing { reason });
     }
     let counted = counted(all, &cases);
-    Ok(Plan { tier, backend, scope: scope(args), cases, timings, timing_scopes: vec![], counted })
+    Ok(Plan { tier, backend, scope: request.scope(), cases, timings, timing_scopes: vec![], counted })
 }
 
-/// The plan of `compare tune`: for every variant the cases of T0, and each chosen problem, on which it is timed. Without
-/// `--shapes` these are the problems that T2 times.
-pub fn tune(all: &[StageBuild], args: &RunArgs) -> Result<Plan, SelectError> {
-    let mut args = args.clone();
-    if args.shapes.is_empty() {
+/// The plan of `compare tune`: for every chosen variant the cases of T0, and each chosen problem, on which it is timed.
+/// Where no shape was chosen these are the problems that T2 times.
+pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<Plan, SelectError> {
+    let mut request = Request { chosen: chosen.clone(), problems: problems.clone(), ..Request::default() };
+    if problems.shapes.is_empty() {
         let timed = NAMED_SHAPES.iter().filter(|named| named.name != "small");
-        args.shapes = timed.map(|named| named.name.to_string()).collect();
+        request.problems.shapes = timed.map(|named| (named.name.to_string(), named.shape)).collect();
     }
-    let mut tuned = plan(all, &args, BackendKind::Cuda, None)?;
-    let names = tuned.cases.iter().map(|case| case.key.variant.clone());
-    let variants: BTreeSet<String> = names.collect();
-    let quick = RunArgs { quick: true, shapes: vec![], variants: variants.into_iter().collect(), ..args };
-    let quick = plan(all, &quick, BackendKind::Cuda, None)?;
+    let mut tuned = plan(all, &request, BackendKind::Cuda)?;
+    let variants: BTreeSet<String> = tuned.cases.iter().map(|case| case.key.variant.clone()).collect();
+    request.chosen.variants = variants.into_iter().collect();
+    request.problems.shapes = vec![];
+    request.tier = Some(Tier::T0);
+    let quick = plan(all, &request, BackendKind::Cuda)?;
     let more: Vec<PlannedCase> = quick.cases.into_iter().filter(|case| !tuned.cases.contains(case)).collect();
     tuned.cases.extend(more);
     Ok(tuned)
@@ -408,10 +439,6 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
     }
     let names = stages.iter().flat_map(|stage| stage.variants.iter().map(|variant| (&*stage.id, &*variant.name)));
     names.filter(|name| wanted.contains(name)).map(|(id, name)| (id.to_string(), name.to_string())).collect()
-}
-
-fn or_all<T: Copy>(chosen: Vec<T>, all: &[T]) -> Vec<T> {
-    if chosen.is_empty() { all.to_vec() } else { chosen }
 }
 
 fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
@@ -458,45 +485,6 @@ fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<
         }
     }
     timings
-}
-
-fn nothing_left(args: &RunArgs) -> String {
-    let flags = flags(args);
-    if flags.is_empty() {
-        "no stage has a variant".to_string()
-    } else {
-        format!("{} exclude each other", flags.join(" "))
-    }
-}
-
-/// The flags that narrow a run, as given.
-fn flags(args: &RunArgs) -> Vec<String> {
-    let seeds: Vec<String> = args.seeds.iter().map(u64::to_string).collect();
-    let lists = [
-        ("--stages", &args.stages),
-        ("--variants", &args.variants),
-        ("--shapes", &args.shapes),
-        ("--dtypes", &args.dtypes),
-        ("--masks", &args.masks),
-        ("--seeds", &seeds),
-        ("--families", &args.families),
-    ];
-    let mut flags: Vec<String> = lists
-        .into_iter()
-        .filter(|(_, words)| !words.is_empty())
-        .map(|(name, words)| format!("{name} {}", words.join(",")))
-        .collect();
-    if let Some(name) = args.input.as_ref().and_then(|path| path.file_name()) {
-        flags.push(format!("--input {}", name.to_string_lossy()));
-    }
-    flags
-}
-
-fn scope(args: &RunArgs) -> Scope {
-    match flags(args) {
-        flags if flags.is_empty() => Scope::Whole,
-        flags => Scope::Selected { flags },
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The flags of `peers`.
 
-use crate::cli::at_least_one;
+use crate::select::{Problems, at_least_one};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -32,15 +32,8 @@ pub struct PeersArgs {
     /// Stages to time: all of these on mission, the last of them on other shapes [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
-    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: mission,mission_b2,stretch,long,wide,big,big_wide]
-    #[arg(long, value_delimiter = ',', value_name = "SHAPE,..")]
-    pub shapes: Vec<String>,
-    /// Our element types: f16, e4m3 [default: f16]
-    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..")]
-    pub dtypes: Vec<String>,
-    /// Masks: full, causal [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "MASK,..")]
-    pub masks: Vec<String>,
+    #[command(flatten)]
+    pub problems: Problems,
     /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub iters: Option<usize>,

@@ -1,11 +1,10 @@
 //! What is measured: problems, and which of our variants stand for their stages. Pure.
 
-use super::PeersArgs;
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::record::{Place, Record, Subject};
-use crate::select::{self, SelectError};
+use crate::select::Problems;
 use common::problem::{Dtype, Mask, Problem};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
@@ -22,26 +21,14 @@ pub struct Item {
     pub stages: Vec<String>,
 }
 
-/// The problems that `args` choose: all chosen stages on mission, the last of them on the other shapes.
-pub fn items(args: &PeersArgs, all: &[StageBuild]) -> Result<Vec<Item>, SelectError> {
-    let stages = select::stages(&args.stages, all)?;
-    let default = || SHAPES.map(String::from).to_vec();
-    let shapes = select::shapes(&if args.shapes.is_empty() { default() } else { args.shapes.clone() })?;
-    let (dtypes, masks) = (select::dtypes(&args.dtypes)?, select::masks(&args.masks)?);
-    let dtypes = if dtypes.is_empty() { vec![Dtype::F16] } else { dtypes };
-    let masks = if masks.is_empty() { Mask::ALL.to_vec() } else { masks };
-    let mut items = Vec::new();
-    for (shape_name, shape) in shapes {
-        for &dtype in &dtypes {
-            for &mask in &masks {
-                let problem = Problem::new(shape, dtype, mask).expect("selected shapes are problems");
-                let first = if shape_name == "mission" { 0 } else { stages.len().saturating_sub(1) };
-                let stages = stages[first..].iter().map(|stage| stage.id.clone()).collect();
-                items.push(Item { shape_name: shape_name.clone(), problem, stages });
-            }
-        }
-    }
-    Ok(items)
+/// The chosen problems: all of `stages` on mission, the last of them on the other shapes.
+pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
+    let item = |(shape_name, problem): (String, Problem)| {
+        let first = if shape_name == "mission" { 0 } else { stages.len().saturating_sub(1) };
+        let stages = stages[first..].iter().map(|stage| stage.id.clone()).collect();
+        Item { shape_name, problem, stages }
+    };
+    problems.or(&SHAPES, &[Dtype::F16], &Mask::ALL).into_iter().map(item).collect()
 }
 
 /// Why no peer can be asked for this problem, if so.

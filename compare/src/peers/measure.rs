@@ -1,6 +1,5 @@
 //! One problem after the other, on the GPU and in Python in turns.
 
-use super::PeersError;
 use super::choose::{Item, candidates, unsupported};
 use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
@@ -12,6 +11,7 @@ use common::problem::{Dtype, Problem};
 use common::reference::Probability;
 use common::stage::LoadedStage;
 use common::timing::Plan;
+use common::timing::stats::SampleError;
 use half::f16;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,29 @@ const CALLS: usize = 100;
 
 /// A Python that ended is started anew, so that one bad backend does not end the measurement, but not for ever.
 const STARTS: usize = 3;
+
+/// Why nothing more could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Tensors cannot be handed over.
+    #[error("cannot write {}; set TMPDIR to a folder that can be written", path.display())]
+    Exchange {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Ours could not be timed.
+    #[error("timing failed")]
+    Timing(#[from] CudaError),
+    /// Samples make no sense.
+    #[error("timing failed")]
+    Samples(#[from] SampleError),
+    /// Python could not be asked.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
 
 /// Python, started when it is needed.
 pub struct Python {
@@ -82,17 +105,17 @@ pub struct Exchange(PathBuf);
 
 impl Exchange {
     /// Makes it, under the system's folder for temporary files.
-    pub fn new() -> Result<Self, PeersError> {
+    pub fn new() -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("compare-peers-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|source| PeersError::Exchange { path: path.clone(), source })?;
+        std::fs::create_dir_all(&path).map_err(|source| BenchError::Exchange { path: path.clone(), source })?;
         Ok(Self(path))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, PeersError> {
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, BenchError> {
         let path = self.0.join(name);
         match std::fs::write(&path, bytes) {
             Ok(()) => Ok(path),
-            Err(source) => Err(PeersError::Exchange { path, source }),
+            Err(source) => Err(BenchError::Exchange { path, source }),
         }
     }
 }
@@ -147,7 +170,7 @@ struct Ready {
 
 impl<'a> Bench<'a> {
     /// Measures one problem: a row per arm, and one per pair of ours and a peer.
-    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, PeersError> {
+    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, BenchError> {
         let mut bench = TimedProblem::new(self.device, &item.problem)?;
         let floor = bench.floor(self.device, self.zero_us);
         let mut ours = Vec::new();
@@ -174,7 +197,7 @@ impl<'a> Bench<'a> {
             Err(Interrupted::Ours(error)) => return Err(error.into()),
             Err(Interrupted::Python(error)) => {
                 lost.extend(ready.drain(..).map(|ready| (ready.peer, error.to_string())));
-                self.sample(&mut ours, &[], python).map_err(PeersError::from)?
+                self.sample(&mut ours, &[], python).map_err(BenchError::from)?
             }
         };
         let (of_ours, of_peers) = samples.split_at(ours.len());
@@ -200,7 +223,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.
-    fn fastest(&self, id: &str, item: &Item, bench: &TimedProblem) -> Result<Option<Ours<'a>>, PeersError> {
+    fn fastest(&self, id: &str, item: &Item, bench: &TimedProblem) -> Result<Option<Ours<'a>>, BenchError> {
         let find = (self.builds.iter().find(|build| build.id == id), self.stages.iter().find(|s| s.info().id == id));
         let (Some(build), Some(stage)) = find else { return Ok(None) };
         let mut best: Option<Ours<'a>> = None;
@@ -222,7 +245,7 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
         launches: usize,
         python: &mut Python,
-    ) -> Result<(Vec<Ready>, Vec<Lost>), PeersError> {
+    ) -> Result<(Vec<Ready>, Vec<Lost>), BenchError> {
         let none = |reason: String| (vec![], self.peers.iter().map(|peer| (peer.clone(), reason.clone())).collect());
         if let Some(reason) = unsupported(&bench.problem) {
             return Ok(none(reason.to_string()));
@@ -291,7 +314,7 @@ impl<'a> Bench<'a> {
 }
 
 /// The same of ours.
-fn finish_ours(device_us: &[f64], ours: &mut Ours<'_>, bench: &mut TimedProblem) -> Result<Sampled, PeersError> {
+fn finish_ours(device_us: &[f64], ours: &mut Ours<'_>, bench: &mut TimedProblem) -> Result<Sampled, BenchError> {
     let calls = ours.arm.calls(CALLS)?;
     let judged = bench.judge(&ours.arm.outputs()?, ours.probability);
     let subject = Subject::variant(&ours.stage.id, &ours.variant);
@@ -329,11 +352,11 @@ enum Interrupted {
     Python(#[from] SessionError),
 }
 
-impl From<Interrupted> for PeersError {
+impl From<Interrupted> for BenchError {
     fn from(interrupted: Interrupted) -> Self {
         match interrupted {
-            Interrupted::Ours(error) => PeersError::Timing(error),
-            Interrupted::Python(error) => PeersError::Session(error),
+            Interrupted::Ours(error) => BenchError::Timing(error),
+            Interrupted::Python(error) => BenchError::Session(error),
         }
     }
 }

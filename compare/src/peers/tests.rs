@@ -10,6 +10,7 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, Floor};
 use common::verdict::{GateId, Verdict};
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -186,7 +187,9 @@ fn problems_and_stages_are_chosen_by_flags() {
             let Problem { dtype, mask, .. } = item.problem;
             format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
         };
-        items(&args(list), &builds()).unwrap().into_iter().map(item).collect()
+        let (args, builds) = (args(list), builds());
+        let stages = crate::select::stages(&args.stages, &builds).unwrap();
+        items(&args.problems, &stages).into_iter().map(item).collect()
     };
     let all = lines(&[]);
     assert_eq!(all.len(), 14);
@@ -202,7 +205,6 @@ fn problems_and_stages_are_chosen_by_flags() {
         lines(&["--stages", "stage0-scalar", "--shapes", "big,1x8:2x64x64", "--dtypes", "e4m3", "--masks", "causal"]),
         ["big e4m3 causal: stage0-scalar", "1x8:2x64x64 e4m3 causal: stage0-scalar"]
     );
-    assert!(items(&args(&["--shapes", "bigg"]), &builds()).unwrap_err().to_string().contains("mean 'big'"));
 }
 
 #[test]

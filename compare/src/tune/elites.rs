@@ -1,10 +1,9 @@
 //! Rankings from a record, and the file that keeps their best: pure but for reading it.
 
-use crate::cli::RunArgs;
 use crate::judge::best::{timed, withheld};
 use crate::judge::state::{gates, is_green, summary};
 use crate::measure::builds::StageBuild;
-use crate::measure::plan::{Plan, PlannedTiming};
+use crate::measure::plan::{Plan, PlannedTiming, Request};
 use crate::record::files::read;
 use crate::record::meta::TimingScope;
 use crate::record::{On, Place, Record, Row, Source, StoreError, Subject};
@@ -283,9 +282,9 @@ fn unsupported(subject: &Subject, place: &Place, record: &Record) -> Option<Stri
 
 /// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `elites`, read from `file`,
 /// does not keep for the problem, or, where it does not know the problem, for any. What it knows of another version of
-/// the kernel stays, as does what `args` name. Says so in [`Plan::timing_scopes`].
-pub fn keep_elites(plan: &mut Plan, args: &RunArgs, stages: &[StageBuild], elites: &Elites, file: &str) {
-    if !args.shapes.is_empty() || !args.variants.is_empty() {
+/// the kernel stays, as does what `request` names. Says so in [`Plan::timing_scopes`].
+pub fn keep_elites(plan: &mut Plan, request: &Request, stages: &[StageBuild], elites: &Elites, file: &str) {
+    if !request.problems.shapes.is_empty() || !request.chosen.variants.is_empty() {
         return;
     }
     for stage in stages {

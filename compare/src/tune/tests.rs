@@ -10,13 +10,18 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, claims_problem};
 use common::verdict::GateResult;
 
-fn run_args(list: &[&str]) -> RunArgs {
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run
+fn request(list: &[&str]) -> plan::Request {
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request(None)
+}
+
+fn planned(list: &[&str]) -> Plan {
+    let plan::Request { chosen, problems, .. } = request(list);
+    plan::tune(&builds(), &chosen, &problems).unwrap()
 }
 
 /// Both stages of the literal ladder on mission, f16, full mask.
 fn mission() -> Plan {
-    plan::tune(&builds(), &run_args(&["--shapes", "mission", "--dtypes", "f16", "--masks", "full"])).unwrap()
+    planned(&["--shapes", "mission", "--dtypes", "f16", "--masks", "full"])
 }
 
 /// A run on a GPU, each instance compiled to code of its own.
@@ -42,11 +47,11 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
     // T0 and mission, whether or not the variant is the stage's default.
     let of = |variant: &str| plan.cases.iter().filter(|case| case.key.variant == variant).count();
     assert_eq!((of("scalar-32x64"), of("cpasync-32x64")), (9, 9), "eight of T0 are of f16 with the full mask");
-    let whole = plan::tune(&builds(), &run_args(&["--shapes", "mission"])).unwrap();
+    let whole = planned(&["--shapes", "mission"]);
     assert_eq!(whole.cases.iter().filter(|case| case.key.variant == "scalar-32x64").count(), 4 + 10 + 6 + 10);
     assert_eq!(whole.timings.len(), 3 * 4);
-    let default = plan::tune(&builds(), &run_args(&[])).unwrap();
-    let t2 = plan::plan(&builds(), &run_args(&[]), BackendKind::Cuda, None).unwrap();
+    let default = planned(&[]);
+    let t2 = plan::plan(&builds(), &request(&[]), BackendKind::Cuda).unwrap();
     let tuned = |timing: &PlannedTiming| default.timings.contains(timing);
     assert!(default.timings.len() == t2.timings.len() && t2.timings.iter().all(tuned), "what T2 times is tuned");
 }
@@ -121,22 +126,22 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
         let Some(crate::cli::Command::Tune(args)) = crate::cli::Cli::parse_from(words).command else { unreachable!() };
         tune(&args).unwrap()
     };
-    let Tuned::Written { skipped, .. } = tuned("some", &some) else { panic!("it is ranked") };
-    assert_eq!(skipped, ["stage0-scalar, mission f16 full: 1 of 2 variants were not timed"]);
+    let ranked = tuned("some", &some);
+    let skipped = "not ranked: stage0-scalar, mission f16 full: 1 of 2 variants were not timed";
+    assert_eq!((ranked.exit, ranked.notes.as_slice()), (Exit::Pass, &[skipped.to_string()][..]));
     let kept = Elites::read(&out).unwrap().unwrap();
     assert_eq!(kept.entries.iter().map(|entry| entry.stage.as_str()).collect::<Vec<_>>(), ["stage1-cpasync"]);
     assert_eq!((&kept.entries[0].tuned, kept.entries[0].shape), (&some.meta.started, claims_problem(Dtype::F16).shape));
     let mut shared = built();
     let same = GateResult::judge(GateId::R1, false, format!("{} scalar-32x64: what tells them apart", rows::SAME_CODE));
     shared.row_mut(CPASYNC, &instance(), Source::Ptxas).judge(GateId::R1, Judged::from(&same));
-    let Tuned::SharedCode { reasons } = tuned("shared", &shared) else { panic!("a knob does nothing") };
-    assert_eq!(
-        reasons,
-        [format!("{CPASYNC} (f16 d64 sm_90a): the same machine code as scalar-32x64: what tells them apart")]
-    );
+    let refused = tuned("shared", &shared);
+    let reason = format!("{CPASYNC} (f16 d64 sm_90a): the same machine code as scalar-32x64: what tells them apart");
+    assert_eq!((refused.exit, refused.text.lines().last()), (Exit::Fail, Some(&*format!("  {reason}"))));
     let untimed = built().without(|row| row.figures.contains_key(&Metric::P50));
-    let Tuned::NoData { reason } = tuned("untimed", &untimed) else { panic!("there is nothing to rank") };
-    assert!(reason.ends_with("has no timings; run `compare` on a GPU"), "{reason}");
+    let empty = tuned("untimed", &untimed);
+    assert_eq!(empty.exit, Exit::Undecided);
+    assert!(empty.text.ends_with("has no timings; run `compare` on a GPU"), "{}", empty.text);
     assert_eq!(shared_code(&built().rows), [""; 0]);
 }
 
@@ -208,15 +213,15 @@ fn an_entry_holds_for_the_kernel_that_was_tuned() {
 #[test]
 fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
     let ladder = builds();
-    let all = plan::plan(&ladder, &run_args(&[]), BackendKind::Cuda, None).unwrap();
+    let all = plan::plan(&ladder, &request(&[]), BackendKind::Cuda).unwrap();
     let mut elites = Elites::none(GPU);
     for name in ["mission", "long"] {
         elites.merge(&[ranking("stage0-scalar", shape(name), &[("wmma-qk-32x64", 1.0)])], "now");
     }
     let kept = |arguments: &[&str], ladder: &[StageBuild]| {
-        let args = run_args(arguments);
-        let mut plan = plan::plan(ladder, &args, BackendKind::Cuda, None).unwrap();
-        keep_elites(&mut plan, &args, ladder, &elites, "tune/nvidia-h200.json");
+        let request = request(arguments);
+        let mut plan = plan::plan(ladder, &request, BackendKind::Cuda).unwrap();
+        keep_elites(&mut plan, &request, ladder, &elites, "tune/nvidia-h200.json");
         plan
     };
     let plan = kept(&[], &ladder);

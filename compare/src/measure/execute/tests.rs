@@ -42,8 +42,8 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let builds = builds(&stages);
     let arguments =
         ["compare", "--stages", "stage0-scalar", "--shapes", "1x1x17x64,1x2:1x9x64", "--families", "normal,large"];
-    let arguments = crate::cli::Cli::parse_from(arguments).run;
-    let mut plan = plan(&builds, &arguments, BackendKind::Emulated, None).unwrap();
+    let request = crate::cli::Cli::parse_from(arguments).run.request(None);
+    let mut plan = plan(&builds, &request, BackendKind::Emulated).unwrap();
     // As on a GPU, whose place the emulator takes.
     plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);
     let run = |in_flight| {

@@ -2,13 +2,13 @@ use super::*;
 use crate::testing::builds;
 use std::collections::BTreeMap;
 
-fn args(list: &[&str]) -> RunArgs {
+fn request(list: &[&str]) -> Request {
     use clap::Parser;
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request(None)
 }
 
 fn planned(list: &[&str], backend: BackendKind) -> Plan {
-    plan(&builds(), &args(list), backend, None).unwrap()
+    plan(&builds(), &request(list), backend).unwrap()
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
@@ -200,7 +200,7 @@ fn shapes_seeds_and_families_replace_the_tier() {
 
 #[test]
 fn a_plan_without_cases_is_an_error() {
-    let error = plan(&builds(), &args(&["--families", "zero-head", "--dtypes", "f16"]), BackendKind::Emulated, None);
+    let error = plan(&builds(), &request(&["--families", "zero-head", "--dtypes", "f16"]), BackendKind::Emulated);
     assert_eq!(
         error.unwrap_err().to_string(),
         "no case is left to run: --dtypes f16 --families zero-head exclude each other"
@@ -210,8 +210,8 @@ fn a_plan_without_cases_is_an_error() {
 #[test]
 fn an_input_file_is_the_only_problem() {
     let file = FileProblem { name: "a.safetensors".into(), shape: Shape::bhsd(1, 2, 40, 64), dtype: Dtype::E4m3 };
-    let args = args(&["--input", "/data/a.safetensors", "--stages", "stage1-cpasync"]);
-    let plan = plan(&builds(), &args, BackendKind::Emulated, Some(&file)).unwrap();
+    let request = Request { file: Some(file), ..request(&["--stages", "stage1-cpasync"]) };
+    let plan = plan(&builds(), &request, BackendKind::Emulated).unwrap();
     assert_eq!(lines(&plan), ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]);
     let Scope::Selected { flags } = plan.scope else { panic!("selected") };
     assert_eq!(flags.last().unwrap(), "--input a.safetensors");
