@@ -42,7 +42,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
-use measure::execute::ExecuteError;
+use measure::measured::ExecuteError;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

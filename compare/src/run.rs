@@ -6,8 +6,8 @@ use crate::input::{FileError, FileInput};
 use crate::judge::{Known, verdict};
 use crate::machine::{self, NoWorkspace, Timestamp};
 use crate::measure::builds::StageBuild;
-use crate::measure::builds::metas;
-use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
+use crate::measure::execute::{self, Executor};
+use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::plan::{self, FileProblem, Mode, Plan, Request};
 use crate::measure::rows;
 use crate::measure::summary::describe;
@@ -16,9 +16,9 @@ use crate::page::Document;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress, Tier};
-use crate::record::store::{SCHEMA, read_all};
-use crate::record::{Meta, On, Record, Row, Source, StoreError, Subject};
+use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
+use crate::record::store::read_all;
+use crate::record::{On, Record, Row, Source, StoreError, Subject};
 use crate::registry::{Ladder, LadderError};
 use crate::select::{Chosen, Problems, SelectError, family};
 use crate::tune::{self, Elites};
@@ -160,9 +160,6 @@ const SAMPLES: usize = 500;
 
 /// The same on problems without claims, whose figures are shown and not judged.
 const SAMPLES_ELSEWHERE: usize = 100;
-
-/// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
-const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
 /// A record is written at most this often while cases run; an interrupt loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
@@ -320,7 +317,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     bars.say(&format!("record: {} until the run has ended", folder.display()));
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    let mut measured = Measured::new(new_record(&started, &plan, &builds, machine, gates, source_lines));
+    let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     measured.record.meta.device = limited;
     let planned: Vec<&LoadedStage> =
         stages.iter().filter(|stage| plan.cases.iter().any(|case| case.key.stage == stage.info().id)).collect();
@@ -350,7 +347,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         file: file.as_ref(),
         timing: TimingPlan { samples: iters.unwrap_or(SAMPLES), ..TimingPlan::default() },
         samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
-        in_flight: in_flight(),
+        in_flight: execute::in_flight(),
     };
     let outcome = executor.run(&plan, &mut measured, &mut recorder);
     recorder.bars.finish();
@@ -397,46 +394,6 @@ fn refuse_committed(out: &Path, results: &Path) -> Result<(), RunError> {
         true => Err(RunError::Committed { path: path() }),
         false => Ok(()),
     }
-}
-
-/// Cases that may wait to be judged together.
-pub fn in_flight() -> usize {
-    IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get())
-}
-
-/// A record of what `plan` sets out to do, with what was built, before any of it is done.
-pub fn new_record(
-    started: &Timestamp,
-    plan: &Plan,
-    builds: &[StageBuild],
-    machine: Machine,
-    gates: Vec<GateScope>,
-    source_lines: bool,
-) -> Record {
-    let mut record = Record::new(Meta {
-        schema: SCHEMA,
-        started: started.iso(),
-        progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
-        tool_version: env!("CARGO_PKG_VERSION").to_string(),
-        command: machine::command_line(),
-        git: machine::git(),
-        machine,
-        tier: plan.tier,
-        backend: plan.backend,
-        scope: plan.scope.clone(),
-        device: None,
-        toggles: machine::toggles(),
-        source_lines,
-        gates,
-        tools: Default::default(),
-        methods: Default::default(),
-        left_out: vec![],
-        shapes: Default::default(),
-        stages: metas(builds),
-        negative: None,
-    });
-    builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
-    record
 }
 
 /// The ladder, with the GPU where one is wanted.

@@ -11,7 +11,8 @@ pub use elites::{Elites, keep_elites};
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::machine::{self, Timestamp};
-use crate::measure::execute::{ExecuteError, Executor, Measured, Sink, SinkError};
+use crate::measure::execute::{Executor, in_flight};
+use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::{plan, rows};
 use crate::output::{self, Output, OutputError};
 use crate::progress::Progress as Bars;
@@ -19,7 +20,6 @@ use crate::record::files::write_json;
 use crate::record::meta::Gpu;
 use crate::record::{Record, Row, Source, StoreError};
 use crate::registry::{Ladder, LadderError};
-use crate::run::{in_flight, new_record};
 use crate::select::{Chosen, Problems, SelectError, at_least_one};
 use clap::Args;
 use common::check::CaseResult;
@@ -180,7 +180,7 @@ fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
     let elites = open(&path, &machine.gpu)?;
-    let mut measured = Measured::new(new_record(&started, &plan, &builds, machine, vec![], true));
+    let mut measured = Measured::begin(&started, &plan, &builds, machine, vec![], true);
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
         stages: &ladder.stages,

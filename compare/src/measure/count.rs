@@ -1,6 +1,7 @@
 //! Counts the variants of a plan in the emulator, whatever backend the plan is for: what evidence claims (E1) are judged on.
 
-use super::execute::{Executor, Measured, Sink, SinkError};
+use super::execute::Executor;
+use super::measured::{Measured, Sink, SinkError};
 use super::plan::Plan;
 use super::rows;
 use crate::record::Subject;

@@ -2,27 +2,25 @@
 
 mod batch;
 
+use super::measured::{ExecuteError, Measured, Sink};
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
-use super::summary::summarise;
 use super::timed_problem::TimedProblem;
 use crate::input::FileInput;
 use crate::judge::best::best_of;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Place, Record, Relation, Source as By, StageMeta, Subject, VariantMeta};
-use batch::{Batch, References, keep, label, no_reference};
-use common::check::{self, CaseResult, Launched, NoOutput, Source, StagedInputs, Target};
+use crate::record::{Claim, On, Place, Relation, Source as By, StageMeta, Subject, VariantMeta};
+use batch::{Batch, References, keep, label, no_reference, stage_of};
+use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
 use common::problem::claims_problem;
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
-use common::suppression::Broken;
 use common::tier0;
 use common::timing::{PairMeasurement, Plan as TimingPlan};
-use half::f16;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -44,88 +42,12 @@ pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate ov
 divided by N; single launch: one launch between two events; claims: both arms alternated A B B A on graphs built \
 beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
 
-/// Why a run could not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecuteError {
-    /// There is nothing to compare with.
-    #[error("{case}: no reference")]
-    Reference {
-        /// The case.
-        case: String,
-        /// Why.
-        #[source]
-        source: ReferenceError,
-    },
-    /// The GPU is lost: nothing can run on it in this process.
-    #[error("{case}: {reason}; the GPU is lost to this process, what was finished is in the record")]
-    Lost {
-        /// The case.
-        case: String,
-        /// What happened.
-        reason: String,
-    },
-    /// Timing failed as a whole.
-    #[error("timing failed")]
-    Timing(#[from] CudaError),
-    /// The sink of results failed.
-    #[error(transparent)]
-    Sink(#[from] SinkError),
-}
+/// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
+const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
-/// Whoever takes the results could not: the record or an output cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub struct SinkError {
-    /// What could not be written.
-    pub what: String,
-    /// Why.
-    #[source]
-    pub source: Box<dyn std::error::Error + Send + Sync>,
-}
-
-/// Takes what happens, as it happens.
-pub trait Sink {
-    /// `label` starts; `done` of `total` steps of this kind are finished.
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    /// A case ended with this output, where it has one.
-    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
-    /// It has grown; the sink may bring its summaries up to date.
-    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
-}
-
-/// What a run has measured so far.
-pub struct Measured {
-    /// Every case in the order in which it ran. The record has each as a row.
-    pub cases: Vec<CaseResult>,
-    /// Kernels that fail a gate with all their synchronisation in place.
-    pub broken: Vec<Broken>,
-    pub record: Record,
-}
-
-impl Measured {
-    pub fn new(record: Record) -> Self {
-        Self { cases: vec![], broken: vec![], record }
-    }
-
-    /// Brings the rows of variants up to date with their cases.
-    pub fn summarise(&mut self, stages: &[StageBuild]) {
-        let backend = self.record.meta.backend;
-        summarise(stages, &self.cases, &self.broken, backend).into_iter().for_each(|row| self.record.append(row));
-    }
-
-    /// A case that passed is context, and stays with the run.
-    fn append(&mut self, case: CaseResult) {
-        let row = rows::case(&case);
-        let key = &case.key;
-        self.record.names(&key.shape_name, key.shape);
-        let is_context = case.is_green() || matches!(case.outcome, check::Outcome::Unsupported { .. });
-        if is_context {
-            self.record.cases.push(row)
-        } else {
-            self.record.append(row)
-        }
-        self.cases.push(case);
-    }
+/// Cases that may wait to be judged together.
+pub fn in_flight() -> usize {
+    IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
 /// What a plan runs on.
@@ -356,10 +278,6 @@ impl Executor<'_> {
         let mut new = device.arm(new_stage, &new, &bench.pool)?;
         Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.pair))
     }
-}
-
-fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
-    stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
 }
 
 fn emulated(mode: Mode) -> Target<'static> {

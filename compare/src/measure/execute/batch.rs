@@ -1,6 +1,6 @@
 //! Cases that were launched together: judged, beside the launches of the next, and kept in the record.
 
-use super::{ExecuteError, Measured, Sink, stage_of};
+use crate::measure::measured::{ExecuteError, Measured, Sink};
 use crate::measure::plan::{Mode, PlannedCase};
 use crate::measure::summary::describe;
 use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, StagedInputs};
@@ -11,6 +11,11 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+/// The stage of a planned case. Plans are made from the same ladder.
+pub fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
+    stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+}
 
 /// Launched cases of one problem, which wait to be judged.
 pub struct Batch<'p> {

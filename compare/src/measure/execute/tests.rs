@@ -1,16 +1,17 @@
 use super::*;
 use crate::measure::builds::builds;
+use crate::measure::measured::SinkError;
 use crate::measure::plan::plan;
 use crate::{registry, testing};
 use clap::Parser;
-use common::check::{Outcome, both_backends, check};
+use common::check::{CaseResult, Outcome, both_backends, check};
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
-use common::verdict::GateId;
-use common::verdict::Verdict;
+use common::verdict::{GateId, Verdict};
+use half::f16;
 
 /// What an executor tells, in its order.
 #[derive(Default)]

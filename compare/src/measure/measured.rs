@@ -1,0 +1,134 @@
+//! What a run has measured so far, and who is told of it.
+
+use super::plan::Plan;
+use super::rows;
+use super::summary::summarise;
+use crate::machine::{self, Timestamp};
+use crate::measure::builds::{StageBuild, metas};
+use crate::record::meta::{GateScope, Machine, Progress};
+use crate::record::store::SCHEMA;
+use crate::record::{Meta, Record};
+use common::check::{self, CaseResult};
+use common::device::cuda::CudaError;
+use common::reference::ReferenceError;
+use common::suppression::Broken;
+use half::f16;
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// There is nothing to compare with.
+    #[error("{case}: no reference")]
+    Reference {
+        /// The case.
+        case: String,
+        /// Why.
+        #[source]
+        source: ReferenceError,
+    },
+    /// The GPU is lost: nothing can run on it in this process.
+    #[error("{case}: {reason}; the GPU is lost to this process, what was finished is in the record")]
+    Lost {
+        /// The case.
+        case: String,
+        /// What happened.
+        reason: String,
+    },
+    /// Timing failed as a whole.
+    #[error("timing failed")]
+    Timing(#[from] CudaError),
+    /// The sink of results failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// Whoever takes the results could not: the record or an output cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SinkError {
+    /// What could not be written.
+    pub what: String,
+    /// Why.
+    #[source]
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Takes what happens, as it happens.
+pub trait Sink {
+    /// `label` starts; `done` of `total` steps of this kind are finished.
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    /// A case ended with this output, where it has one.
+    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
+    /// It has grown; the sink may bring its summaries up to date.
+    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
+}
+
+/// What a run has measured so far.
+pub struct Measured {
+    /// Every case in the order in which it ran. The record has each as a row.
+    pub cases: Vec<CaseResult>,
+    /// Kernels that fail a gate with all their synchronisation in place.
+    pub broken: Vec<Broken>,
+    pub record: Record,
+}
+
+impl Measured {
+    pub fn new(record: Record) -> Self {
+        Self { cases: vec![], broken: vec![], record }
+    }
+
+    /// A record of what `plan` sets out to do, with what was built, before any of it is done.
+    pub fn begin(
+        started: &Timestamp,
+        plan: &Plan,
+        builds: &[StageBuild],
+        machine: Machine,
+        gates: Vec<GateScope>,
+        source_lines: bool,
+    ) -> Self {
+        let mut record = Record::new(Meta {
+            schema: SCHEMA,
+            started: started.iso(),
+            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
+            tool_version: env!("CARGO_PKG_VERSION").to_string(),
+            command: machine::command_line(),
+            git: machine::git(),
+            machine,
+            tier: plan.tier,
+            backend: plan.backend,
+            scope: plan.scope.clone(),
+            device: None,
+            toggles: machine::toggles(),
+            source_lines,
+            gates,
+            tools: Default::default(),
+            methods: Default::default(),
+            left_out: vec![],
+            shapes: Default::default(),
+            stages: metas(builds),
+            negative: None,
+        });
+        builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
+        Self::new(record)
+    }
+
+    /// Brings the rows of variants up to date with their cases.
+    pub fn summarise(&mut self, stages: &[StageBuild]) {
+        let backend = self.record.meta.backend;
+        summarise(stages, &self.cases, &self.broken, backend).into_iter().for_each(|row| self.record.append(row));
+    }
+
+    /// A case that passed is context, and stays with the run.
+    pub fn append(&mut self, case: CaseResult) {
+        let row = rows::case(&case);
+        let key = &case.key;
+        self.record.names(&key.shape_name, key.shape);
+        let is_context = case.is_green() || matches!(case.outcome, check::Outcome::Unsupported { .. });
+        if is_context {
+            self.record.cases.push(row)
+        } else {
+            self.record.append(row)
+        }
+        self.cases.push(case);
+    }
+}
