@@ -4,7 +4,6 @@ pub mod builds;
 pub mod count;
 mod distinction;
 pub mod execute;
-pub mod ncu;
 pub mod plan;
 pub mod rows;
 pub mod summary;
