@@ -15,7 +15,7 @@ use crate::record::meta::Git;
 use crate::{machine, registry};
 use clap::{Args, ValueEnum};
 use common::metric::LATENCY_CHANGE;
-use source::SourceError;
+use source::{Harness, SourceError};
 use std::path::PathBuf;
 
 /// The end of `compare diff --help`.
@@ -136,37 +136,6 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         None => page::print(&text)?,
     }
     Ok(comparison.overall.exit)
-}
-
-/// Whether what checks and times kernels changed between two sources, as far as git can tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Harness {
-    Same,
-    /// Files below common/ (the kernels' headers left out) and compare/, or the version of `compare`.
-    Changed(Vec<String>),
-    Unknown(String),
-}
-
-impl Harness {
-    /// What to do about it where kernels changed too.
-    fn note(&self, kernels: &[String]) -> Option<String> {
-        const SHOWN: usize = 3;
-        match self {
-            _ if kernels.is_empty() => None,
-            Harness::Same => None,
-            Harness::Changed(what) => {
-                let more = what.len().saturating_sub(SHOWN);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                let first = what[..what.len().min(SHOWN)].join(", ");
-                Some(format!(
-                    "Kernel and harness changed together ({}; {first}{more}): read the harness's change first, since it \
-                     judges the kernel's.",
-                    kernels.join(", ")
-                ))
-            }
-            Harness::Unknown(why) => Some(format!("Whether the harness changed with the kernel is not known: {why}.")),
-        }
-    }
 }
 
 fn harness(pairs: &[(&Named, &Named)]) -> Harness {

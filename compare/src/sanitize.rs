@@ -20,7 +20,7 @@ use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateResult, Verdict};
-use log::Run;
+use log::{Run, Without};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -103,17 +103,6 @@ const BLIND_SPOTS: [&str; 5] = [
 /// What an older version's initcheck does not say.
 const NO_SHARED_INITCHECK: &str =
     "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
-
-/// What the same program does without the tool.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Without {
-    /// There was no need to ask.
-    NotTried,
-    /// It ends, and all its outputs are right.
-    Passes,
-    /// It does not.
-    Fails(String),
-}
 
 /// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
 /// overwritten.

@@ -1,6 +1,5 @@
 //! What BASE and NEW name: folders, committed records, git revisions.
 
-use super::Harness;
 use crate::judge::Named;
 use crate::machine;
 use crate::record::store::{META, read_all};
@@ -179,6 +178,37 @@ fn git(root: &Path, arguments: &[&str], index: Option<&Path>) -> Result<String, 
     let output = command.output().map_err(|error| format!("git does not start: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Whether what checks and times kernels changed between two sources, as far as git can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Harness {
+    Same,
+    /// Files below common/ (the kernels' headers left out) and compare/, or the version of `compare`.
+    Changed(Vec<String>),
+    Unknown(String),
+}
+
+impl Harness {
+    /// What to do about it where kernels changed too.
+    pub fn note(&self, kernels: &[String]) -> Option<String> {
+        const SHOWN: usize = 3;
+        match self {
+            _ if kernels.is_empty() => None,
+            Harness::Same => None,
+            Harness::Changed(what) => {
+                let more = what.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let first = what[..what.len().min(SHOWN)].join(", ");
+                Some(format!(
+                    "Kernel and harness changed together ({}; {first}{more}): read the harness's change first, since it \
+                     judges the kernel's.",
+                    kernels.join(", ")
+                ))
+            }
+            Harness::Unknown(why) => Some(format!("Whether the harness changed with the kernel is not known: {why}.")),
+        }
+    }
 }
 
 /// Whether what checks and times kernels changed between two commits: common/ without the kernels' headers, and compare/.

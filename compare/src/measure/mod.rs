@@ -5,7 +5,6 @@ pub mod count;
 mod distinction;
 pub mod execute;
 pub mod measured;
-pub mod ncu;
 pub mod plan;
 pub mod rows;
 pub mod summary;

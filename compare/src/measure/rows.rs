@@ -1,10 +1,9 @@
 //! From what was measured to rows.
 
 use super::builds::StageBuild;
-use super::ncu::FORMULAS;
-use super::summary::input;
+use crate::record::ncu::FORMULAS;
 use crate::record::{Judged, On, Place, Row, Source, Subject};
-use common::check::{CaseResult, Outcome};
+use common::check::{self, CaseKey, CaseResult, Outcome};
 use common::device::BackendKind;
 use common::evidence::Counting;
 use common::faults::{Caught, Fault};
@@ -88,6 +87,14 @@ pub fn backend(kind: BackendKind) -> Source {
     match kind {
         BackendKind::Emulated => Source::Emulator,
         BackendKind::Cuda => Source::Gpu,
+    }
+}
+
+/// The inputs of a case in words: `normal:0`.
+pub fn input(key: &CaseKey) -> String {
+    match &key.source {
+        check::Source::Seeded { family, seed } => format!("{family}:{seed}"),
+        check::Source::File { name } => name.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::distinction::tell_apart;
 use super::rows;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
-use common::check::{CaseKey, CaseResult, Outcome, Source};
+use common::check::{CaseKey, CaseResult, Outcome};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::suppression::Broken;
@@ -14,15 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// A case in words: `mission f16 full normal:0`.
 pub fn describe(key: &CaseKey) -> String {
-    format!("{} {} {} {}", key.shape_name, key.dtype, key.mask, input(key))
-}
-
-/// Its inputs in words: `normal:0`.
-pub fn input(key: &CaseKey) -> String {
-    match &key.source {
-        Source::Seeded { family, seed } => format!("{family}:{seed}"),
-        Source::File { name } => name.clone(),
-    }
+    format!("{} {} {} {}", key.shape_name, key.dtype, key.mask, rows::input(key))
 }
 
 /// What there is to sum up of a variant.
@@ -128,6 +120,7 @@ fn fold(
 mod tests {
     use super::*;
     use crate::testing::{SCALAR, WMMA, builds, case};
+    use common::check::Source;
     use common::inputs::Family;
     use common::problem::Mask;
 

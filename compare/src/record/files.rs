@@ -1,6 +1,6 @@
 //! Files: each replaced at once or not at all, and the folders of records that are being made.
 
-use super::store::StoreError;
+use super::error::StoreError;
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};

@@ -1,10 +1,13 @@
 //! A record: what one run measured, as rows. Whoever measures appends rows; whoever judges or shows asks them.
 
+pub mod error;
 pub mod files;
 pub mod meta;
+pub mod ncu;
 pub mod row;
 pub mod store;
 
+pub use error::StoreError;
 pub use meta::{Claim, Meta, Negative, Refuted, Relation, StageMeta, VariantMeta};
 pub use row::{Figure, Judged, On, Place, Row, Source, Subject};
-pub use store::{Record, StoreError};
+pub use store::Record;

@@ -1,6 +1,7 @@
 //! The folder of a record: `meta.json` and `rows.jsonl`, one row a line, sorted, the same bytes for the same rows. Beside
 //! them, where the run took place and never committed: `cases.jsonl`, passing cases as rows, and `samples.jsonl`.
 
+use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
 use super::meta::Meta;
 use super::row::{On, Row, Source, Subject};
@@ -9,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The version of the format. A reader refuses any other: 1 was several files of figures of their own kinds.
 pub const SCHEMA: u32 = 2;
@@ -46,36 +47,6 @@ pub struct Samples {
     pub by: Source,
     /// Nanoseconds per launch.
     pub device_ns: Vec<f64>,
-}
-
-/// Why a record cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("cannot read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("cannot write {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{}: line {line} is no row of a record", path.display())]
-    Malformed {
-        path: PathBuf,
-        line: usize,
-        #[source]
-        source: serde_json::Error,
-    },
-    #[error("{}: two rows of {row}", path.display())]
-    Twice { path: PathBuf, row: String },
-    #[error("{} has schema {found}, and this program reads {SCHEMA}: use the version of compare that wrote it", path.display())]
-    Schema { path: PathBuf, found: u64 },
-    #[error("{} is no record: it has no {META}", path.display())]
-    NoRecord { path: PathBuf },
 }
 
 impl Record {
@@ -184,7 +155,7 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
     let path = folder.join(META);
     let Some(text) = read(&path)? else {
         return Err(match read(&folder.join(OLD_META))? {
-            Some(_) => StoreError::Schema { path: folder.to_path_buf(), found: 1 },
+            Some(_) => StoreError::Schema { path: folder.to_path_buf(), found: Some(1), reads: SCHEMA },
             None => StoreError::NoRecord { path: folder.to_path_buf() },
         });
     };
@@ -192,8 +163,8 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
         |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
     match value["schema"].as_u64() {
-        Some(found) if found != u64::from(SCHEMA) => Err(StoreError::Schema { path, found }),
-        _ => serde_json::from_value(value).map_err(malformed),
+        Some(found) if found == u64::from(SCHEMA) => serde_json::from_value(value).map_err(malformed),
+        found => Err(StoreError::Schema { path, found, reads: SCHEMA }),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What compute-sanitizer prints, and what it means for a variant. Pure.
 
-use super::Without;
 use crate::tool::Ended;
 use common::verdict::{GateId, GateResult};
 
@@ -77,6 +76,17 @@ fn total(summary: &str) -> u64 {
     let words: Vec<&str> = summary.split([' ', '(', ',', ')']).collect();
     let counts = words.windows(2).filter(|pair| pair[1].starts_with("error") || pair[1].starts_with("warning"));
     counts.filter_map(|pair| pair[0].parse::<u64>().ok()).sum()
+}
+
+/// What the same program does without the tool.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Without {
+    /// There was no need to ask.
+    NotTried,
+    /// It ends, and all its outputs are right.
+    Passes,
+    /// It does not.
+    Fails(String),
 }
 
 /// One process under one tool.

@@ -121,7 +121,7 @@ impl Elites {
         let elites: Self = serde_json::from_slice(&bytes).map_err(malformed)?;
         match elites.schema {
             SCHEMA => Ok(Some(elites)),
-            found => Err(StoreError::Schema { path: path.to_path_buf(), found: found.into() }),
+            found => Err(StoreError::Schema { path: path.to_path_buf(), found: Some(found.into()), reads: SCHEMA }),
         }
     }
 

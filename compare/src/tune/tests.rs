@@ -195,7 +195,7 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     let error = open(&path, &gpu).unwrap_err().to_string();
     assert!(error.ends_with("holds the elites of NVIDIA L4, and this is NVIDIA H200; give another file with --out"));
     std::fs::write(&path, r#"{"schema": 99, "gpu": "NVIDIA H200", "entries": []}"#).unwrap();
-    assert!(matches!(Elites::read(&path), Err(StoreError::Schema { found: 99, .. })));
+    assert!(matches!(Elites::read(&path), Err(StoreError::Schema { found: Some(99), reads: 1, .. })));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn what_cannot_be_read_says_where_and_why() {
     };
     let error = read_after(old).unwrap_err();
     assert!(
-        matches!(error, StoreError::Schema { found: 1, .. }) && error.to_string().contains("has schema 1"),
+        matches!(error, StoreError::Schema { found: Some(1), .. }) && error.to_string().contains("has schema 1"),
         "{error}"
     );
     // What is there and cannot be read is an error, not nothing.
