@@ -56,6 +56,14 @@ pub enum AcceptError {
         /// Cases planned.
         planned: usize,
     },
+    /// Nobody could say which source its figures are of.
+    #[error("{name} was put together by runs of more than one source ({}); run all of it from one commit without uncommitted changes", sources.join(", "))]
+    Mixture {
+        /// The record.
+        name: String,
+        /// Their sources.
+        sources: Vec<String>,
+    },
     /// What it says of a device, that device did not run.
     #[error(transparent)]
     Limited(#[from] Limited),
@@ -211,6 +219,10 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool)
     if let Progress::Partial { finished, planned } = record.meta.progress {
         return Err(AcceptError::Partial { name, finished, planned });
     }
+    let sources = sources(record);
+    if !record.meta.joined.is_empty() && sources.len() > 1 {
+        return Err(AcceptError::Mixture { name, sources });
+    }
     Limited::refuse(&name, record.meta.device)?;
     if !record.meta.source_lines {
         return Err(AcceptError::NoSourceLines { name });
@@ -247,6 +259,21 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool)
         return Err(AcceptError::Claims { name, claims });
     }
     Ok(report.overall.to_string())
+}
+
+/// The sources of the runs that made the record, each once. With uncommitted changes no two runs are of one.
+fn sources(record: &Record) -> Vec<String> {
+    let runs = std::iter::once((&record.meta.started, &record.meta.git));
+    let runs = runs.chain(record.meta.joined.iter().map(|joined| (&joined.started, &joined.git)));
+    let mut sources: Vec<String> = runs
+        .map(|(started, git)| match git {
+            Git::Commit { sha, dirty: false } => sha.clone(),
+            Git::Commit { sha, dirty: true } => format!("{sha} with changes of {started}"),
+            Git::Unknown { .. } => format!("an unknown source of {started}"),
+        })
+        .collect();
+    sources.dedup();
+    sources
 }
 
 /// Claims that fail in the record, with what was measured.

@@ -43,6 +43,7 @@ use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
 use measure::measured::ExecuteError;
+use run::RunError;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -86,5 +87,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
     let is_of_a_launch = |cause: &(dyn std::error::Error + 'static)| {
         cause.is::<CudaError>() || matches!(cause.downcast_ref(), Some(ExecuteError::Lost { .. }))
     };
+    if matches!(error.downcast_ref(), Some(RunError::Interrupted { .. })) {
+        return Exit::Interrupted;
+    }
     if error.chain().any(is_of_a_launch) { Exit::Fail } else { Exit::Usage }
 }

@@ -3,10 +3,12 @@
 use crate::answer::Answer;
 use crate::estimate::{self, Hopeless};
 use crate::input::{FileError, FileInput};
-use crate::judge::{Known, verdict};
+use crate::judge::Known;
+use crate::judge::verdict::{self, Exit};
 use crate::machine::{self, NoWorkspace, Timestamp};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
+use crate::measure::join::{JoinError, join};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::plan::{self, FileProblem, Mode, Plan, Request};
 use crate::measure::rows;
@@ -39,7 +41,10 @@ use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use half::f16;
 use safetensors::tensor::{Dtype as StoredDtype, TensorView};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub const EXAMPLES: &str = "\
@@ -53,6 +58,8 @@ Examples:
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
+  compare --into target/compare/20261120T183000Z-nvidia-h200.partial
+                                                go on with a run that was interrupted
   compare sanitize                              on a GPU, next: gate C7, without which a whole run is not accepted
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 take a record into results/ for committing
@@ -61,7 +68,8 @@ Exit codes:
   0  every gate passes (claims refuted by a committed negative record included)
   1  a correctness, hazard or resource gate failed, or a claim did without a negative record
   2  wrong usage, unreadable input or an environment that cannot run what was asked; nothing was overwritten
-  3  AMBIGUOUS, or NO DATA where data was required";
+  3  AMBIGUOUS, or NO DATA where data was required
+  130  interrupted; what was finished is in the record, and --into goes on";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -119,6 +127,10 @@ pub struct RunArgs {
     /// Where the run's record goes [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Add what is missing to a record below target/: of a run that was interrupted, or of another with the same build, GPU
+    /// and driver. What it has stays
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "input"])]
+    pub into: Option<PathBuf>,
     /// Where the report goes [default: COMPARE.md of the workspace; report.html and compare-plots/ go beside it]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -182,6 +194,13 @@ pub enum RunError {
     /// The environment names no device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Ctrl-C could not be waited for.
+    #[error("cannot wait for signals")]
+    Signals {
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// A GPU was asked for.
     #[error("--backend cuda: {reason}")]
     NoGpu {
@@ -197,6 +216,15 @@ pub enum RunError {
         /// The path as given.
         path: PathBuf,
     },
+    /// The record cannot be added to.
+    #[error("--into {}", folder.display())]
+    Join {
+        /// Its folder.
+        folder: PathBuf,
+        /// Why not.
+        #[source]
+        source: JoinError,
+    },
     /// It cannot fit or end.
     #[error(transparent)]
     Hopeless(#[from] Hopeless),
@@ -211,6 +239,16 @@ pub enum RunError {
         /// Why not.
         #[source]
         source: std::io::Error,
+    },
+    /// Ctrl-C.
+    #[error("interrupted after {finished} of {planned} cases; `compare run --into {}` with the same flags goes on", folder.display())]
+    Interrupted {
+        /// The unfinished record.
+        folder: PathBuf,
+        /// Cases that have ended.
+        finished: usize,
+        /// All of the run.
+        planned: usize,
     },
     /// The run itself failed.
     #[error("the run stopped; what was finished is in {}", folder.display())]
@@ -304,7 +342,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);
-    let out = match &args.out {
+    let out = match args.out.as_ref().or(args.into.as_ref()) {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
     };
@@ -312,15 +350,29 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     if let Some(path) = &args.save_outputs {
         std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
     }
-    let unfinished = Unfinished::create(&out, &base_name)?;
-    let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
-    bars.say(&format!("record: {} until the run has ended", folder.display()));
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     measured.record.meta.device = limited;
-    let planned: Vec<&LoadedStage> =
-        stages.iter().filter(|stage| plan.cases.iter().any(|case| case.key.stage == stage.info().id)).collect();
+    let mut seconds_before = 0;
+    if let Some(folder) = &args.into {
+        let before = Record::read(folder)?;
+        if let Progress::Complete { seconds, .. } = before.meta.progress {
+            seconds_before = seconds;
+        }
+        let joined = join(&folder.display().to_string(), before, measured, &plan);
+        measured = joined.map_err(|source| RunError::Join { folder: folder.clone(), source })?;
+    }
+    let unfinished = match &args.into {
+        Some(folder) => Unfinished::resume(folder)?,
+        None => Unfinished::create(&out, &base_name)?,
+    };
+    let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
+    bars.say(&format!("record: {} until the run has ended", folder.display()));
+    let missing = measured.missing(&plan.cases);
+    let of_plan = |stage: &&LoadedStage| missing.iter().any(|case| case.key.stage == stage.info().id);
+    let planned: Vec<&LoadedStage> = stages.iter().filter(of_plan).collect();
+    let planned_cases = measured.finished() + missing.len();
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
         bars.step("self-test", stage.info().id, done, planned.len());
@@ -334,9 +386,10 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     let mut recorder = Recorder {
         folder: &folder,
         outputs: args.save_outputs.as_deref(),
-        planned: plan.cases.len(),
+        planned: planned_cases,
         builds: &builds,
         write_after: Instant::now() + WRITE_INTERVAL,
+        interrupted: interrupted().map_err(|source| RunError::Signals { source })?,
         bars,
     };
     let iters = args.iters.filter(|&iters| iters > 0);
@@ -351,13 +404,18 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     };
     let outcome = executor.run(&plan, &mut measured, &mut recorder);
     recorder.bars.finish();
-    let cases = measured.cases.len();
+    let cases = measured.finished();
     measured.record.meta.progress = match &outcome {
-        Ok(()) => Progress::Complete { cases, seconds: start.elapsed().as_secs() },
-        Err(_) => Progress::Partial { finished: cases, planned: plan.cases.len() },
+        Ok(()) => Progress::Complete { cases, seconds: seconds_before + start.elapsed().as_secs() },
+        Err(_) => Progress::Partial { finished: cases, planned: planned_cases },
     };
     measured.record.write(&folder)?;
-    outcome.map_err(|source| RunError::Execute { folder: folder.clone(), source })?;
+    outcome.map_err(|source| match source {
+        ExecuteError::Interrupted => {
+            RunError::Interrupted { folder: folder.clone(), finished: cases, planned: planned_cases }
+        }
+        source => RunError::Execute { folder: folder.clone(), source },
+    })?;
     let folder = unfinished.finish()?;
     Ok(Finished { folder, name, record: measured.record })
 }
@@ -377,6 +435,18 @@ fn self_test(measured: &mut Measured, synchronisation: Synchronisation) {
             measured.broken = suppressed.broken;
         }
     }
+}
+
+/// Whether Ctrl-C was pressed, or the process asked to end, from now on. What has ended is then kept; a second time ends the
+/// process at once.
+fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first time the flag is not set yet.
+        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted.code().into(), Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
 }
 
 /// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
@@ -483,12 +553,17 @@ struct Recorder<'a> {
     planned: usize,
     builds: &'a [StageBuild],
     write_after: Instant,
+    interrupted: Arc<AtomicBool>,
     bars: Bars,
 }
 
 impl Sink for Recorder<'_> {
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.bars.step(kind, label, done, total);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
@@ -514,7 +589,7 @@ impl Sink for Recorder<'_> {
         if start < self.write_after {
             return Ok(());
         }
-        let finished = measured.cases.len();
+        let finished = measured.finished();
         measured.record.meta.progress = Progress::Partial { finished, planned: self.planned };
         measured.summarise(self.builds);
         let written = measured.record.write(self.folder).map_err(|error| SinkError {

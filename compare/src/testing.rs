@@ -207,6 +207,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         left_out: vec![],
         shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
         stages,
+        joined: vec![],
         negative: None,
     }
 }

@@ -77,6 +77,27 @@ fn a_good_record_is_taken_without_passing_cases_and_samples() {
 }
 
 #[test]
+fn a_record_that_runs_of_several_sources_made_is_refused() {
+    let joined = |now: Git| {
+        let later = |meta: &mut crate::record::Meta| {
+            let (started, command) = ("2026-11-20T19:00:00Z".to_string(), meta.command.clone());
+            meta.joined = vec![crate::record::meta::Joined { started, command, git: now }];
+        };
+        good().changed(later)
+    };
+    let Git::Commit { sha, .. } = good().meta.git else { panic!("it says its commit") };
+    assert!(taken(&joined(Git::Commit { sha: sha.clone(), dirty: false })).starts_with("accepted as "));
+    for other in [
+        Git::Commit { sha: "another".into(), dirty: false },
+        Git::Commit { sha, dirty: true },
+        Git::Unknown { reason: "no git".into() },
+    ] {
+        let said = refused(&joined(other), None);
+        assert!(said.contains("was put together by runs of more than one source ("), "{said}");
+    }
+}
+
+#[test]
 fn what_is_no_record_or_no_whole_one_is_refused() {
     let root = TempDir::new().unwrap();
     let args = AcceptArgs { record: root.path().to_path_buf(), into: None, negative: None };

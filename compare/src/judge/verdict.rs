@@ -20,6 +20,8 @@ pub enum Exit {
     Usage,
     /// AMBIGUOUS, or NO DATA where data was required.
     Undecided,
+    /// Ctrl-C, with everything that was finished written.
+    Interrupted,
 }
 
 impl Exit {
@@ -30,6 +32,7 @@ impl Exit {
             Exit::Fail => 1,
             Exit::Usage => 2,
             Exit::Undecided => 3,
+            Exit::Interrupted => 130,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::execute::Executor;
 use super::measured::{Measured, Sink, SinkError};
 use super::plan::Plan;
 use super::rows;
-use crate::record::Subject;
+use crate::record::{On, Place, Source, Subject};
 use common::device::Staged;
 use common::evidence::{Counting, count};
 use common::image::Layout;
@@ -28,6 +28,10 @@ impl Executor<'_> {
             for (dtype, staged) in Dtype::ALL.into_iter().zip(&staged) {
                 if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(stage_id, variant)) {
                     continue;
+                }
+                let on = On::Problem(Place::claims(dtype));
+                if measured.record.row(&subject, &on, Source::Emulator).is_some() {
+                    continue; // an earlier run has it
                 }
                 let counting = match stage.prepare(variant, &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),

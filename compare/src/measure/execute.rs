@@ -16,6 +16,7 @@ use batch::{Batch, References, keep, label, no_reference, stage_of};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
+use common::metric::Metric;
 use common::problem::claims_problem;
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
@@ -100,8 +101,9 @@ impl Executor<'_> {
     fn cases(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let mut references = References::default();
         let mut waiting: Option<Batch<'_>> = None;
-        let mut done = 0;
-        'problems: for group in by_problem(&plan.cases) {
+        let missing = measured.missing(&plan.cases);
+        let mut done = plan.cases.len() - missing.len();
+        'problems: for group in by_problem(missing) {
             let inputs = Arc::new(self.inputs(group[0])?);
             let staged = Arc::new(StagedInputs::new(&inputs, &group[0].key.source));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
@@ -190,7 +192,8 @@ impl Executor<'_> {
         let zero_us = device.zero_line(&self.timing)?.device.p50;
         let meta = &mut measured.record.meta;
         meta.methods.insert(By::Gpu, METHOD.to_string());
-        meta.left_out = plan.timing_scopes.clone();
+        meta.left_out.retain(|scope| plan.timings.iter().all(|timing| timing.stage != scope.stage));
+        meta.left_out.extend(plan.timing_scopes.iter().cloned());
         let mut bench: Option<TimedProblem> = None;
         let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
         // Problem by problem, so that all variants read the same buffers.
@@ -202,6 +205,11 @@ impl Executor<'_> {
             sink.starts("timing", &format!("{subject} {}", timing.shape_name), done, timings.len());
             let stage = self.stage(&timing.stage);
             let Ok(prepared) = stage.prepare(&timing.variant, &timing.problem) else { continue };
+            let place = Place::of(&timing.shape_name, &timing.problem);
+            let on = On::Problem(place.clone());
+            if measured.record.row(&subject, &on, By::Gpu).is_some_and(|row| row.figures.contains_key(&Metric::P50)) {
+                continue; // an earlier run has it
+            }
             if !is_green(&measured.record, &subject) {
                 continue; // no number without a green gate
             }
@@ -214,14 +222,16 @@ impl Executor<'_> {
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
             after.extend(bench.floor(device, zero_us).impossible(timed.measurement.device.min));
-            let place = Place::of(&timing.shape_name, &timing.problem);
-            let (on, device_us) = (On::Problem(place.clone()), &timed.measurement.device_us);
-            let device_ns = device_us.iter().map(|us| (us * 1e3).round()).collect();
+            let device_us = timed.measurement.device_us.iter();
+            let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
             let record = &mut measured.record;
             record.names(&timing.shape_name, timing.problem.shape);
             record.samples.push(Samples { subject: subject.clone(), on, by: By::Gpu, device_ns });
             record.append(rows::timing(subject, place, &timed.measurement, &after));
             sink.grown(measured)?;
+            if sink.is_interrupted() {
+                return Err(ExecuteError::Interrupted);
+            }
         }
         Ok(zero_us)
     }
@@ -245,6 +255,10 @@ impl Executor<'_> {
                 best_of(&measured.record, stage, family, &claim.on).map(|row| row.subject.name().to_string())
             };
             let (Some(new), Some(base)) = (best(stage, &claim.family), best(base_stage, base_family)) else { continue };
+            let arms = [(&stage.id, &new), (&base_stage.id, &base)].map(|(id, name)| Subject::variant(id, name));
+            if measured.record.pair(&arms[0], &arms[1], &On::Problem(claim.on.clone()), By::Gpu).is_some() {
+                continue; // an earlier run has it
+            }
             let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on.dtype);
             sink.starts("claim", &label, done, claims.len());
             let problem = claims_problem(claim.on.dtype);
@@ -301,7 +315,7 @@ fn until_lost<C, L>(cases: &[C], mut launch: impl FnMut(usize, &C) -> Result<L, 
 }
 
 /// Cases of the same problem and inputs together, in the order of their first.
-fn by_problem(cases: &[PlannedCase]) -> Vec<Vec<&PlannedCase>> {
+fn by_problem(cases: Vec<&PlannedCase>) -> Vec<Vec<&PlannedCase>> {
     let mut groups: Vec<Vec<&PlannedCase>> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     for case in cases {

@@ -1,18 +1,19 @@
 //! What a run has measured so far, and who is told of it.
 
-use super::plan::Plan;
+use super::plan::{Plan, PlannedCase};
 use super::rows;
 use super::summary::summarise;
 use crate::machine::{self, Timestamp};
 use crate::measure::builds::{StageBuild, metas};
 use crate::record::meta::{GateScope, Machine, Progress};
 use crate::record::store::SCHEMA;
-use crate::record::{Meta, Record};
+use crate::record::{Meta, On, Record, Row, Subject};
 use common::check::{self, CaseResult};
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 use common::suppression::Broken;
 use half::f16;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Why a run could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum ExecuteError {
     /// Timing failed as a whole.
     #[error("timing failed")]
     Timing(#[from] CudaError),
+    /// Nobody wants more.
+    #[error("interrupted")]
+    Interrupted,
     /// The sink of results failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
@@ -57,6 +61,10 @@ pub struct SinkError {
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
+    /// Whether to stop once what has ended is kept.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
     /// A case ended with this output, where it has one.
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
     /// It has grown; the sink may bring its summaries up to date.
@@ -65,16 +73,17 @@ pub trait Sink {
 
 /// What a run has measured so far.
 pub struct Measured {
-    /// Every case in the order in which it ran. The record has each as a row.
-    pub cases: Vec<CaseResult>,
     /// Kernels that fail a gate with all their synchronisation in place.
     pub broken: Vec<Broken>,
+    /// Every case is a row of it.
     pub record: Record,
+    /// Stages whose summaries stand as an earlier run has left them.
+    pub settled: BTreeSet<String>,
 }
 
 impl Measured {
     pub fn new(record: Record) -> Self {
-        Self { cases: vec![], broken: vec![], record }
+        Self { broken: vec![], record, settled: BTreeSet::new() }
     }
 
     /// A record of what `plan` sets out to do, with what was built, before any of it is done.
@@ -106,29 +115,57 @@ impl Measured {
             left_out: vec![],
             shapes: Default::default(),
             stages: metas(builds),
+            joined: vec![],
             negative: None,
         });
         builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
         Self::new(record)
     }
 
+    /// The rows of cases, those that did not pass first.
+    fn cases(&self) -> impl Iterator<Item = &Row> {
+        let of_cases = |row: &&Row| matches!(row.on, On::Case(..));
+        self.record.rows.iter().filter(of_cases).chain(&self.record.cases)
+    }
+
+    /// Cases that have ended.
+    pub fn finished(&self) -> usize {
+        self.cases().count()
+    }
+
+    /// What of `planned` the record has not, or not as thoroughly; what it has of that is dropped, to be replaced.
+    pub fn missing<'p>(&mut self, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
+        let known: HashMap<_, _> = self.cases().map(|row| ((&row.subject, &row.on), row)).collect();
+        let place = |case: &PlannedCase| (Subject::variant(&case.key.stage, &case.key.variant), rows::on(&case.key));
+        let has = |case: &&PlannedCase| {
+            let (subject, on) = place(case);
+            known.get(&(&subject, &on)).is_some_and(|row| row.verdicts.is_empty() || case.mode.is_covered(row))
+        };
+        let missing: Vec<&PlannedCase> = planned.iter().filter(|case| !has(case)).collect();
+        if missing.len() < planned.len() {
+            let again: HashSet<_> = missing.iter().map(|case| place(case)).collect();
+            let stays = |row: &Row| !again.contains(&(row.subject.clone(), row.on.clone()));
+            self.record.rows.retain(stays);
+            self.record.cases.retain(stays);
+        }
+        missing
+    }
+
     /// Brings the rows of variants up to date with their cases.
     pub fn summarise(&mut self, stages: &[StageBuild]) {
-        let backend = self.record.meta.backend;
-        summarise(stages, &self.cases, &self.broken, backend).into_iter().for_each(|row| self.record.append(row));
+        let meta = &self.record.meta;
+        let cases: Vec<_> = self.cases().filter_map(|row| Some((rows::case_of(row, meta)?, row))).collect();
+        let stages = stages.iter().filter(|stage| !self.settled.contains(&stage.id));
+        let rows = summarise(stages, &cases, &self.broken, meta.backend);
+        rows.into_iter().for_each(|row| self.record.append(row));
     }
 
     /// A case that passed is context, and stays with the run.
-    pub fn append(&mut self, case: CaseResult) {
-        let row = rows::case(&case);
+    pub fn append(&mut self, case: &CaseResult) {
+        let row = rows::case(case);
         let key = &case.key;
         self.record.names(&key.shape_name, key.shape);
         let is_context = case.is_green() || matches!(case.outcome, check::Outcome::Unsupported { .. });
-        if is_context {
-            self.record.cases.push(row)
-        } else {
-            self.record.append(row)
-        }
-        self.cases.push(case);
+        if is_context { self.record.cases.push(row) } else { self.record.append(row) }
     }
 }

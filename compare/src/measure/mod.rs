@@ -4,6 +4,7 @@ pub mod builds;
 pub mod count;
 mod distinction;
 pub mod execute;
+pub mod join;
 pub mod measured;
 pub mod plan;
 pub mod rows;

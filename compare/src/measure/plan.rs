@@ -2,8 +2,8 @@
 
 use crate::judge::claims::compared;
 use crate::measure::builds::{StageBuild, VariantBuild};
-use crate::record::StageMeta;
 use crate::record::meta::{Scope, Tier, TimingScope};
+use crate::record::{Row, StageMeta};
 use crate::select::{Chosen, Picked, Problems, SelectError, or_all};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
@@ -12,6 +12,7 @@ use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem,
 use common::resources::KernelFacts;
 use common::suppression;
 use common::tier0::Case;
+use common::verdict::GateId;
 use std::collections::BTreeSet;
 
 /// What a run is asked for. What it leaves open, the tier says.
@@ -91,6 +92,15 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Whether a judged case says all that one run in this mode would.
+    pub fn is_covered(self, case: &Row) -> bool {
+        match self {
+            Mode::Plain | Mode::Device => true,
+            Mode::Traced | Mode::TracedOnce => case.verdicts.contains_key(&GateId::H1),
+            Mode::Both => case.verdicts.contains_key(&GateId::B1),
+        }
+    }
+
     /// Traced under one schedule, where it is traced.
     fn once(self) -> Mode {
         if self == Mode::Traced { Mode::TracedOnce } else { self }

@@ -2,14 +2,14 @@
 
 use super::builds::StageBuild;
 use crate::record::ncu::FORMULAS;
-use crate::record::{Judged, On, Place, Row, Source, Subject};
+use crate::record::{Judged, Meta, On, Place, Row, Source, Subject};
 use common::check::{self, CaseKey, CaseResult, Outcome};
 use common::device::BackendKind;
 use common::evidence::Counting;
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
-use common::problem::Dtype;
+use common::problem::{Dtype, parse_shape};
 use common::suppression::{Finding, SiteResult};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
@@ -98,11 +98,15 @@ pub fn input(key: &CaseKey) -> String {
     }
 }
 
+/// The place of a case.
+pub fn on(key: &CaseKey) -> On {
+    On::Case(Place::new(&key.shape_name, key.dtype, key.mask), input(key))
+}
+
 /// One case.
 pub fn case(case: &CaseResult) -> Row {
     let key = &case.key;
-    let on = On::Case(Place::new(&key.shape_name, key.dtype, key.mask), input(key));
-    let row = Row::new(Subject::variant(&key.stage, &key.variant), on, backend(key.backend));
+    let row = Row::new(Subject::variant(&key.stage, &key.variant), on(key), backend(key.backend));
     match &case.outcome {
         Outcome::Checked { errors, gates } => {
             gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
@@ -110,6 +114,26 @@ pub fn case(case: &CaseResult) -> Row {
         Outcome::Unsupported { reason } => row.note(reason),
         Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
     }
+}
+
+/// The case that a row is of; nothing for rows of another kind. Reads what [`case`] writes.
+pub fn case_of(row: &Row, meta: &Meta) -> Option<CaseKey> {
+    let On::Case(place, input) = &row.on else { return None };
+    let seeded = input.split_once(':').and_then(|(family, seed)| Some((family.parse().ok()?, seed.parse().ok()?)));
+    let shape = meta.shapes.get(&place.shape).copied().or_else(|| Some(parse_shape(&place.shape).ok()?.1))?;
+    Some(CaseKey {
+        stage: row.subject.stage().to_string(),
+        variant: row.subject.name().to_string(),
+        backend: meta.backend,
+        shape_name: place.shape.clone(),
+        shape,
+        dtype: place.dtype,
+        mask: place.mask,
+        source: match seeded {
+            Some((family, seed)) => check::Source::Seeded { family, seed },
+            None => check::Source::File { name: input.clone() },
+        },
+    })
 }
 
 /// What C1 says of a launch that failed or never ended.

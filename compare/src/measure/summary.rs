@@ -4,12 +4,11 @@ use super::distinction::tell_apart;
 use super::rows;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
-use common::check::{CaseKey, CaseResult, Outcome};
+use common::check::CaseKey;
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::suppression::Broken;
 use common::verdict::{GateId, GateResult, Verdict};
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 /// A case in words: `mission f16 full normal:0`.
@@ -20,21 +19,27 @@ pub fn describe(key: &CaseKey) -> String {
 /// What there is to sum up of a variant.
 #[derive(Default)]
 struct Found<'a> {
-    cases: Vec<&'a CaseResult>,
+    cases: Vec<(&'a CaseKey, &'a Row)>,
     broken: Vec<&'a Broken>,
 }
 
-/// One row per variant that has a case, or that was seen to fail a gate while its synchronisation sites were tried.
-pub fn summarise(stages: &[StageBuild], cases: &[CaseResult], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
+/// One row per variant of `stages` that has a case, or that was seen to fail a gate while its synchronisation sites were
+/// tried.
+pub fn summarise<'a>(
+    stages: impl IntoIterator<Item = &'a StageBuild>,
+    cases: &[(CaseKey, &Row)],
+    broken: &[Broken],
+    backend: BackendKind,
+) -> Vec<Row> {
     let mut by_variant: HashMap<(&str, &str), Found<'_>> = HashMap::new();
-    for case in cases {
-        by_variant.entry((&case.key.stage, &case.key.variant)).or_default().cases.push(case);
+    for (key, row) in cases {
+        by_variant.entry((&key.stage, &key.variant)).or_default().cases.push((key, row));
     }
     for broken in broken {
         by_variant.entry((&broken.stage, &broken.variant)).or_default().broken.push(broken);
     }
     let variants =
-        stages.iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant.name.as_str())));
+        stages.into_iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant.name.as_str())));
     let summarised = variants.filter_map(|(stage, variant)| {
         by_variant.get(&(stage.id.as_str(), variant)).map(|found| summary(stage, variant, found, backend))
     });
@@ -44,31 +49,32 @@ pub fn summarise(stages: &[StageBuild], cases: &[CaseResult], broken: &[Broken],
 fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: BackendKind) -> Row {
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
     let mut row = Row::new(Subject::variant(&stage.id, variant), On::All, rows::backend(backend));
-    let mut results: Vec<(Cow<'_, GateResult>, Option<&CaseKey>)> = Vec::new();
-    for case in &found.cases {
-        let key = &case.key;
-        match &case.outcome {
-            Outcome::Checked { errors, gates } => {
+    let mut results: Vec<Judgement<'_>> = Vec::new();
+    for &(key, case) in &found.cases {
+        let is_judged = !case.verdicts.is_empty();
+        match (is_judged, case.value(Metric::MaxError)) {
+            (true, Some(max)) => {
                 checked += 1;
-                results.extend(gates.iter().map(|gate| (Cow::Borrowed(gate), Some(key))));
-                if is_worse(row.value(Metric::MaxError), errors.max_abs) {
-                    row = row.figure(Metric::MaxError, errors.max_abs).figure(Metric::MaxRowError, errors.max_row_rel);
+                if is_worse(row.value(Metric::MaxError), max) {
                     row = row.note(describe(key));
+                    let with = [Metric::MaxError, Metric::MaxRowError];
+                    row =
+                        with.into_iter().fold(row, |row, metric| row.figure(metric, case.value(metric).unwrap_or(max)));
                 }
-                for (metric, value) in rows::of_bounds(errors) {
-                    if is_worse(row.value(metric), value) {
+                for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
+                    if let Some(value) = case.value(metric).filter(|value| is_worse(row.value(metric), *value)) {
                         row = row.figure(metric, value);
                     }
                 }
             }
-            Outcome::Unsupported { .. } => unsupported += 1,
-            Outcome::Failed { reason } => {
-                failed += 1;
-                results.push((Cow::Owned(rows::not_launched(reason)), Some(key)));
-            }
+            (true, None) => failed += 1,
+            (false, _) => unsupported += 1,
         }
+        let said = case.verdicts.iter();
+        results.extend(said.map(|(gate, said)| (*gate, said.verdict, said.reason.as_str(), Some(key))));
     }
-    results.extend(found.broken.iter().map(|broken| (Cow::Borrowed(&broken.result), None)));
+    let of_broken = found.broken.iter().map(|broken| &broken.result);
+    results.extend(of_broken.map(|result| (result.gate, result.verdict, result.reason.as_str(), None)));
     row = row
         .figure(Metric::Cases, checked)
         .figure(Metric::CasesUnsupported, unsupported)
@@ -79,12 +85,15 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
         let mut instance = facts.filter(|facts| (facts.dtype, facts.head_dim) == (key.dtype, key.shape.head_dim));
         instance.next().map(|facts| [facts.block_m, facts.block_n])
     };
-    let gates: BTreeSet<GateId> = results.iter().map(|(result, _)| result.gate).collect();
+    let gates: BTreeSet<GateId> = results.iter().map(|(gate, ..)| *gate).collect();
     for gate in gates {
         row.judge(gate, fold(gate, &results, tile));
     }
     row
 }
+
+/// What a gate said, why, and of which case.
+type Judgement<'a> = (GateId, Verdict, &'a str, Option<&'a CaseKey>);
 
 /// No number is worse than any.
 fn is_worse(worst: Option<f64>, value: f64) -> bool {
@@ -93,26 +102,22 @@ fn is_worse(worst: Option<f64>, value: f64) -> bool {
 
 /// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided, and, of
 /// several cases of which some fail, what tells those from the others.
-fn fold(
-    gate: GateId,
-    results: &[(Cow<'_, GateResult>, Option<&CaseKey>)],
-    tile: impl Fn(&CaseKey) -> Option<[usize; 2]>,
-) -> Judged {
-    let of_gate: Vec<_> = results.iter().filter(|(result, _)| result.gate == gate).collect();
-    let count = |verdict: Verdict| of_gate.iter().filter(|(result, _)| result.verdict == verdict).count();
+fn fold(gate: GateId, results: &[Judgement<'_>], tile: impl Fn(&CaseKey) -> Option<[usize; 2]>) -> Judged {
+    let of_gate: Vec<_> = results.iter().filter(|(other, ..)| *other == gate).collect();
+    let count = |wanted: Verdict| of_gate.iter().filter(|(_, verdict, ..)| *verdict == wanted).count();
     let (passed, judged) = (count(Verdict::Pass), of_gate.len() - count(Verdict::NoData));
     let decisive = Verdict::WORST_FIRST.into_iter().find(|&verdict| count(verdict) > 0).expect("the gate has results");
-    let (result, key) = of_gate.iter().find(|(result, _)| result.verdict == decisive).expect("counted above");
+    let (.., reason, key) = of_gate.iter().find(|(_, verdict, ..)| *verdict == decisive).expect("counted above");
     let case = key.map(|key| format!("{}: ", describe(key))).unwrap_or_default();
-    let cases = |verdict: Verdict| -> Vec<&CaseKey> {
-        of_gate.iter().filter(|(result, _)| result.verdict == verdict).filter_map(|(_, key)| *key).collect()
+    let cases = |wanted: Verdict| -> Vec<&CaseKey> {
+        of_gate.iter().filter(|(_, verdict, ..)| *verdict == wanted).filter_map(|(.., key)| *key).collect()
     };
     let (failing, passing) = (cases(Verdict::Fail), cases(Verdict::Pass));
     let which = match failing.is_empty() || failing.len() + passing.len() == 1 {
         true => String::new(),
         false => format!("{}; first ", tell_apart(&failing, &passing, tile)),
     };
-    let reason = format!("{which}{case}{}", result.reason);
+    let reason = format!("{which}{case}{reason}");
     Judged::from(&GateResult { gate, verdict: decisive, reason }).cases(passed, judged)
 }
 
@@ -121,8 +126,15 @@ mod tests {
     use super::*;
     use crate::testing::{SCALAR, WMMA, builds, case};
     use common::check::Source;
+    use common::check::{CaseResult, Outcome};
     use common::inputs::Family;
     use common::problem::Mask;
+
+    fn summed(cases: &[CaseResult], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
+        let rows: Vec<Row> = cases.iter().map(rows::case).collect();
+        let keyed: Vec<(CaseKey, &Row)> = cases.iter().map(|case| case.key.clone()).zip(&rows).collect();
+        summarise(&builds(), &keyed, broken, backend)
+    }
 
     /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
     fn of(cases: Vec<CaseResult>, broken: &[Broken]) -> Row {
@@ -130,7 +142,7 @@ mod tests {
             case.key.source = Source::Seeded { family: Family::Normal, seed };
             case
         });
-        let mut rows = summarise(&builds(), &numbered.collect::<Vec<_>>(), broken, BackendKind::Emulated);
+        let mut rows = summed(&numbered.collect::<Vec<_>>(), broken, BackendKind::Emulated);
         assert_eq!((rows.len(), rows[0].subject.as_str()), (1, WMMA));
         rows.remove(0)
     }
@@ -224,7 +236,7 @@ mod tests {
             assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
         }
         let both = [case(SCALAR, BackendKind::Cuda, None), case(WMMA, BackendKind::Cuda, None)];
-        let rows = summarise(&builds(), &both, &[], BackendKind::Cuda);
+        let rows = summed(&both, &[], BackendKind::Cuda);
         assert_eq!(
             rows.iter().map(|row| (row.subject.as_str(), row.by)).collect::<Vec<_>>(),
             [(SCALAR, crate::record::Source::Gpu), (WMMA, crate::record::Source::Gpu),]

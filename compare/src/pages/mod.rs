@@ -28,7 +28,7 @@ pub fn tone(exit: Exit) -> Tone {
     match exit {
         Exit::Pass => Tone::Good,
         Exit::Fail => Tone::Bad,
-        Exit::Usage | Exit::Undecided => Tone::Open,
+        Exit::Usage | Exit::Undecided | Exit::Interrupted => Tone::Open,
     }
 }
 

@@ -108,6 +108,19 @@ impl Unfinished {
         }
     }
 
+    /// Takes the finished or interrupted record in `folder` to be added to.
+    pub fn resume(folder: &Path) -> Result<Self, StoreError> {
+        let fail = |source| StoreError::Write { path: folder.to_path_buf(), source };
+        let folder = folder.canonicalize().map_err(fail)?;
+        let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        if let Some(finished) = name.strip_suffix(PARTIAL) {
+            return Ok(Self { target: folder.with_file_name(finished), folder });
+        }
+        let partial = folder.with_file_name(name + PARTIAL);
+        fs::rename(&folder, &partial).map_err(fail)?;
+        Ok(Self { folder: partial, target: folder })
+    }
+
     /// Where the record is meanwhile.
     pub fn folder(&self) -> &Path {
         &self.folder

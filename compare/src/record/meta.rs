@@ -50,9 +50,22 @@ pub struct Meta {
     pub shapes: BTreeMap<String, Shape>,
     /// Every stage, whether or not the run selected it.
     pub stages: Vec<StageMeta>,
+    /// Later runs that added to it, by `--into`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<Joined>,
     /// Claims that the record was committed to refute. Only in committed records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative: Option<Negative>,
+}
+
+/// A run that added to a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Joined {
+    /// UTC.
+    pub started: String,
+    pub command: Vec<String>,
+    pub git: Git,
 }
 
 /// A stage as built.

@@ -86,13 +86,13 @@ pub fn keep(
             Outcome::Failed { reason } if checked.fatal => Some(reason.clone()),
             _ => None,
         };
-        measured.append(result);
+        measured.append(&result);
         sink.grown(measured)?;
         if let Some(reason) = lost {
             return Err(ExecuteError::Lost { case: label(case), reason });
         }
     }
-    Ok(())
+    if sink.is_interrupted() { Err(ExecuteError::Interrupted) } else { Ok(()) }
 }
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.

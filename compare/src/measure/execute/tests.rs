@@ -2,9 +2,10 @@ use super::*;
 use crate::measure::builds::builds;
 use crate::measure::measured::SinkError;
 use crate::measure::plan::plan;
+use crate::record::Record;
 use crate::{registry, testing};
 use clap::Parser;
-use common::check::{CaseResult, Outcome, both_backends, check};
+use common::check::{CaseResult, both_backends, check};
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::metric::Metric;
@@ -32,7 +33,7 @@ impl Sink for Told {
     }
 
     fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
-        self.recorded.push(measured.cases.len());
+        self.recorded.push(measured.finished());
         Ok(())
     }
 }
@@ -47,9 +48,9 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let mut plan = plan(&builds, &request, BackendKind::Emulated).unwrap();
     // As on a GPU, whose place the emulator takes.
     plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);
-    let run = |in_flight| {
-        let blank = testing::emulated().without(|_| true);
-        let (mut measured, mut told) = (Measured::new(blank), Told::default());
+    let blank = || testing::emulated().without(|_| true);
+    let run = |in_flight, begun: Record| {
+        let (mut measured, mut told) = (Measured::new(begun), Told::default());
         let timing = TimingPlan::default();
         let executor = Executor {
             stages: &stages,
@@ -63,23 +64,35 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
         executor.run(&plan, &mut measured, &mut told).unwrap();
         (measured, told)
     };
-    let ((alone, told_alone), (together, told_together)) = (run(1), run(5));
-    assert_eq!(alone.cases.len(), plan.cases.len());
-    assert!(alone.cases.iter().all(CaseResult::is_green));
-    for case in &alone.cases {
-        let Outcome::Checked { gates, .. } = &case.outcome else { panic!("{case:?}") };
-        assert!(gates.iter().any(|gate| (gate.gate, gate.verdict) == (GateId::B1, Verdict::Pass)), "{gates:?}");
-    }
-    assert_eq!((&alone.cases, &alone.record), (&together.cases, &together.record));
+    let ((alone, told_alone), (together, told_together)) = (run(1, blank()), run(5, blank()));
+    assert_eq!(alone.record, together.record);
     // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
     let record = &alone.record;
     assert_eq!(record.cases.len(), plan.cases.len());
+    for case in &record.cases {
+        assert!(case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass, "{case:?}");
+    }
     assert!(record.rows.iter().all(|row| row.on == On::All), "{:?}", record.rows);
     assert_eq!(record.rows.iter().map(|row| row.value(Metric::Cases).unwrap()).sum::<f64>(), plan.cases.len() as f64);
     assert_eq!(told_alone.started, told_together.started);
     assert_eq!(told_alone.outputs, told_together.outputs);
     assert_eq!(told_alone.recorded, (1..=plan.cases.len()).collect::<Vec<_>>());
     assert_eq!(told_alone.recorded, told_together.recorded);
+
+    // Interrupted after its first problem and read back, the rest is added, and the record is as if nothing had been.
+    let folder = tempfile::tempdir().unwrap();
+    let mut interrupted = record.clone().without(|_| true);
+    interrupted.cases = record.cases[..6].to_vec();
+    interrupted.write(folder.path()).unwrap();
+    let (joined, told) = run(5, Record::read(folder.path()).unwrap());
+    assert_eq!(told.started, told_alone.started[6..]);
+    assert_eq!(joined.record.committed(), record.committed());
+    assert_eq!(joined.finished(), plan.cases.len());
+    // What was traced once more says more; what was not is done.
+    let mut measured = Measured::new(record.clone());
+    assert_eq!(measured.missing(&plan.cases).len(), 0);
+    plan.cases[0].mode = Mode::Traced;
+    assert_eq!((measured.missing(&plan.cases).len(), measured.finished()), (1, plan.cases.len() - 1));
 }
 
 #[test]
