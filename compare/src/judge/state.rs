@@ -197,5 +197,37 @@ pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
     record.by(Source::SelfTest).filter(|row| row.failed().next().is_some())
 }
 
+/// What the self-test killed, by its figures and verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    pub faults: usize,
+    /// By a gate.
+    pub faults_killed: usize,
+    /// Kernels without one of their synchronisation sites.
+    pub sites: usize,
+    pub sites_killed: usize,
+    /// That survive and are listed with their reason.
+    pub redundant: usize,
+}
+
+/// Counts the rows of the self-test. What could not be tried has no figures, and the correct model is no fault: it passes
+/// where no case fails.
+pub fn tally(record: &Record) -> Tally {
+    let mut tally = Tally::default();
+    for row in record.by(Source::SelfTest) {
+        let Some(failed) = row.value(Metric::CasesFailed) else { continue };
+        let (is_killed, is_right) = (failed > 0.0, row.failed().next().is_none());
+        if !row.subject.name().is_empty() {
+            tally.sites += 1;
+            tally.sites_killed += usize::from(is_killed);
+            tally.redundant += usize::from(!is_killed && is_right);
+        } else if is_killed == is_right {
+            tally.faults += 1;
+            tally.faults_killed += usize::from(is_killed);
+        }
+    }
+    tally
+}
+
 #[cfg(test)]
 mod tests;
