@@ -10,13 +10,13 @@ use super::{Known, best, place};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::store::Samples;
 use crate::record::{Figure, On, Record, Row, Source, StageMeta, Subject};
-use common::metric::{Better, ERROR_MARGIN, Metric, Threshold};
+use common::metric::{self, Better, ERROR_MARGIN, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
 use rayon::prelude::*;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// What became of one figure.
@@ -143,6 +143,7 @@ pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Differenc
     let sides = Sides::of(base, new, threshold);
     let latencies = sides.latencies();
     let mut found = sides.presence();
+    found.extend(sides.retired());
     found.extend(sides.gates());
     found.extend(sides.claims());
     found.extend(sides.self_test());
@@ -226,6 +227,23 @@ impl<'a> Sides<'a> {
             found.push(row(subject, Change::Differs, "the base does not have it"));
         }
         found
+    }
+
+    /// What either record measured or claimed by a metric that the registry no longer has. It is said, and nothing is missing.
+    fn retired(&self) -> Vec<Difference> {
+        const WHY: &str = "the registry of metrics does not have it: removed, or renamed";
+        let both = || [self.base, self.new].into_iter();
+        let names: BTreeSet<&str> =
+            both().flat_map(|record| &record.rows).flat_map(|row| row.retired.keys().map(String::as_str)).collect();
+        let claims: BTreeSet<(&str, String)> = (both().flat_map(|record| &record.meta.stages))
+            .flat_map(|stage| stage.retired.iter().map(|claim| (&*stage.id, retired_claim(claim))))
+            .collect();
+        let metric =
+            |name| Difference::new(Subject::from(WHOLE), format!("metric {name}"), Group::Gates, Change::Differs, WHY);
+        let claim = |(stage, claim): (&str, String)| {
+            Difference::new(Subject::from(stage), format!("claim {claim}"), Group::Gates, Change::Differs, WHY)
+        };
+        names.into_iter().map(metric).chain(claims.into_iter().map(claim)).collect()
     }
 
     /// A gate that fails now and did not fail before is worse whatever the backend; all else needs the same backend, but
@@ -553,17 +571,24 @@ impl<'a> Sides<'a> {
                 found.push(row.values(metric.show(was.value), metric.show(new.value)));
             }
             let lost = old.figures.keys().filter(|metric| !row.figures.contains_key(metric));
-            let lost: Vec<&str> =
-                lost.filter(|m| m.spec().threshold != Threshold::NotCompared).map(|m| m.label()).collect();
+            let lost = lost.filter(|metric| metric.spec().threshold != Threshold::NotCompared);
+            let (lost, removed): (Vec<Metric>, Vec<Metric>) = lost.partition(|metric| is_measured(**metric, row.by));
+            let labels =
+                |metrics: &[Metric]| metrics.iter().map(|metric| metric.label()).collect::<Vec<_>>().join(", ");
+            if !removed.is_empty() {
+                let why = format!("{} no longer measures it: removed", row.by);
+                found.push(
+                    Difference::new(row.subject.clone(), labels(&removed), group, Change::Differs, why).on(&row.on),
+                );
+            }
             if !lost.is_empty() {
-                let why =
-                    format!("the new record has no {}: {}", lost.join(", "), row.note.clone().unwrap_or_default());
+                let why = format!("the new record has no {}: {}", labels(&lost), row.note.clone().unwrap_or_default());
                 found.push(
                     Difference::new(row.subject.clone(), group_name(group), group, Change::Missing, why)
                         .on(&row.on)
                         .required(),
                 );
-            } else if equal && row.by != Source::Kernel {
+            } else if equal && removed.is_empty() && row.by != Source::Kernel {
                 found.push(
                     Difference::new(row.subject.clone(), group_name(group), group, Change::Same, "exact").on(&row.on),
                 );
@@ -575,7 +600,8 @@ impl<'a> Sides<'a> {
 
     /// Variants that the base counted and the new record did not, though it has them and set out to.
     fn uncounted(&self) -> Vec<Difference> {
-        let counted = self.base.by(Source::Emulator).filter(|row| row.on.problem().is_some());
+        let is_counted = |row: &&Row| row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
+        let counted = self.base.by(Source::Emulator).filter(is_counted);
         let is_gone = |row: &&Row| {
             let is_declared =
                 self.new.stage(row.subject.stage()).is_some_and(|stage| stage.variant(row.subject.name()).is_some());
@@ -629,6 +655,21 @@ impl<'a> Sides<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether the sources still have `by` measure `metric`.
+fn is_measured(metric: Metric, by: Source) -> bool {
+    match by {
+        Source::Emulator => Metric::all_counted().any(|counted| counted == metric),
+        Source::Ptxas => metric.source() == metric::Source::Compiler,
+        _ => true,
+    }
+}
+
+/// `wmma-qk: votes`, of a claim as it was written.
+fn retired_claim(claim: &serde_json::Value) -> String {
+    let word = |key: &str| claim[key].as_str().unwrap_or("?").to_string();
+    format!("{}: {}", word("family"), word("metric"))
 }
 
 pub const SELF_TEST: &str = "self-test (S1)";

@@ -71,6 +71,9 @@ pub struct StageMeta {
     pub host_compiler: String,
     pub device_compiler: DeviceCompiler,
     pub claims: Vec<Claim>,
+    /// Claims about what the registry no longer has a metric for, as they were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<serde_json::Value>,
     /// In the order of kernel.cu, without what the device refuses.
     pub variants: Vec<VariantMeta>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

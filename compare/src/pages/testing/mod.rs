@@ -86,6 +86,7 @@ fn stage(id: &str, predecessor: Option<&str>, family: &str, names: &[&str], clai
         device_compiler: DeviceCompiler::Absent { reason: "nvcc was not found".into() },
         claims,
         variants: names.iter().map(variant).collect(),
+        retired: vec![],
         refused: vec![],
     }
 }
