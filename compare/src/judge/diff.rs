@@ -166,6 +166,11 @@ pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
     record.meta.stages.iter().filter(is_other).map(difference).collect()
 }
 
+/// What keeps a whole record from being compared.
+pub fn whole(why: impl Into<String>) -> Difference {
+    Difference::new(Subject::from(WHOLE), "whole run", Group::Gates, Change::Missing, why).required()
+}
+
 type Index<'a> = HashMap<(&'a Subject, &'a On, Source), &'a Row>;
 
 struct Sides<'a> {
@@ -196,9 +201,6 @@ impl<'a> Sides<'a> {
     }
 
     fn presence(&self) -> Vec<Difference> {
-        let whole = |why: String| {
-            Difference::new(Subject::from(WHOLE), "whole run", Group::Gates, Change::Missing, why).required()
-        };
         let mut found = Vec::new();
         for (record, side) in [(self.base, "base"), (self.new, "new record")] {
             if let Progress::Partial { finished, planned } = record.meta.progress {

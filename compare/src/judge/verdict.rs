@@ -227,14 +227,15 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let (exit, word) = match (worse, better) {
         (1.., 0) => (Exit::Fail, "REGRESSION"),
         (1.., _) => (Exit::Fail, "MIXED"),
-        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         _ if required > 0 => (Exit::Undecided, "INCOMPLETE"),
+        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         _ if count(Change::Ambiguous) > 0 => (Exit::Undecided, "AMBIGUOUS"),
         (0, 1..) => (Exit::Pass, "IMPROVED"),
         (0, 0) => (Exit::Pass, "SAME"),
     };
-    let line = match compared + worse {
-        0 => "nothing can be compared".to_string(),
+    let line = match (compared + worse, differences.iter().find(|d| d.required)) {
+        (0, Some(first)) => format!("nothing can be compared: {}", first.why),
+        (0, None) => "nothing can be compared".to_string(),
         _ => tally(differences).iter().map(|(change, n)| format!("{n} {change}")).collect::<Vec<_>>().join(", "),
     };
     let mut actions = Vec::new();

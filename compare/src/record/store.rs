@@ -207,8 +207,18 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
     }
 }
 
+/// Whether `folder` holds a record, of whatever format.
+pub fn is_record(folder: &Path) -> bool {
+    [META, OLD_META].iter().any(|file| folder.join(file).is_file())
+}
+
 /// The finished records below `folder`, oldest first, by folder name; none if there is no such folder.
 pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
+    read_each(folder)?.into_iter().map(|(name, record)| record.map(|record| (name, record))).collect()
+}
+
+/// The same, each with the reason where it cannot be read.
+pub fn read_each(folder: &Path) -> Result<Vec<(String, Result<Record, StoreError>)>, StoreError> {
     let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
     let mut names = Vec::new();
     match fs::read_dir(folder) {
@@ -218,14 +228,18 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
             for entry in entries {
                 let entry = entry.map_err(fail)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if is_listed(&name) && [META, OLD_META].iter().any(|file| entry.path().join(file).is_file()) {
+                if is_listed(&name) && is_record(&entry.path()) {
                     names.push(name);
                 }
             }
         }
     }
     names.sort();
-    names.into_iter().map(|name| Record::read(&folder.join(&name)).map(|record| (name, record))).collect()
+    let read = |name: String| {
+        let record = Record::read(&folder.join(&name));
+        (name, record)
+    };
+    Ok(names.into_iter().map(read).collect())
 }
 
 #[cfg(test)]
