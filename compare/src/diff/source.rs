@@ -2,7 +2,7 @@
 
 use crate::judge::Named;
 use crate::machine;
-use crate::record::store::{is_record, read_each};
+use crate::record::store::{Found, is_record, read_each};
 use crate::record::{Record, Row, StageMeta, StoreError};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -87,7 +87,7 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
     let store = |source| SourceError::Store { name: name.to_string(), source };
     let named = Path::new(name);
     let is_folder = named.is_dir();
-    let side = |found: Vec<(String, Result<Record, StoreError>)>, place: &str| {
+    let side = |found: Vec<Found>, place: &str| {
         let (mut records, mut other_format) = (Vec::new(), Vec::new());
         for (name, record) in found {
             match record {

@@ -5,7 +5,7 @@
 //! reason. Where latency was measured on both sides, it has the last word on what occupancy and counters are worth.
 
 use super::claims::{self, is_of_gpu};
-use super::state::{self, subjects};
+use super::state;
 use super::{Known, best, place};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::store::Samples;
@@ -211,10 +211,9 @@ impl<'a> Sides<'a> {
             let (new, base) = (place(self.new), place(self.base));
             found.push(whole(format!("{new} against {base} (base): gates and latencies do not compare")));
         }
-        let variants = |record: &'a Record| record.meta.stages.iter().flat_map(subjects);
         let row = |subject, change, why: &str| Difference::new(subject, "variant", Group::Gates, change, why);
-        for subject in variants(self.base) {
-            if !variants(self.new).any(|other| other == subject) {
+        for subject in self.base.variants() {
+            if !self.new.variants().any(|other| other == subject) {
                 let is_refused = refused(self.new).any(|other| other == subject);
                 found.push(match is_refused {
                     true => row(subject, Change::Missing, "the new record is of a device that refuses it"),
@@ -225,7 +224,7 @@ impl<'a> Sides<'a> {
                 found.push(row(subject, Change::Missing, why).required());
             }
         }
-        for subject in variants(self.new).filter(|found| !variants(self.base).any(|other| other == *found)) {
+        for subject in self.new.variants().filter(|found| !self.base.variants().any(|other| other == *found)) {
             found.push(row(subject, Change::Differs, "the base does not have it"));
         }
         found
@@ -252,7 +251,7 @@ impl<'a> Sides<'a> {
     /// for R1, which is of the compiler.
     fn gates(&self) -> Vec<Difference> {
         let mut found = Vec::new();
-        for subject in self.new.meta.stages.iter().flat_map(subjects) {
+        for subject in self.new.variants() {
             let (before, after) = (state::gates(self.base, &subject), state::gates(self.new, &subject));
             for (&gate, judged) in &after {
                 let was = before.get(&gate).map(|judged| judged.verdict);
@@ -431,11 +430,6 @@ impl<'a> Sides<'a> {
         })
     }
 
-    fn is_same_kernel(&self, stage: &str) -> bool {
-        let identity = |record: &Record| record.stage(stage).map(|stage| stage.identity.clone());
-        identity(self.base) == identity(self.new)
-    }
-
     /// One latency on both sides, by the interval of the medians' ratio.
     fn arm(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
         let row = |change, why| {
@@ -459,7 +453,7 @@ impl<'a> Sides<'a> {
         let is_resampled = Some(resampled.is_some());
         let ratio = resampled.unwrap_or_else(|| ratio(old, new));
         let (change, mut why) = self.judge_latency(&ratio, old, new);
-        if matches!(change, Change::Worse | Change::Better) && self.is_same_kernel(new.subject.stage()) {
+        if matches!(change, Change::Worse | Change::Better) && self.new.has_kernel_of(self.base, new.subject.stage()) {
             why += "; the kernel has not changed: look at the machine and the harness";
         }
         let us = |row: &Row| format!("{} us", Metric::P50.show(best::p50(row)).trim_end_matches(" us"));
@@ -472,7 +466,7 @@ impl<'a> Sides<'a> {
         let decided = match Decided::of(ratio, self.threshold) {
             Decided::Same => return (Change::Same, format!("within {percent:.1} %")),
             Decided::Ambiguous
-                if self.is_same_kernel(new.subject.stage())
+                if self.new.has_kernel_of(self.base, new.subject.stage())
                     && ratio.interval.low <= 1.0
                     && ratio.interval.high >= 1.0 =>
             {
@@ -515,7 +509,7 @@ impl<'a> Sides<'a> {
         };
         let (before, after) = (cases(self.base), cases(self.new));
         let same_cases = (self.base.meta.tier, &self.base.meta.scope) == (self.new.meta.tier, &self.new.meta.scope);
-        for subject in self.new.meta.stages.iter().flat_map(subjects) {
+        for subject in self.new.variants() {
             let key = (&subject, &On::All, by);
             let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else { continue };
             for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {

@@ -87,7 +87,7 @@ impl Since<'_> {
 /// Judges everything.
 pub fn report(known: Known<'_>) -> Report<'_> {
     let states: Vec<(Subject, State)> = (known.stages.iter())
-        .flat_map(|stage| state::subjects(stage).map(move |subject| (stage, subject)))
+        .flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)))
         .map(|(stage, subject)| (subject.clone(), state::state(&known, stage, &subject)))
         .collect();
     let claims = claims::claims(&known);
@@ -158,7 +158,7 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
     }
     let wrong: Vec<_> = report.known.subject().into_iter().flat_map(|(_, record)| state::self_test(record)).collect();
     if let Some(first) = wrong.first() {
-        let reason = first.failed().next().map_or(String::new(), |(_, judged)| judged.reason.clone());
+        let reason = first.failure().unwrap_or_default();
         let n = count(wrong.len(), "self-test fails", "self-tests fail");
         broken.push(format!("{n} (S1), first {}{}: {reason}", first.subject, first.on));
         actions.push(

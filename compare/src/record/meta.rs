@@ -1,6 +1,6 @@
 //! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
 
-use super::row::{Place, Source};
+use super::row::{Place, Source, Subject};
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
@@ -99,6 +99,11 @@ impl VariantMeta {
 }
 
 impl StageMeta {
+    /// Its variants, in the order of kernel.cu.
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> {
+        self.variants.iter().map(|variant| Subject::variant(&self.id, &variant.name))
+    }
+
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
         self.variants.iter().find(|variant| variant.name == name)
     }

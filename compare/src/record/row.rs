@@ -89,6 +89,11 @@ impl Row {
         (&self.subject, &self.on, self.by, self.against.as_ref())
     }
 
+    /// Why the first gate fails that does.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed().next().map(|(_, judged)| judged.reason.as_str())
+    }
+
     pub fn failed(&self) -> impl Iterator<Item = (GateId, &Judged)> {
         self.verdicts.iter().filter(|(_, judged)| judged.verdict == Verdict::Fail).map(|(gate, judged)| (*gate, judged))
     }

@@ -92,6 +92,17 @@ impl Record {
         self.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity)
     }
 
+    /// Whether both have the stage with one kernel, or neither has the stage.
+    pub fn has_kernel_of(&self, other: &Record, stage: &str) -> bool {
+        let [ours, theirs] = [self, other].map(|record| record.stage(stage));
+        ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity)
+    }
+
+    /// Its variants, in the order of the ladder.
+    pub fn variants(&self) -> impl Iterator<Item = Subject> {
+        self.meta.stages.iter().flat_map(super::StageMeta::subjects)
+    }
+
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
     }
@@ -217,8 +228,11 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
     read_each(folder)?.into_iter().map(|(name, record)| record.map(|record| (name, record))).collect()
 }
 
+/// A record by its folder's name, or why it cannot be read.
+pub type Found = (String, Result<Record, StoreError>);
+
 /// The same, each with the reason where it cannot be read.
-pub fn read_each(folder: &Path) -> Result<Vec<(String, Result<Record, StoreError>)>, StoreError> {
+pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
     let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
     let mut names = Vec::new();
     match fs::read_dir(folder) {

@@ -9,7 +9,7 @@ fn states(stages: &[StageMeta], record: &Record) -> Vec<State> {
     let known = Known { stages, run: Some(("run", record)), committed: &[] };
     stages
         .iter()
-        .flat_map(|stage| subjects(stage).map(|subject| state(&known, stage, &subject)).collect::<Vec<_>>())
+        .flat_map(|stage| stage.subjects().map(|subject| state(&known, stage, &subject)).collect::<Vec<_>>())
         .collect()
 }
 
