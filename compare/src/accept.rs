@@ -246,7 +246,7 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool)
     }
     let wrong: Vec<String> = (state::self_test(record))
         .map(|row| {
-            let reason = row.failed().next().map_or(String::new(), |(_, judged)| judged.reason.clone());
+            let reason = row.failure().unwrap_or_default();
             format!("{}{}: {reason}", row.subject, row.on)
         })
         .collect();

@@ -3,7 +3,7 @@
 mod source;
 
 use crate::judge::Named;
-use crate::judge::diff::{differences, outdated};
+use crate::judge::diff::{Difference, differences, outdated, whole};
 use crate::judge::verdict::{Exit, of_differences};
 use crate::output::{self, Output};
 use crate::page::{self, terminal::WIDTH};
@@ -15,7 +15,7 @@ use crate::record::meta::Git;
 use crate::{machine, registry};
 use clap::{Args, ValueEnum};
 use common::metric::LATENCY_CHANGE;
-use source::{Harness, SourceError};
+use source::{Harness, Side, SourceError};
 use std::path::PathBuf;
 
 /// The end of `compare diff --help`.
@@ -23,7 +23,8 @@ pub const EXAMPLES: &str = "\
 BASE and NEW each name a record's folder, a folder of records (the newest of each GPU and backend), a record in results/,
 or a git revision (its committed results/; the work tree is not touched). Records of one GPU and backend are compared.
 What is not the same thing (another GPU, driver, shape, compiler) is NO DATA, with a reason. A NEW that is a folder stands
-for the sources as they are: it is incomplete where a kernel has changed since.
+for the sources as they are: it is incomplete where a kernel has changed since. Against a BASE in another format it is
+incomplete too.
 
 Examples:
   compare diff main results                     what this branch's records say against those of main
@@ -32,6 +33,8 @@ Examples:
                                                 two committed records, latencies apart by 1 % or more
   compare diff main results --format markdown --out diff.md
                                                 a comment for a pull request
+  compare diff target/review/base-record target/review/head --also main HEAD
+                                                two runs here, and the records that are committed at both ends
 
 Exit codes:
   0  nothing relevant, or improvements only
@@ -70,6 +73,9 @@ pub struct DiffArgs {
     /// Records of one GPU and backend on a side are sessions of one build: put their samples together (A B B A)
     #[arg(long)]
     pub pool: bool,
+    /// Compare these too, in one verdict: what a folder has no record of, such as the latencies that a change commits
+    #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
+    pub also: Vec<String>,
     /// Latencies within this many percent of each other are the same
     #[arg(long, value_name = "PCT", default_value_t = 100.0 * LATENCY_CHANGE, value_parser = percent)]
     pub threshold: f64,
@@ -87,40 +93,31 @@ fn percent(text: &str) -> Result<f64, String> {
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     let root = machine::workspace();
-    let [base, new] = [&args.base, &args.new].map(|name| source::resolve(name, root.as_deref(), args.pool));
-    let (base, new) = match (base, new) {
-        (Ok(base), Ok(new)) => (base, new),
-        (Err(SourceError::NoRecords { name, place }), _) | (_, Err(SourceError::NoRecords { name, place })) => {
+    let two = |[base, new]: [&String; 2], pool: bool| {
+        let base = source::resolve(base, root.as_deref(), pool)?;
+        Ok((base, source::resolve(new, root.as_deref(), pool).and_then(Side::in_this_format)?))
+    };
+    let mut sides = match two([&args.base, &args.new], args.pool) {
+        Ok(sides) => vec![sides],
+        Err(SourceError::NoRecords { name, place }) => {
             println!("NO DATA: {name} has no records in {place}; commit one with `compare accept`, or name another");
             return Ok(Exit::Undecided);
         }
-        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+        Err(error) => return Err(error.into()),
     };
-    let now: Vec<StageMeta> = match new.is_folder {
+    let mut notes = Vec::new();
+    if let [base, new] = &args.also[..] {
+        match two([base, new], false) {
+            Ok(also) => sides.push(also),
+            Err(error @ SourceError::NoRecords { .. }) => notes.push(format!("{error}: not compared.")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let now = match sides.iter().any(|(_, new)| new.is_folder) {
         true => registry::metas()?,
         false => vec![],
     };
-    let (pairs, unpaired) = pair_up(&base.records, &new.records);
-    let pair = |((_, old), (_, record)): &(&Named, &Named)| {
-        let mut found = outdated(record, &now);
-        found.extend(differences(old, record, args.threshold / 100.0));
-        found
-    };
-    let found: Vec<Vec<_>> = pairs.iter().map(pair).collect();
-    let changed = kernels_changed(&pairs);
-    let notes: Vec<String> = harness(&pairs).note(&changed).into_iter().collect();
-    let overall = of_differences(&found.concat());
-    let sides = pairs.iter().zip(found);
-    let comparison = Comparison {
-        base: base.name.clone(),
-        new: new.name.clone(),
-        pairs: sides
-            .map(|((old, new), differences)| Pair { base: (&old.0, &old.1), new: (&new.0, &new.1), differences })
-            .collect(),
-        unpaired,
-        notes,
-        overall,
-    };
+    let comparison = compare(&sides, &now, args.threshold / 100.0, notes);
     let text = match args.format {
         Format::Terminal => {
             page::terminal::terminal(&layout::document(&comparison), WIDTH, "--format markdown or json")
@@ -136,6 +133,49 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         None => page::print(&text)?,
     }
     Ok(comparison.overall.exit)
+}
+
+/// Compares the records of each two sides, of which all after the first were asked for beside it; `now` is the ladder as it
+/// is built.
+fn compare<'a>(sides: &'a [(Side, Side)], now: &[StageMeta], threshold: f64, mut notes: Vec<String>) -> Comparison<'a> {
+    let (mut all, mut missing, mut unpaired): (Vec<(&Named, &Named)>, Vec<Difference>, Vec<String>) =
+        Default::default();
+    let mut found = Vec::new();
+    for (at, (base, new)) in sides.iter().enumerate() {
+        missing.extend(base.other_format.iter().map(|error| whole(error.to_string())));
+        let (mut pairs, alone) = pair_up(&base.records, &new.records);
+        unpaired.extend(alone);
+        if at > 0 {
+            // What both sides share says nothing of the change.
+            pairs.retain(|(old, new)| old.1.committed() != new.1.committed());
+            if pairs.is_empty() && base.other_format.is_empty() {
+                notes.push(format!("{} has the records of {}.", new.name, base.name));
+            }
+        }
+        for (old, record) in &pairs {
+            let mut differs = if new.is_folder { outdated(&record.1, now) } else { vec![] };
+            differs.extend(differences(&old.1, &record.1, threshold));
+            found.push(differs);
+        }
+        all.extend(pairs);
+    }
+    notes.extend(harness(&all).note(&kernels_changed(&all)));
+    let overall = of_differences(&[missing.clone(), found.concat()].concat());
+    let names = |side: fn(&(Side, Side)) -> &Side| {
+        sides.iter().map(|sides| side(sides).name.as_str()).collect::<Vec<_>>().join(" and ")
+    };
+    let pairs = all.iter().zip(found);
+    Comparison {
+        base: names(|sides| &sides.0),
+        new: names(|sides| &sides.1),
+        pairs: pairs
+            .map(|((old, new), differences)| Pair { base: (&old.0, &old.1), new: (&new.0, &new.1), differences })
+            .collect(),
+        missing,
+        unpaired,
+        notes,
+        overall,
+    }
 }
 
 fn harness(pairs: &[(&Named, &Named)]) -> Harness {

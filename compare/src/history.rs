@@ -43,7 +43,7 @@ pub struct HistoryArgs {
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Answer> {
     let builds = registry::builds()?;
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
-    let results = args.results.clone().unwrap_or_else(|| machine::results());
+    let results = args.results.clone().unwrap_or_else(machine::results);
     let committed = read_all(&results)?;
     if committed.is_empty() {
         return Ok(Answer::no_data(format!(

@@ -78,6 +78,7 @@ pub fn ladder() -> Vec<StageMeta> {
                 claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
             ],
             variants: families.iter().map(variant).collect(),
+            retired: vec![],
             refused: vec![],
         }
     };

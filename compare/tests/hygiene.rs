@@ -16,6 +16,24 @@ const DEPENDENCY_BUDGET: usize = 64;
 /// A kernel is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
+/// The folders of compare/src on the axis command line, measure, record, judge, page, pages, and what each may import. A
+/// file beside the folders is of the command line: it may import all, and none may import it.
+const ROOMS: [(&str, &[&str]); 5] = [
+    ("measure", &["record", "judge"]),
+    ("record", &[]),
+    ("judge", &["record"]),
+    ("page", &[]),
+    ("pages", &["record", "judge", "page"]),
+];
+
+/// Arrows back that are still to be turned round: file and what it imports.
+const ARROWS_BACK: [(&str, &str); 4] = [
+    ("measure/execute.rs", "input"),
+    ("measure/plan.rs", "cli"),
+    ("measure/plan.rs", "select"),
+    ("pages/brief.rs", "tune"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("compare/ lies in the root").to_path_buf()
 }
@@ -492,4 +510,75 @@ fn tracked_files_name_no_machine() {
         }
     }
     assert!(found.is_empty(), "absolute paths of one machine: write paths relative to the root\n{found:#?}");
+}
+
+/// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first name of each path. Tests
+/// and comments are left out. `depth` is how many modules the file lies below the root.
+fn imports(text: &str, depth: usize) -> BTreeSet<String> {
+    let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let mut in_comment = false;
+    let code: String =
+        program.lines().flat_map(|line| code_of(line, &mut in_comment).chars().collect::<Vec<_>>()).collect();
+    let code: String = code.replace(&"super::".repeat(depth), "crate::").split_whitespace().collect();
+    let name = |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let mut found = BTreeSet::new();
+    for (at, path) in code.match_indices("crate::") {
+        let rest = &code[at + path.len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(name(rest));
+            continue;
+        };
+        let mut open = 0;
+        let is_own = |c: char| {
+            open += i32::from(c == '{') - i32::from(c == '}');
+            open == 0 && c == ','
+        };
+        let end = group.find(';').unwrap_or(group.len());
+        found.extend(group[..end].split(is_own).map(name).filter(|name| !name.is_empty()));
+    }
+    found
+}
+
+#[test]
+fn imports_are_found() {
+    let found = |text: &str, depth| imports(text, depth).into_iter().collect::<Vec<_>>().join(" ");
+    for (text, expected) in [
+        ("use crate::judge::{best, cli};", "judge"),
+        ("use crate::{\n    cli::{Cli, RunArgs},\n    record,\n};", "cli record"),
+        ("fn f(of: &crate::run::Finished) {}", "run"),
+        ("use super::super::select;", "select"),
+        ("use super::row; use common::metric; // crate::cli", ""),
+        ("use crate::record;\n#[cfg(test)]\nmod tests {\n    use crate::cli;\n}", "record"),
+    ] {
+        assert_eq!(found(text, 2), expected, "{text}");
+    }
+    assert_eq!(found("pub use super::cli;", 1), "cli");
+}
+
+#[test]
+fn no_room_imports_one_before_it() {
+    let source = root().join("compare/src");
+    let is_program = |path: &Path| {
+        let is_test = |part: &str| ["tests", "tests.rs", "testing", "testing.rs"].contains(&part);
+        path.extension().is_some_and(|extension| extension == "rs")
+            && !path.iter().any(|part| is_test(&part.to_string_lossy()))
+    };
+    let mut found = BTreeSet::new();
+    for (room, may) in ROOMS {
+        for path in files_below(&source.join(room), &is_program) {
+            let file = path.strip_prefix(&source).unwrap();
+            let depth = file.iter().count() - usize::from(file.ends_with("mod.rs"));
+            let back = imports(&read(&path), depth).into_iter().filter(|name| name != room && !may.contains(&&**name));
+            found.extend(back.map(|name| (file.display().to_string(), name)));
+        }
+    }
+    let known: BTreeSet<_> = ARROWS_BACK.map(|(file, name)| (file.to_string(), name.to_string())).into();
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(
+        new.is_empty(),
+        "an arrow back on the axis command line, measure, record, judge, page, pages: hand over what is needed as data, or move \
+         what both need into the room further down\n{new:#?}"
+    );
+    let turned: Vec<_> = known.difference(&found).collect();
+    assert!(turned.is_empty(), "turned round meanwhile: take it out of ARROWS_BACK\n{turned:#?}");
 }

@@ -101,6 +101,11 @@ fn run_of(side: &str, record: &str, flags: &str) -> String {
     format!("compare-{side} {flags} --out {place} --report {place}/COMPARE.md\n")
 }
 
+/// The records that are committed at both ends.
+fn also(checkout: &Checkout) -> String {
+    format!(" --also {:.12} HEAD", checkout.git(&["rev-parse", "HEAD^1"]))
+}
+
 /// The three calls of `compare diff`.
 fn diffs(flags: &str) -> String {
     let call = format!("compare-head diff target/review/base-record target/review/head{flags}");
@@ -111,7 +116,8 @@ fn diffs(flags: &str) -> String {
 #[test]
 fn a_review_compares_base_and_head_and_keeps_the_bases_record() {
     let checkout = Checkout::new();
-    let head = BUILD_HEAD.to_string() + &run_of("head", "head", "--backend emulated --quick") + &diffs("");
+    let head =
+        BUILD_HEAD.to_string() + &run_of("head", "head", "--backend emulated --quick") + &diffs(&also(&checkout));
     let base = BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
     let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1"], &[]);
     assert_eq!((code, calls), (0, base + &head), "{printed}");

@@ -2,7 +2,7 @@
 
 use crate::judge::Named;
 use crate::machine;
-use crate::record::store::{META, read_all};
+use crate::record::store::{Found, is_record, read_each};
 use crate::record::{Record, Row, StageMeta, StoreError};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -16,8 +16,20 @@ pub struct Side {
     pub name: String,
     /// The newest record of each GPU and backend, oldest first.
     pub records: Vec<Named>,
+    /// Records of another format, each with its name as path: they were made, and nothing of them can be compared.
+    pub other_format: Vec<StoreError>,
     /// Whether a path led to it. A name in results/ or a revision may be of kernels that were.
     pub is_folder: bool,
+}
+
+impl Side {
+    /// Refuses a side with a record of another format, as every other reader does.
+    pub fn in_this_format(mut self) -> Result<Self, SourceError> {
+        match self.other_format.pop() {
+            Some(source) => Err(SourceError::Store { name: self.name, source }),
+            None => Ok(self),
+        }
+    }
 }
 
 /// Why a name is no side of a comparison.
@@ -75,24 +87,33 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
     let store = |source| SourceError::Store { name: name.to_string(), source };
     let named = Path::new(name);
     let is_folder = named.is_dir();
-    let side = |records: Vec<Named>, place: &str| {
-        let records = newest_of_each_kind(records, pool);
-        match records.is_empty() {
-            true => Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() }),
-            false => Ok(Side { name: name.to_string(), records, is_folder }),
+    let side = |found: Vec<Found>, place: &str| {
+        let (mut records, mut other_format) = (Vec::new(), Vec::new());
+        for (name, record) in found {
+            match record {
+                Ok(record) => records.push((name, record)),
+                Err(StoreError::Schema { found, reads, .. }) => {
+                    other_format.push(StoreError::Schema { path: name.into(), found, reads });
+                }
+                Err(error) => return Err(store(error)),
+            }
         }
+        if records.is_empty() && other_format.is_empty() {
+            return Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() });
+        }
+        Ok(Side { name: name.to_string(), records: newest_of_each_kind(records, pool), other_format, is_folder })
     };
-    let committed = root.map(|root| root.join("results").join(name)).filter(|path| path.join(META).is_file());
+    let committed = root.map(|root| root.join("results").join(name)).filter(|path| is_record(path));
     let folder = if is_folder { Some(named.to_path_buf()) } else { committed };
     match folder {
-        Some(folder) if folder.join(META).is_file() => {
+        Some(folder) if is_record(&folder) => {
             let name = folder.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());
-            side(vec![(name, Record::read(&folder).map_err(store)?)], "it")
+            side(vec![(name, Record::read(&folder))], "it")
         }
-        Some(folder) => side(read_all(&folder).map_err(store)?, "it"),
+        Some(folder) => side(read_each(&folder).map_err(store)?, "it"),
         None => {
             let folder = revision(name, root)?;
-            side(read_all(&folder.0).map_err(store)?, "results/ of that revision")
+            side(read_each(&folder.0).map_err(store)?, "results/ of that revision")
         }
     }
 }

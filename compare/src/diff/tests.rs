@@ -1,7 +1,7 @@
 use super::*;
 use crate::judge::diff::Change;
 use crate::record::Record;
-use crate::testing::{CPASYNC, SCALAR, US, emulated, mission, timed};
+use crate::testing::{CPASYNC, SCALAR, US, emulated, ladder, mission, timed};
 use common::metric::Metric;
 use std::path::Path;
 use std::process::Command;
@@ -58,18 +58,30 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A checkout of one commit, `before`, without records.
+fn checkout() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    git(folder.path(), &["init", "--quiet", "--initial-branch", "main"]);
+    git(folder.path(), &["commit", "--quiet", "--allow-empty", "-m", "empty"]);
+    git(folder.path(), &["tag", "before"]);
+    folder
+}
+
+/// Commits what lies in results/.
+fn commit(root: &Path, tag: &str) {
+    git(root, &["add", "--all", "results"]);
+    git(root, &["commit", "--quiet", "-m", tag]);
+    git(root, &["tag", tag]);
+}
+
 #[test]
 fn a_side_is_a_folder_a_committed_record_or_a_revision() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = checkout();
     let root = folder.path();
-    git(root, &["init", "--quiet", "--initial-branch", "main"]);
-    git(root, &["commit", "--quiet", "--allow-empty", "-m", "empty"]);
-    git(root, &["tag", "before"]);
     timed(US).write(&root.join("results/1-gpu")).unwrap();
     emulated().write(&root.join("results/2-emulated")).unwrap();
     timed(US.map(|us| 2.0 * us)).write(&root.join("results/3-gpu")).unwrap();
-    git(root, &["add", "results"]);
-    git(root, &["commit", "--quiet", "-m", "records"]);
+    commit(root, "records");
     std::fs::remove_dir_all(root.join("results/3-gpu")).unwrap();
 
     let names = |name: &str| -> Result<(Vec<String>, bool), SourceError> {
@@ -97,6 +109,73 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     assert!(matches!(source::resolve("main", None, false), Err(SourceError::Unknown { .. })));
     std::fs::write(root.join("results/1-gpu/rows.jsonl"), "{").unwrap();
     assert!(matches!(names("1-gpu"), Err(SourceError::Store { .. })));
+}
+
+#[test]
+fn a_base_of_another_format_is_incomplete_and_any_other_reader_refuses_it() {
+    let folder = checkout();
+    let root = folder.path();
+    let path = |name: &str| root.join(name).display().to_string();
+    for name in ["1-old", "2-unnamed"] {
+        std::fs::create_dir_all(root.join("results").join(name)).unwrap();
+    }
+    std::fs::write(root.join("results/1-old/build_meta.json"), "{}").unwrap();
+    commit(root, "old");
+    std::fs::write(root.join("results/2-unnamed/meta.json"), "{}").unwrap();
+    timed(US).write(&root.join("new")).unwrap();
+    let resolve = |name: &str| source::resolve(name, Some(root), false);
+    for (base, why) in [
+        (path("results/1-old"), "1-old has schema 1, and this program reads 2"),
+        ("1-old".into(), "1-old has schema 1, and this program reads 2"),
+        ("2-unnamed".into(), "2-unnamed has no schema, and this program reads 2"),
+        ("old".into(), "1-old has schema 1, and this program reads 2"),
+    ] {
+        let sides = [(resolve(&base).unwrap(), resolve(&path("new")).unwrap())];
+        let found = compare(&sides, &[], LATENCY_CHANGE, vec![]);
+        assert_eq!((found.overall.exit, found.overall.word), (Exit::Undecided, "INCOMPLETE"));
+        let page = page::markdown::markdown(&layout::document(&found));
+        assert!(page.contains(&format!("**INCOMPLETE: nothing can be compared: {why}: use the version")), "{page}");
+        assert!(page.contains(&format!("- the record: whole run: {why}")), "{page}");
+        assert_eq!(layout::json(&found)["missing"][0]["required"], true);
+        assert!(matches!(resolve(&base).unwrap().in_this_format(), Err(SourceError::Store { .. })), "as new side");
+    }
+    // Beside others it is not passed over.
+    timed(US).write(&root.join("results/3-gpu")).unwrap();
+    let sides = [(resolve(&path("results")).unwrap(), resolve(&path("new")).unwrap())];
+    let found = compare(&sides, &[], LATENCY_CHANGE, vec![]);
+    assert_eq!((found.pairs.len(), found.missing.len(), found.overall.word), (1, 2, "INCOMPLETE"));
+    assert!(matches!(
+        crate::record::store::read_all(&root.join("results")),
+        Err(crate::record::StoreError::Schema { .. })
+    ));
+}
+
+#[test]
+fn committed_records_are_compared_beside_runs_where_they_differ() {
+    let folder = checkout();
+    let root = folder.path();
+    timed(US).write(&root.join("results/1-gpu")).unwrap();
+    commit(root, "base");
+    git(root, &["commit", "--quiet", "--allow-empty", "-m", "other"]);
+    git(root, &["tag", "other"]);
+    timed(US.map(|us| 1.1 * us)).write(&root.join("results/2-gpu")).unwrap();
+    commit(root, "head");
+    for name in ["old", "new"] {
+        emulated().write(&root.join("runs").join(name)).unwrap();
+    }
+    let resolve = |name: &str| source::resolve(name, Some(root), false).unwrap();
+    let run = |name: &str| resolve(&root.join("runs").join(name).display().to_string());
+    let with = |base: &str, new: &str| [(run("old"), run("new")), (resolve(base), resolve(new))];
+    let sides = with("base", "head");
+    let found = compare(&sides, &ladder(), LATENCY_CHANGE, vec![]);
+    let names: Vec<_> = found.pairs.iter().map(|pair| (pair.base.0, pair.new.0)).collect();
+    assert_eq!(names, [("old", "new"), ("1-gpu", "2-gpu")]);
+    assert_eq!((found.overall.exit, found.overall.word), (Exit::Fail, "REGRESSION"));
+    assert!(found.base.ends_with("runs/old and base") && found.new.ends_with("runs/new and head"));
+    let sides = with("base", "other");
+    let found = compare(&sides, &ladder(), LATENCY_CHANGE, vec![]);
+    assert_eq!((found.pairs.len(), found.overall.word), (1, "SAME"));
+    assert_eq!(found.notes, ["other has the records of base."]);
 }
 
 #[test]

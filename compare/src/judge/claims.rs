@@ -272,8 +272,8 @@ fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Resu
         metric::Source::Counters => {
             let row = record.row(subject, &On::Problem(on.clone()), Source::Emulator);
             let row = row.ok_or_else(|| lacks("not counted in this run"))?;
-            if let Some((_, judged)) = row.failed().next() {
-                return Err(lacks(&judged.reason));
+            if let Some(reason) = row.failure() {
+                return Err(lacks(reason));
             }
             match row.value(*metric) {
                 Some(value) => Ok(vec![(None, value)]),

@@ -5,18 +5,18 @@
 //! reason. Where latency was measured on both sides, it has the last word on what occupancy and counters are worth.
 
 use super::claims::{self, is_of_gpu};
-use super::state::{self, subjects};
+use super::state;
 use super::{Known, best, place};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::store::Samples;
 use crate::record::{Figure, On, Record, Row, Source, StageMeta, Subject};
-use common::metric::{Better, ERROR_MARGIN, Metric, Threshold};
+use common::metric::{self, Better, ERROR_MARGIN, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
 use rayon::prelude::*;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// What became of one figure.
@@ -143,6 +143,7 @@ pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Differenc
     let sides = Sides::of(base, new, threshold);
     let latencies = sides.latencies();
     let mut found = sides.presence();
+    found.extend(sides.retired());
     found.extend(sides.gates());
     found.extend(sides.claims());
     found.extend(sides.self_test());
@@ -163,6 +164,11 @@ pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
         Difference::new(Subject::from(&*stage.id), "whole run", Group::Gates, Change::Missing, why).required()
     };
     record.meta.stages.iter().filter(is_other).map(difference).collect()
+}
+
+/// What keeps a whole record from being compared.
+pub fn whole(why: impl Into<String>) -> Difference {
+    Difference::new(Subject::from(WHOLE), "whole run", Group::Gates, Change::Missing, why).required()
 }
 
 type Index<'a> = HashMap<(&'a Subject, &'a On, Source), &'a Row>;
@@ -195,9 +201,6 @@ impl<'a> Sides<'a> {
     }
 
     fn presence(&self) -> Vec<Difference> {
-        let whole = |why: String| {
-            Difference::new(Subject::from(WHOLE), "whole run", Group::Gates, Change::Missing, why).required()
-        };
         let mut found = Vec::new();
         for (record, side) in [(self.base, "base"), (self.new, "new record")] {
             if let Progress::Partial { finished, planned } = record.meta.progress {
@@ -208,10 +211,9 @@ impl<'a> Sides<'a> {
             let (new, base) = (place(self.new), place(self.base));
             found.push(whole(format!("{new} against {base} (base): gates and latencies do not compare")));
         }
-        let variants = |record: &'a Record| record.meta.stages.iter().flat_map(subjects);
         let row = |subject, change, why: &str| Difference::new(subject, "variant", Group::Gates, change, why);
-        for subject in variants(self.base) {
-            if !variants(self.new).any(|other| other == subject) {
+        for subject in self.base.variants() {
+            if !self.new.variants().any(|other| other == subject) {
                 let is_refused = refused(self.new).any(|other| other == subject);
                 found.push(match is_refused {
                     true => row(subject, Change::Missing, "the new record is of a device that refuses it"),
@@ -222,17 +224,34 @@ impl<'a> Sides<'a> {
                 found.push(row(subject, Change::Missing, why).required());
             }
         }
-        for subject in variants(self.new).filter(|found| !variants(self.base).any(|other| other == *found)) {
+        for subject in self.new.variants().filter(|found| !self.base.variants().any(|other| other == *found)) {
             found.push(row(subject, Change::Differs, "the base does not have it"));
         }
         found
+    }
+
+    /// What either record measured or claimed by a metric that the registry no longer has. It is said, and nothing is missing.
+    fn retired(&self) -> Vec<Difference> {
+        const WHY: &str = "the registry of metrics does not have it: removed, or renamed";
+        let both = || [self.base, self.new].into_iter();
+        let names: BTreeSet<&str> =
+            both().flat_map(|record| &record.rows).flat_map(|row| row.retired.keys().map(String::as_str)).collect();
+        let claims: BTreeSet<(&str, String)> = (both().flat_map(|record| &record.meta.stages))
+            .flat_map(|stage| stage.retired.iter().map(|claim| (&*stage.id, retired_claim(claim))))
+            .collect();
+        let metric =
+            |name| Difference::new(Subject::from(WHOLE), format!("metric {name}"), Group::Gates, Change::Differs, WHY);
+        let claim = |(stage, claim): (&str, String)| {
+            Difference::new(Subject::from(stage), format!("claim {claim}"), Group::Gates, Change::Differs, WHY)
+        };
+        names.into_iter().map(metric).chain(claims.into_iter().map(claim)).collect()
     }
 
     /// A gate that fails now and did not fail before is worse whatever the backend; all else needs the same backend, but
     /// for R1, which is of the compiler.
     fn gates(&self) -> Vec<Difference> {
         let mut found = Vec::new();
-        for subject in self.new.meta.stages.iter().flat_map(subjects) {
+        for subject in self.new.variants() {
             let (before, after) = (state::gates(self.base, &subject), state::gates(self.new, &subject));
             for (&gate, judged) in &after {
                 let was = before.get(&gate).map(|judged| judged.verdict);
@@ -411,11 +430,6 @@ impl<'a> Sides<'a> {
         })
     }
 
-    fn is_same_kernel(&self, stage: &str) -> bool {
-        let identity = |record: &Record| record.stage(stage).map(|stage| stage.identity.clone());
-        identity(self.base) == identity(self.new)
-    }
-
     /// One latency on both sides, by the interval of the medians' ratio.
     fn arm(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
         let row = |change, why| {
@@ -439,7 +453,7 @@ impl<'a> Sides<'a> {
         let is_resampled = Some(resampled.is_some());
         let ratio = resampled.unwrap_or_else(|| ratio(old, new));
         let (change, mut why) = self.judge_latency(&ratio, old, new);
-        if matches!(change, Change::Worse | Change::Better) && self.is_same_kernel(new.subject.stage()) {
+        if matches!(change, Change::Worse | Change::Better) && self.new.has_kernel_of(self.base, new.subject.stage()) {
             why += "; the kernel has not changed: look at the machine and the harness";
         }
         let us = |row: &Row| format!("{} us", Metric::P50.show(best::p50(row)).trim_end_matches(" us"));
@@ -452,7 +466,7 @@ impl<'a> Sides<'a> {
         let decided = match Decided::of(ratio, self.threshold) {
             Decided::Same => return (Change::Same, format!("within {percent:.1} %")),
             Decided::Ambiguous
-                if self.is_same_kernel(new.subject.stage())
+                if self.new.has_kernel_of(self.base, new.subject.stage())
                     && ratio.interval.low <= 1.0
                     && ratio.interval.high >= 1.0 =>
             {
@@ -495,7 +509,7 @@ impl<'a> Sides<'a> {
         };
         let (before, after) = (cases(self.base), cases(self.new));
         let same_cases = (self.base.meta.tier, &self.base.meta.scope) == (self.new.meta.tier, &self.new.meta.scope);
-        for subject in self.new.meta.stages.iter().flat_map(subjects) {
+        for subject in self.new.variants() {
             let key = (&subject, &On::All, by);
             let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else { continue };
             for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
@@ -553,17 +567,24 @@ impl<'a> Sides<'a> {
                 found.push(row.values(metric.show(was.value), metric.show(new.value)));
             }
             let lost = old.figures.keys().filter(|metric| !row.figures.contains_key(metric));
-            let lost: Vec<&str> =
-                lost.filter(|m| m.spec().threshold != Threshold::NotCompared).map(|m| m.label()).collect();
+            let lost = lost.filter(|metric| metric.spec().threshold != Threshold::NotCompared);
+            let (lost, removed): (Vec<Metric>, Vec<Metric>) = lost.partition(|metric| is_measured(**metric, row.by));
+            let labels =
+                |metrics: &[Metric]| metrics.iter().map(|metric| metric.label()).collect::<Vec<_>>().join(", ");
+            if !removed.is_empty() {
+                let why = format!("{} no longer measures it: removed", row.by);
+                found.push(
+                    Difference::new(row.subject.clone(), labels(&removed), group, Change::Differs, why).on(&row.on),
+                );
+            }
             if !lost.is_empty() {
-                let why =
-                    format!("the new record has no {}: {}", lost.join(", "), row.note.clone().unwrap_or_default());
+                let why = format!("the new record has no {}: {}", labels(&lost), row.note.clone().unwrap_or_default());
                 found.push(
                     Difference::new(row.subject.clone(), group_name(group), group, Change::Missing, why)
                         .on(&row.on)
                         .required(),
                 );
-            } else if equal && row.by != Source::Kernel {
+            } else if equal && removed.is_empty() && row.by != Source::Kernel {
                 found.push(
                     Difference::new(row.subject.clone(), group_name(group), group, Change::Same, "exact").on(&row.on),
                 );
@@ -575,7 +596,8 @@ impl<'a> Sides<'a> {
 
     /// Variants that the base counted and the new record did not, though it has them and set out to.
     fn uncounted(&self) -> Vec<Difference> {
-        let counted = self.base.by(Source::Emulator).filter(|row| row.on.problem().is_some());
+        let is_counted = |row: &&Row| row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
+        let counted = self.base.by(Source::Emulator).filter(is_counted);
         let is_gone = |row: &&Row| {
             let is_declared =
                 self.new.stage(row.subject.stage()).is_some_and(|stage| stage.variant(row.subject.name()).is_some());
@@ -629,6 +651,21 @@ impl<'a> Sides<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether the sources still have `by` measure `metric`.
+fn is_measured(metric: Metric, by: Source) -> bool {
+    match by {
+        Source::Emulator => Metric::all_counted().any(|counted| counted == metric),
+        Source::Ptxas => metric.source() == metric::Source::Compiler,
+        _ => true,
+    }
+}
+
+/// `wmma-qk: votes`, of a claim as it was written.
+fn retired_claim(claim: &serde_json::Value) -> String {
+    let word = |key: &str| claim[key].as_str().unwrap_or("?").to_string();
+    format!("{}: {}", word("family"), word("metric"))
 }
 
 pub const SELF_TEST: &str = "self-test (S1)";

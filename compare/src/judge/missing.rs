@@ -2,7 +2,7 @@
 
 use super::Known;
 use super::claims::{Claimed, Status};
-use super::state::{State, is_sanitized, measurable, source, state, subjects, summary};
+use super::state::{State, is_sanitized, measurable, source, state, summary};
 use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{On, Place, Record, Row, Source};
 use common::device::BackendKind;
@@ -37,7 +37,7 @@ pub fn missing(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
     let meta = &record.meta;
     let mut missing = Vec::new();
     for stage in known.stages {
-        for subject in subjects(stage) {
+        for subject in stage.subjects() {
             let State::NoData(gates) = state(known, stage, &subject) else { continue };
             let names: Vec<String> = gates.iter().map(GateId::to_string).collect();
             let names = if names.is_empty() { "every gate".to_string() } else { names.join(", ") };

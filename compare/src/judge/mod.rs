@@ -58,8 +58,7 @@ impl<'a> Known<'a> {
         let Some(name) = name else { return Origin::Run };
         let (record_name, gpu) = (name.to_string(), place(record));
         let here = self.run.and_then(|(_, run)| run.meta.machine.gpu.name());
-        let identity = |stages: &[StageMeta]| stages.iter().find(|s| s.id == stage).map(|s| s.identity.clone());
-        if identity(&record.meta.stages) != identity(self.stages) {
+        if record.stage(stage).map(|then| &then.identity) != self.stage(stage).map(|now| &now.identity) {
             Origin::Stale { record: record_name, gpu, why: "the kernel has changed since".into() }
         } else if let Some(here) = here.filter(|here| of_gpu && **here != *gpu) {
             Origin::Stale { record: record_name, why: format!("measured on another GPU than this run's {here}"), gpu }

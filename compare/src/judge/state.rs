@@ -122,13 +122,7 @@ pub fn is_sanitized(record: &Record) -> bool {
 pub fn unsanitized(record: &Record) -> Vec<Subject> {
     let lacks = |subject: &Subject| record.row(subject, &On::All, Source::ComputeSanitizer).is_none();
     let ran = |subject: &Subject| summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0));
-    let subjects = record.meta.stages.iter().flat_map(subjects);
-    subjects.filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject)).collect()
-}
-
-/// The variants of a stage.
-pub fn subjects(stage: &StageMeta) -> impl Iterator<Item = Subject> {
-    stage.variants.iter().map(|variant| Subject::variant(&stage.id, &variant.name))
+    record.variants().filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject)).collect()
 }
 
 /// The verdict on a variant of the ladder as built now.
@@ -178,7 +172,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
 pub fn failures(record: &Record) -> Vec<Failure> {
     let mut subjects: Vec<&Subject> = Vec::new();
     for row in &record.rows {
-        if row.against.is_none() && row.failed().next().is_some() && !subjects.contains(&&row.subject) {
+        if row.against.is_none() && row.failure().is_some() && !subjects.contains(&&row.subject) {
             subjects.push(&row.subject);
         }
     }
@@ -194,7 +188,39 @@ pub fn failures(record: &Record) -> Vec<Failure> {
 
 /// What the self-test found wrong (gate S1): faults that survive, and synchronisation that is not as listed.
 pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
-    record.by(Source::SelfTest).filter(|row| row.failed().next().is_some())
+    record.by(Source::SelfTest).filter(|row| row.failure().is_some())
+}
+
+/// What the self-test killed, by its figures and verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    pub faults: usize,
+    /// By a gate.
+    pub faults_killed: usize,
+    /// Kernels without one of their synchronisation sites.
+    pub sites: usize,
+    pub sites_killed: usize,
+    /// That survive and are listed with their reason.
+    pub redundant: usize,
+}
+
+/// Counts the rows of the self-test. What could not be tried has no figures, and the correct model is no fault: it passes
+/// where no case fails.
+pub fn tally(record: &Record) -> Tally {
+    let mut tally = Tally::default();
+    for row in record.by(Source::SelfTest) {
+        let Some(failed) = row.value(Metric::CasesFailed) else { continue };
+        let (is_killed, is_right) = (failed > 0.0, row.failure().is_none());
+        if !row.subject.name().is_empty() {
+            tally.sites += 1;
+            tally.sites_killed += usize::from(is_killed);
+            tally.redundant += usize::from(!is_killed && is_right);
+        } else if is_killed == is_right {
+            tally.faults += 1;
+            tally.faults_killed += usize::from(is_killed);
+        }
+    }
+    tally
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::best::{Latency, best_of, by_problem, latency, speedups, variant};
 use super::claims::Status;
 use super::diff::{Change, differences};
 use super::history::history;
-use super::state::{State, subjects};
+use super::state::State;
 use super::verdict::{Exit, Report, of_differences, report};
 use super::*;
 use crate::record::meta::{GateScope, Measurable, Progress, Refusal, Scope};
@@ -491,7 +491,7 @@ fn the_committed_records_say_what_was_measured() {
     let report = report(known);
     assert_eq!(exit(&report), (Exit::Pass, "PASS"), "{}", report.overall);
     assert_eq!(report.states.iter().filter(|(_, state)| *state == State::Green).count(), 37);
-    assert_eq!(known.stages.iter().flat_map(subjects).count(), 37);
+    assert_eq!(known.stages.iter().flat_map(StageMeta::subjects).count(), 37);
     assert_eq!(report.claims.iter().filter(|claimed| matches!(claimed.status, Status::Negative { .. })).count(), 8);
     let open: Vec<_> = report.claims.iter().filter(|claimed| matches!(&claimed.status, Status::Judged { origin: Origin::Committed { .. }, finding } if finding.verdict == Verdict::Ambiguous)).collect();
     assert_eq!(open.len(), 2, "{open:?}");

@@ -90,7 +90,7 @@ impl Since<'_> {
 /// Judges everything.
 pub fn report(known: Known<'_>) -> Report<'_> {
     let states: Vec<(Subject, State)> = (known.stages.iter())
-        .flat_map(|stage| state::subjects(stage).map(move |subject| (stage, subject)))
+        .flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)))
         .map(|(stage, subject)| (subject.clone(), state::state(&known, stage, &subject)))
         .collect();
     let claims = claims::claims(&known);
@@ -161,7 +161,7 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
     }
     let wrong: Vec<_> = report.known.subject().into_iter().flat_map(|(_, record)| state::self_test(record)).collect();
     if let Some(first) = wrong.first() {
-        let reason = first.failed().next().map_or(String::new(), |(_, judged)| judged.reason.clone());
+        let reason = first.failure().unwrap_or_default();
         let n = count(wrong.len(), "self-test fails", "self-tests fail");
         broken.push(format!("{n} (S1), first {}{}: {reason}", first.subject, first.on));
         actions.push(
@@ -230,14 +230,15 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let (exit, word) = match (worse, better) {
         (1.., 0) => (Exit::Fail, "REGRESSION"),
         (1.., _) => (Exit::Fail, "MIXED"),
-        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         _ if required > 0 => (Exit::Undecided, "INCOMPLETE"),
+        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
         _ if count(Change::Ambiguous) > 0 => (Exit::Undecided, "AMBIGUOUS"),
         (0, 1..) => (Exit::Pass, "IMPROVED"),
         (0, 0) => (Exit::Pass, "SAME"),
     };
-    let line = match compared + worse {
-        0 => "nothing can be compared".to_string(),
+    let line = match (compared + worse, differences.iter().find(|d| d.required)) {
+        (0, Some(first)) => format!("nothing can be compared: {}", first.why),
+        (0, None) => "nothing can be compared".to_string(),
         _ => tally(differences).iter().map(|(change, n)| format!("{n} {change}")).collect::<Vec<_>>().join(", "),
     };
     let mut actions = Vec::new();

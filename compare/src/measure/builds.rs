@@ -100,6 +100,7 @@ fn build(stage: &LoadedStage) -> StageBuild {
         host_compiler: stage.report.emulated.compiler.description.clone(),
         device_compiler: device_compiler(&stage.report.gpu),
         claims: info.claims.iter().flat_map(claims).collect(),
+        retired: vec![],
         variants: variants.iter().map(variant).collect(),
         refused,
     };

@@ -271,22 +271,21 @@ pub fn planted(found: &Caught) -> Row {
 
 /// What happens without one synchronisation site of a family (gate S1): a gate fails, or the stage lists it as redundant.
 pub fn site(site: &SiteResult) -> Row {
-    let found = match &site.finding {
-        Finding::Caught { gate, what, .. } => format!("killed by {gate}: {what}"),
-        Finding::Survived { cases } => match &site.listed {
-            Some(reason) => format!("survives {cases} cases; listed as redundant: {reason}"),
-            None => format!("survives {cases} cases"),
-        },
+    let on = On::Named(format!("{} {}", site.operation, site.place));
+    let row = Row::new(Subject::variant(&site.stage, &site.family), on, Source::SelfTest);
+    let row = match &site.finding {
+        // One case that fails is enough, and ends the search.
+        Finding::Caught { gate, what, .. } => {
+            row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what}"))
+        }
+        Finding::Survived { cases } => {
+            let listed = site.listed.iter().map(|reason| format!("; listed as redundant: {reason}"));
+            let note = format!("survives {cases} cases{}", listed.collect::<String>());
+            row.figure(Metric::Cases, *cases).figure(Metric::CasesFailed, 0_usize).note(note)
+        }
     };
     let remedy = site.remedy();
-    let result = GateResult::judge(GateId::S1, remedy.is_none(), remedy.unwrap_or_default());
-    Row::new(
-        Subject::variant(&site.stage, &site.family),
-        On::Named(format!("{} {}", site.operation, site.place)),
-        Source::SelfTest,
-    )
-    .verdict(&result)
-    .note(found)
+    row.verdict(&GateResult::judge(GateId::S1, remedy.is_none(), remedy.unwrap_or_default()))
 }
 
 /// A part of the self-test that could not be tried.

@@ -26,6 +26,8 @@ pub struct Comparison<'a> {
     pub base: String,
     pub new: String,
     pub pairs: Vec<Pair<'a>>,
+    /// Of no pair: records of the base that cannot be compared at all.
+    pub missing: Vec<Difference>,
     /// Records that have no counterpart, and why.
     pub unpaired: Vec<String>,
     /// What is known of the harness on both sides.
@@ -62,11 +64,12 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
     lines.extend(overall.actions.iter().map(|action| words(action)));
     let mut blocks = vec![Block::Bullets(lines), Block::paragraph(sides(comparison))];
     let share = |most: usize| (most / comparison.pairs.len().max(1)).max(2);
+    blocks.extend(required(&comparison.missing, MOST_MISSING));
     for pair in &comparison.pairs {
         if comparison.pairs.len() > 1 {
             blocks.push(Block::section(format!("{} against {}", pair.new.0, pair.base.0)));
         }
-        blocks.extend(required(pair, share(MOST_MISSING)));
+        blocks.extend(required(&pair.differences, share(MOST_MISSING)));
         blocks.extend(added(pair, share(MOST_NEW)));
         blocks.extend(table("Worse", &pair.worse(), share(MOST_WORSE)));
         let unchanged = super::unchanged(&pair.worse(), pair.base.1, pair.new.1);
@@ -90,9 +93,9 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
 }
 
 fn why(comparison: &Comparison<'_>) -> String {
-    let all = comparison.pairs.iter().flat_map(|pair| &pair.differences);
+    let all = comparison.pairs.iter().flat_map(|pair| &pair.differences).chain(&comparison.missing);
     match counts(all) {
-        none if none.is_empty() => comparison.overall.line.clone(),
+        none if none.is_empty() || comparison.pairs.is_empty() => comparison.overall.line.clone(),
         counts => counts,
     }
 }
@@ -106,9 +109,13 @@ fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
         (Group::Resources, "compiled figure", "compiled figures"),
         (Group::Counters, "counter", "counters"),
     ];
-    let all: Vec<&Difference> = comparison.pairs.iter().flat_map(Pair::worse).collect();
+    let mut all: Vec<(bool, &Difference)> = Vec::new();
+    for pair in &comparison.pairs {
+        all.extend(pair.worse().into_iter().map(|difference| (is_candidate(&pair.known(), difference), difference)));
+    }
+    all.sort_by_key(|(is_candidate, _)| !is_candidate);
     let sentence = |(group, one, many): (Group, &str, &str)| {
-        let of: Vec<&&Difference> = all.iter().filter(|difference| difference.group == group).collect();
+        let of: Vec<&Difference> = all.iter().map(|(_, d)| *d).filter(|difference| difference.group == group).collect();
         let first = of.first()?;
         let on = first.on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
         let values = match (&first.base, &first.new) {
@@ -139,8 +146,8 @@ fn sides(comparison: &Comparison<'_>) -> Text {
     }
 }
 
-fn required(pair: &Pair<'_>, most: usize) -> Vec<Block> {
-    let lines: Vec<Text> = (pair.differences.iter())
+fn required(differences: &[Difference], most: usize) -> Vec<Block> {
+    let lines: Vec<Text> = (differences.iter())
         .filter(|difference| difference.required)
         .map(|difference| {
             words(&clip(&format!("{}: {}: {}", difference.subject, difference.what, difference.why), 160))
@@ -247,6 +254,7 @@ pub fn json(comparison: &Comparison<'_>) -> Value {
         "base": comparison.base,
         "new": comparison.new,
         "verdict": super::json::overall(&comparison.overall),
+        "missing": comparison.missing,
         "pairs": comparison.pairs.iter().map(pair).collect::<Vec<_>>(),
         "unpaired": comparison.unpaired,
         "harness": comparison.notes,
@@ -259,8 +267,8 @@ mod tests {
     use crate::judge::diff::differences;
     use crate::judge::verdict::of_differences;
     use crate::page::{markdown, terminal};
-    use crate::pages::testing::{BEST, instance, mission, record, row};
-    use crate::record::{Row, Source};
+    use crate::pages::testing::{BEST, OTHER, instance, mission, record, row};
+    use crate::record::{Figure, On, Row, Source};
     use crate::testing::committed;
     use common::metric::Metric;
     use common::verdict::{GateId, GateResult};
@@ -269,8 +277,9 @@ mod tests {
         let differences = differences(base.1, new.1, 0.02);
         let overall = of_differences(&differences);
         let pairs = vec![Pair { base, new, differences }];
+        let (missing, unpaired) = Default::default();
         let notes = vec!["The harness is the same on both sides.".to_string()];
-        Comparison { base: base.0.into(), new: new.0.into(), pairs, unpaired: vec![], notes, overall }
+        Comparison { base: base.0.into(), new: new.0.into(), pairs, missing, unpaired, notes, overall }
     }
 
     fn head(of: &Comparison<'_>) -> String {
@@ -287,7 +296,7 @@ mod tests {
         row(&mut spilled, BEST, &instance(), Source::Ptxas).figures.insert(Metric::SpillBytes, 128.0.into());
         let mut found = record();
         let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
-        found.append(Row::new(BEST, crate::record::On::All, Source::ComputeSanitizer).verdict(&finding));
+        found.append(Row::new(BEST, On::All, Source::ComputeSanitizer).verdict(&finding));
         for (new, expected) in [
             (&slow, "1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs"),
             (&spilled, "1 compiled figure worse**: stage1-mma/mma-32x64: spilled bytes on f16 d64 sm_90a, 0 → 128"),
@@ -323,6 +332,81 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
 
 - The harness is the same on both sides.
 "##);
+    }
+
+    /// The comment on a change that leaves the emulator's record as it is and commits `new` after `base`.
+    fn comment<'a>(same: &'a Record, base: &'a Record, new: &'a Record) -> Comparison<'a> {
+        let mut both = compare(("base-record", same), ("head", same));
+        both.pairs.extend(compare(("1", base), ("2", new)).pairs);
+        let all: Vec<_> = both.pairs.iter().flat_map(|pair| pair.differences.clone()).collect();
+        Comparison { overall: of_differences(&all), ..both }
+    }
+
+    #[test]
+    fn a_comment_names_a_slow_kernel_a_spill_and_a_finding_first_and_candidates_before_controls() {
+        let slow = |of: &Row, factor: f64| {
+            let (Figure { value, interval: Some((low, high)) }, mut row) = (of.figures[&Metric::P50], of.clone())
+            else {
+                panic!("a median has an interval")
+            };
+            row.figures.insert(Metric::P50, (factor * value, factor * low, factor * high).into());
+            row
+        };
+        let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
+        let emulated = crate::testing::emulated();
+        let newest = committed().pop().unwrap().1;
+        let known = Known { stages: &newest.meta.stages, run: Some(("1", &newest)), committed: &[] };
+        let stage = newest.meta.stages.last().unwrap();
+        let fastest = Subject::variant(&stage.id, best::variant(&known, stage));
+        let on_sm_90 = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) };
+        for (base, best, built) in [(&record(), Subject::from(BEST), instance()), (&newest, fastest, on_sm_90)] {
+            let known = Known { stages: &base.meta.stages, run: Some(("1", base)), committed: &[] };
+            let is_control = |subject: &Subject| {
+                let stage = known.stage(subject.stage()).unwrap();
+                ![&*stage.default_variant, best::variant(&known, stage)].contains(&subject.name())
+            };
+            let mut new = base.clone();
+            // What nobody uses loses more.
+            for row in best::timed(base).filter(|row| row.on == mission()) {
+                if row.subject == best {
+                    new.append(slow(row, 1.1));
+                } else if is_control(&row.subject) {
+                    new.append(slow(row, 1.2));
+                }
+            }
+            row(&mut new, best.as_str(), &built, Source::Ptxas).figures.insert(Metric::SpillBytes, 128.0.into());
+            new.append(Row::new(best.as_str(), On::All, Source::ComputeSanitizer).verdict(&finding));
+            let of = comment(&emulated, base, &new);
+            let head = head(&of);
+            for expected in [
+                format!("{best}: p50 on mission f16 full, "),
+                format!("{best}: spilled bytes on f16 d64 sm_90a, 0 → 128"),
+                format!("{best}: gate C7, "),
+            ] {
+                assert!(head.contains(&expected), "{expected}: {head}");
+            }
+            let text = terminal::terminal(&document(&of), terminal::WIDTH, "the JSON");
+            assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            let worse =
+                |pair: &Pair<'_>| pair.worse().iter().map(|d| (d.group, is_control(&d.subject))).collect::<Vec<_>>();
+            let order = of.pairs.iter().flat_map(worse).filter(|(group, _)| *group != Group::Gates);
+            let order: Vec<bool> = order.map(|(_, is_control)| is_control).collect();
+            assert!(order.contains(&true) && order.is_sorted(), "candidates before controls: {order:?}");
+        }
+        // Also where the control is of the first two records, and the candidate of the others.
+        let base = record();
+        let slowed = |subject: &str| {
+            let mut slowed = record();
+            let slow = slow(row(&mut slowed, subject, &mission(), Source::Gpu), 1.2);
+            slowed.append(slow);
+            slowed
+        };
+        let (control, candidate) = (slowed(OTHER), slowed(BEST));
+        let mut both = compare(("1", &base), ("2", &control));
+        both.pairs.extend(compare(("1", &base), ("3", &candidate)).pairs);
+        let head = head(&both);
+        assert!(head.contains(&format!("**2 latencies worse**: first {BEST}: p50")), "{head}");
     }
 
     #[test]

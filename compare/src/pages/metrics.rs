@@ -46,6 +46,7 @@ fn fields() -> Table {
         ("under", "what must be equal before two rows are compared: warm L2"),
         ("sass", "hash of the machine code"),
         ("figures", "metric: value, or [value, low, high] with its 95 % interval"),
+        ("retired", "the same of metrics that the registry no longer has, in records that were read and written again"),
         ("verdicts", "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass"),
         ("note", "where the worst figure is, or why there is none"),
     ] {
@@ -205,7 +206,7 @@ mod tests {
         for gate in GATES {
             assert_eq!(page.lines().filter(|line| line.starts_with(&format!("| {gate} |"))).count(), 1, "{gate}");
         }
-        insta::assert_snapshot!(page.lines().take(26).collect::<Vec<_>>().join("\n"), @r##"
+        insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"
 # Rows, metrics and gates
 
 A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.
@@ -223,6 +224,7 @@ This page is written from the registry of metrics (`common/src/metric.rs`).
 | `under` | what must be equal before two rows are compared: warm L2 |
 | `sass` | hash of the machine code |
 | `figures` | metric: value, or [value, low, high] with its 95 % interval |
+| `retired` | the same of metrics that the registry no longer has, in records that were read and written again |
 | `verdicts` | gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass |
 | `note` | where the worst figure is, or why there is none |
 

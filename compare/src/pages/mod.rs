@@ -185,10 +185,8 @@ fn by_weight<'a>(differences: &mut [&'a Difference], is_candidate: impl Fn(&'a D
 
 /// A latency that moved without its kernel says something of the machine or of the harness.
 fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
-    let is_same = |difference: &&&Difference| {
-        let identity = |record: &Record| record.stage(difference.subject.stage()).map(|stage| stage.identity.clone());
-        difference.ratio.is_some() && identity(base) == identity(new)
-    };
+    let is_same =
+        |difference: &&&Difference| difference.ratio.is_some() && new.has_kernel_of(base, difference.subject.stage());
     let n = worse.iter().filter(is_same).count();
     let of = count(n, "latency is of a kernel that has", "latencies are of kernels that have");
     (n > 0).then(|| format!(" {of} not changed: look at the machine and the harness."))

@@ -9,12 +9,12 @@ use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
 use crate::judge::missing::Missing;
 use crate::judge::peers::{self, FastP};
-use crate::judge::state::{Failure, State};
+use crate::judge::state::{self as judged, Failure, State, Tally};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Origin, best};
 use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict};
+use crate::record::Record;
 use crate::record::meta::{Progress, Scope};
-use crate::record::{Record, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
@@ -288,30 +288,20 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
 /// Faults and mutants killed, and what is listed as redundant.
 pub fn self_test(report: &Report<'_>) -> Option<Text> {
     let (_, record) = report.known.subject()?;
-    let rows = || record.by(Source::SelfTest);
-    let note = |row: &crate::record::Row| row.note.clone().unwrap_or_default();
-    let planted = rows().filter(|row| row.value(Metric::Cases).is_some() && row.on.to_string() != ": correct model");
-    let planted: Vec<_> = planted.collect();
-    let sites: Vec<_> = rows().filter(|row| !row.subject.name().is_empty()).collect();
-    let faults = planted.iter().filter(|row| note(row).starts_with("failed by")).count();
-    let killed = sites.iter().filter(|row| note(row).starts_with("killed")).count();
-    let listed = sites.iter().filter(|row| note(row).contains("listed as redundant")).count();
-    let survive = sites.len() - killed - listed;
+    let Tally { faults, faults_killed, sites, sites_killed, redundant } = judged::tally(record);
     let mut parts = Vec::new();
-    if !planted.is_empty() {
-        parts.push(format!("{faults} of {} planted faults are killed by a gate", planted.len()));
+    if faults > 0 {
+        parts.push(format!("{faults_killed} of {faults} planted faults are killed by a gate"));
     }
-    if !sites.is_empty() {
+    if sites > 0 {
         parts.push(format!(
-            "of {} kernels without one of their synchronisation sites {killed} are killed, {listed} survive and are listed as \
-             redundant, {survive} survive",
-            sites.len()
+            "of {sites} kernels without one of their synchronisation sites {sites_killed} are killed, {redundant} survive and are \
+             listed as redundant, {} survive",
+            sites - sites_killed - redundant
         ));
     }
-    let wrong: String = crate::judge::state::self_test(record)
-        .take(8)
-        .map(|row| format!(" WRONG: {}{}.", row.subject, row.on))
-        .collect();
+    let wrong: String =
+        judged::self_test(record).take(8).map(|row| format!(" WRONG: {}{}.", row.subject, row.on)).collect();
     (!parts.is_empty())
         .then(|| Text::from(format!("Fault injection and mutation testing (S1): {}.{wrong}", parts.join("; "))))
 }
@@ -340,6 +330,7 @@ mod tests {
     use crate::judge::{Known, Named, verdict};
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, mission, record, row};
+    use crate::record::Source;
     use crate::record::{On, StageMeta, Subject};
     use crate::testing::committed;
     use common::verdict::{GateId, GateResult};

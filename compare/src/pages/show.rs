@@ -418,10 +418,10 @@ impl<'a> Show<'a> {
             if is_site && !self.takes(row.subject.stage()) {
                 continue;
             }
-            let failed = row.failed().next();
+            let failed = row.failure();
             let judged = if failed.is_some() { Verdict::Fail } else { Verdict::Pass };
             let note = row.note.clone().unwrap_or_default();
-            let outcome = failed.map_or(note.clone(), |(_, judged)| format!("{note}. {}", judged.reason));
+            let outcome = failed.map_or(note.clone(), |reason| format!("{note}. {reason}"));
             let what = row.on.to_string().trim_start_matches(": ").to_string();
             table.push(vec![text(short(&row.subject)), what.into(), verdict(judged), words(&outcome).into()]);
         }

@@ -1,6 +1,6 @@
 //! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
 
-use super::row::{Place, Source};
+use super::row::{Place, Source, Subject};
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
@@ -84,6 +84,9 @@ pub struct StageMeta {
     pub host_compiler: String,
     pub device_compiler: DeviceCompiler,
     pub claims: Vec<Claim>,
+    /// Claims about what the registry no longer has a metric for, as they were written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<serde_json::Value>,
     /// In the order of kernel.cu, without what the device refuses.
     pub variants: Vec<VariantMeta>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -109,6 +112,11 @@ impl VariantMeta {
 }
 
 impl StageMeta {
+    /// Its variants, in the order of kernel.cu.
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> {
+        self.variants.iter().map(|variant| Subject::variant(&self.id, &variant.name))
+    }
+
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
         self.variants.iter().find(|variant| variant.name == name)
     }

@@ -25,6 +25,9 @@ pub struct Row {
     pub sass: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<Metric, Figure>,
+    /// Figures that the registry no longer has a metric for, by the name that it had.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub retired: BTreeMap<String, Figure>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub verdicts: BTreeMap<GateId, Judged>,
     /// Where the worst figure is, or why there is none.
@@ -34,8 +37,8 @@ pub struct Row {
 
 impl Row {
     pub fn new(subject: impl Into<Subject>, on: On, by: Source) -> Self {
-        let (figures, verdicts) = Default::default();
-        Self { subject: subject.into(), on, by, against: None, under: None, sass: None, figures, verdicts, note: None }
+        let (against, under, sass, figures, retired, verdicts, note) = Default::default();
+        Self { subject: subject.into(), on, by, against, under, sass, figures, retired, verdicts, note }
     }
 
     pub fn against(mut self, base: impl Into<Subject>) -> Self {
@@ -84,6 +87,11 @@ impl Row {
     /// What no other row of a record has.
     pub fn key(&self) -> (&Subject, &On, Source, Option<&Subject>) {
         (&self.subject, &self.on, self.by, self.against.as_ref())
+    }
+
+    /// Why the first gate fails that does.
+    pub fn failure(&self) -> Option<&str> {
+        self.failed().next().map(|(_, judged)| judged.reason.as_str())
     }
 
     pub fn failed(&self) -> impl Iterator<Item = (GateId, &Judged)> {

@@ -5,9 +5,10 @@ use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
 use super::meta::Meta;
 use super::row::{On, Row, Source, Subject};
+use common::metric::Metric;
 use common::problem::Shape;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -91,21 +92,32 @@ impl Record {
         self.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity)
     }
 
+    /// Whether both have the stage with one kernel, or neither has the stage.
+    pub fn has_kernel_of(&self, other: &Record, stage: &str) -> bool {
+        let [ours, theirs] = [self, other].map(|record| record.stage(stage));
+        ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity)
+    }
+
+    /// Its variants, in the order of the ladder.
+    pub fn variants(&self) -> impl Iterator<Item = Subject> {
+        self.meta.stages.iter().flat_map(super::StageMeta::subjects)
+    }
+
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
     }
 
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let meta = read_meta(folder)?;
-        let rows: Vec<Row> = lines(&folder.join(ROWS))?.unwrap_or_default();
+        let rows: Vec<Row> = lines(&folder.join(ROWS), row)?.unwrap_or_default();
         let mut keys: Vec<_> = rows.iter().map(Row::key).collect();
         keys.sort();
         if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
             let row = format!("{} on {} by {}", pair[0].0, pair[0].1, pair[0].2);
             return Err(StoreError::Twice { path: folder.join(ROWS), row });
         }
-        let cases = lines(&folder.join(CASES))?.unwrap_or_default();
-        let samples = lines(&folder.join(SAMPLES))?.unwrap_or_default();
+        let cases = lines(&folder.join(CASES), row)?.unwrap_or_default();
+        let samples = lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?.unwrap_or_default();
         Ok(Self { meta, rows, cases, samples })
     }
 
@@ -141,14 +153,51 @@ fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     bytes
 }
 
-fn lines<T: DeserializeOwned>(path: &Path) -> Result<Option<Vec<T>>, StoreError> {
+fn lines<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>) -> Result<Option<Vec<T>>, StoreError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     let text = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     let read = |(index, line): (usize, &[u8])| {
         let malformed = |source| StoreError::Malformed { path: path.to_path_buf(), line: index + 1, source };
-        serde_json::from_slice(line).map_err(malformed)
+        parse(line).map_err(malformed)
     };
     text.map(read).collect::<Result<_, _>>().map(Some)
+}
+
+/// A row. What the registry no longer has a metric for is kept under its name then.
+fn row(line: &[u8]) -> Result<Row, serde_json::Error> {
+    serde_json::from_slice(line).or_else(|error| {
+        let mut value: Value = serde_json::from_slice(line)?;
+        let figures = value.get_mut("figures").and_then(Value::as_object_mut).map(std::mem::take);
+        let (known, retired): (Map<String, Value>, Map<String, Value>) =
+            figures.unwrap_or_default().into_iter().partition(|(name, _)| is_metric(name));
+        if retired.is_empty() {
+            return Err(error);
+        }
+        value["figures"] = known.into();
+        match value.get_mut("retired").and_then(Value::as_object_mut) {
+            Some(before) => before.extend(retired),
+            None => value["retired"] = retired.into(),
+        }
+        serde_json::from_value(value)
+    })
+}
+
+fn is_metric(name: &str) -> bool {
+    serde_json::from_value::<Metric>(name.into()).is_ok()
+}
+
+/// Puts claims aside that the registry no longer has a metric for.
+fn retire_claims(meta: &mut Value) {
+    for stage in meta.get_mut("stages").and_then(Value::as_array_mut).into_iter().flatten() {
+        let claims = stage.get_mut("claims").and_then(Value::as_array_mut);
+        let is_retired = |claim: &mut Value| claim["metric"].as_str().is_some_and(|name| !is_metric(name));
+        let retired: Vec<Value> = claims.into_iter().flat_map(|claims| claims.extract_if(.., is_retired)).collect();
+        match stage.get_mut("retired").and_then(Value::as_array_mut) {
+            _ if retired.is_empty() => {}
+            Some(before) => before.extend(retired),
+            None => stage["retired"] = retired.into(),
+        }
+    }
 }
 
 fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
@@ -161,15 +210,29 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
     };
     let malformed =
         |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+    let mut value: Value = serde_json::from_slice(&text).map_err(malformed)?;
+    retire_claims(&mut value);
     match value["schema"].as_u64() {
         Some(found) if found == u64::from(SCHEMA) => serde_json::from_value(value).map_err(malformed),
         found => Err(StoreError::Schema { path, found, reads: SCHEMA }),
     }
 }
 
+/// Whether `folder` holds a record, of whatever format.
+pub fn is_record(folder: &Path) -> bool {
+    [META, OLD_META].iter().any(|file| folder.join(file).is_file())
+}
+
 /// The finished records below `folder`, oldest first, by folder name; none if there is no such folder.
 pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
+    read_each(folder)?.into_iter().map(|(name, record)| record.map(|record| (name, record))).collect()
+}
+
+/// A record by its folder's name, or why it cannot be read.
+pub type Found = (String, Result<Record, StoreError>);
+
+/// The same, each with the reason where it cannot be read.
+pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
     let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
     let mut names = Vec::new();
     match fs::read_dir(folder) {
@@ -179,14 +242,18 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
             for entry in entries {
                 let entry = entry.map_err(fail)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if is_listed(&name) && [META, OLD_META].iter().any(|file| entry.path().join(file).is_file()) {
+                if is_listed(&name) && is_record(&entry.path()) {
                     names.push(name);
                 }
             }
         }
     }
     names.sort();
-    names.into_iter().map(|name| Record::read(&folder.join(&name)).map(|record| (name, record))).collect()
+    let read = |name: String| {
+        let record = Record::read(&folder.join(&name));
+        (name, record)
+    };
+    Ok(names.into_iter().map(read).collect())
 }
 
 #[cfg(test)]

@@ -237,6 +237,7 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         |reason: String, is_wrong: bool| Refused { variant: timing.variant.clone(), reason, is_wrong, was_tried: true };
     let subject = Subject::variant(&timing.stage, &timing.variant);
     let problem = &timing.problem;
+    let place = Place::of(&timing.shape_name, problem);
     let built: Vec<(&str, &Row)> = (record.by(Source::Ptxas).filter(|row| row.subject == subject))
         .filter_map(|row| match &row.on {
             On::Instance { dtype, head_dim, arch: Some(arch) } => {
@@ -252,11 +253,13 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         let failed = gates(record, &subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
         let failed: Vec<String> = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason)).collect();
         let is_wrong = !failed.is_empty();
-        return Err(refused(if is_wrong { failed.join("; ") } else { "not green on C1-C6".into() }, is_wrong));
+        return Err(match unsupported(&subject, &place, problem, record).filter(|_| !is_wrong) {
+            Some(reason) => refused(reason, false),
+            None => refused(if is_wrong { failed.join("; ") } else { "not green on C1-C6".into() }, is_wrong),
+        });
     }
-    let place = Place::of(&timing.shape_name, problem);
     let Some(row) = timed(record).rfind(|row| row.subject == subject && row.on.problem() == Some(&place)) else {
-        let unsupported = unsupported(&subject, &place, record);
+        let unsupported = unsupported(&subject, &place, problem, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
         return Err(Refused { was_tried, ..refused(reason, false) });
@@ -274,10 +277,17 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
     })
 }
 
-/// Why the preset does not take the problem, if that is so.
-fn unsupported(subject: &Subject, place: &Place, record: &Record) -> Option<String> {
+/// Why the preset does not take the problem, if that is so: by its cases, which a committed record is without, or because
+/// the device refuses its instance, of which such a record declares nothing.
+fn unsupported(subject: &Subject, place: &Place, problem: &Problem, record: &Record) -> Option<String> {
     let is_it = |row: &&Row| row.subject == *subject && matches!(&row.on, On::Case(of, _) if of == place);
-    record.cases.iter().filter(is_it).find(|row| row.verdicts.is_empty())?.note.clone()
+    if let Some(case) = record.cases.iter().filter(is_it).find(|row| row.verdicts.is_empty()) {
+        return case.note.clone();
+    }
+    let instance = On::Instance { dtype: problem.dtype, head_dim: problem.shape.head_dim, arch: None };
+    let mut refused = record.stage(subject.stage())?.refused.iter();
+    let refusal = refused.find(|refusal| refusal.variant == subject.name())?;
+    record.row(subject, &instance, Source::Kernel).is_none().then(|| refusal.reason.clone())
 }
 
 /// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `elites`, read from `file`,

@@ -2,6 +2,7 @@ use super::elites::{KEPT, Known, Ranked};
 use super::*;
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
+use crate::record::meta::Refusal;
 use crate::record::{Judged, On};
 use crate::testing::{CPASYNC, GPU, US, WMMA, builds, instance, mission as on_mission, timed};
 use clap::Parser;
@@ -94,12 +95,25 @@ fn presets_that_are_not_green_have_no_place() {
     let mut refuses = built().without(untimed);
     let on = On::Case(on_mission().problem().unwrap().clone(), "normal:0".into());
     refuses.cases.push(Row::new(WMMA, on, Source::Gpu).note("a head does not fit"));
+    // As it is committed: without cases. The device refuses the instance, or another one.
+    let committed = |declares: bool| {
+        let refusal =
+            Refusal { variant: "wmma-qk-32x64".into(), reason: "f16 d64 needs 164 KB; the device has 99 KB".into() };
+        let record = built().without(untimed).changed(|meta| meta.stages[0].refused.push(refusal));
+        let declared = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: None };
+        if declares { record.with(Row::new(WMMA, declared, Source::Kernel)) } else { record }
+    };
+    let mut takes_none = committed(false);
+    takes_none.summary_mut(WMMA).verdicts.clear();
     for (record, says) in [
         (built().failing(WMMA, GateId::C3), "FAIL wmma-qk-32x64: C3: too large"),
         (after, "FAIL wmma-qk-32x64: stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ"),
         (spills, "FAIL wmma-qk-32x64: R1: sm_90a: spilled bytes 8 > 0"),
         // A preset that does not take a problem is not wrong.
         (refuses, "NO DATA wmma-qk-32x64: a head does not fit"),
+        (committed(false), "NO DATA wmma-qk-32x64: f16 d64 needs 164 KB; the device has 99 KB"),
+        (takes_none, "NO DATA wmma-qk-32x64: f16 d64 needs 164 KB; the device has 99 KB"),
+        (committed(true), "NO DATA wmma-qk-32x64: it was not timed"),
         (built().without(untimed), "NO DATA wmma-qk-32x64: it was not timed"),
     ] {
         assert_eq!(first(record), format!("stage0-scalar: scalar-32x64 | {says}"));

@@ -292,6 +292,27 @@ fn what_the_new_record_lacks_is_missing_and_what_it_does_not_declare_was_removed
 }
 
 #[test]
+fn what_the_sources_no_longer_measure_was_removed() {
+    // A metric and a claim that the registry no longer has, as they are read.
+    let mut base = emulated().changed(|meta| {
+        let claim = meta.stages[0].claims.remove(1);
+        meta.stages[0].retired.push(serde_json::json!({ "family": claim.family, "metric": "global_read_lines" }));
+    });
+    base.row_mut(SCALAR, &mission(), Source::Emulator).retired.insert("global_read_lines".into(), 7.0.into());
+    let new = emulated().changed(|meta| drop(meta.stages[0].claims.remove(1)));
+    assert_eq!(
+        moved(&base, &new),
+        ["DIFFERS the record metric global_read_lines", "DIFFERS stage0-scalar claim wmma-qk: global_read_lines"]
+    );
+    assert_eq!(verdict(&base, &new), (Exit::Pass, "SAME"));
+    // One that ncu still has, and the emulator does not count any more.
+    let mut base = emulated();
+    base.row_mut(SCALAR, &mission(), Source::Emulator).figures.insert(Metric::Occupancy, 0.5.into());
+    assert_eq!(moved(&base, &emulated()), [format!("DIFFERS {SCALAR} occupancy on mission f16 full")]);
+    assert_eq!(verdict(&base, &emulated()), (Exit::Pass, "SAME"));
+}
+
+#[test]
 fn an_arm_that_is_no_longer_timed_is_missing_unless_the_run_says_so() {
     let untimed =
         || timed(US).without(|row| row.subject.as_str() == CPASYNC && row.by == Source::Gpu && row.on != On::All);

@@ -105,6 +105,32 @@ fn what_cannot_be_read_says_where_and_why() {
 }
 
 #[test]
+fn what_the_registry_has_no_metric_for_any_more_is_kept_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    timed(US).write(folder.path()).unwrap();
+    let change = |name: &str, was: &str, is: &str| {
+        let path = folder.path().join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(was));
+        std::fs::write(path, text.replace(was, is)).unwrap();
+    };
+    change(ROWS, "\"global_read_sectors\":", "\"global_read_lines\":");
+    change(META, "\"metric\": \"global_read_bytes\"", "\"metric\": \"global_read_kilobytes\"");
+    for _ in 0..2 {
+        let record = Record::read(folder.path()).unwrap();
+        let counted = record.row(&SCALAR.into(), &mission(), Source::Emulator).unwrap();
+        assert_eq!(counted.retired["global_read_lines"].value, 32_768.0);
+        assert_eq!(counted.value(Metric::GlobalReadBytes), Some(1_048_576.0));
+        let stage = &record.meta.stages[0];
+        assert_eq!(stage.claims.len() + stage.retired.len(), timed(US).meta.stages[0].claims.len());
+        assert_eq!(stage.retired[0]["metric"], "global_read_kilobytes");
+        record.write(folder.path()).unwrap();
+    }
+    change(ROWS, "\"by\":\"emulator\"", "\"by\":\"simulator\"");
+    assert!(matches!(Record::read(folder.path()), Err(StoreError::Malformed { .. })), "other names stay what they are");
+}
+
+#[test]
 fn finished_records_are_listed_oldest_first() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["2-b", "1-a", "3-c.partial", ".4-d.1.tmp"] {
