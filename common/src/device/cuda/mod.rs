@@ -15,7 +15,7 @@ mod selftest;
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
 pub use measure::{Calls, Timed, TimedPair};
-pub use selftest::{TimerCheck, timer_checks};
+pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
