@@ -465,21 +465,48 @@ fn members_inherit_from_the_root() {
     }
 }
 
-#[test]
-fn tracked_files_name_no_machine() {
+/// Every tracked file that is text, by its path; none where this is no git checkout.
+fn tracked() -> Vec<(String, String)> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
     let Some(listed) = listed.ok().filter(|output| output.status.success()) else {
         assert!(std::env::var_os("CI").is_none(), "git ls-files failed: CI checks out with git");
         println!("not checked: this is not a git checkout");
-        return;
+        return Vec::new();
     };
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = listed.split('\0').filter(|name| !name.is_empty());
+    // Files that are deleted but not yet committed, and binaries, do not read as text.
+    names.filter_map(|name| Some((name.to_string(), std::fs::read_to_string(root().join(name)).ok()?))).collect()
+}
+
+#[test]
+fn nothing_is_skipped_silently() {
+    // Written in halves, or this file would be found.
+    let (ignored, said) = (["#[", "ignore"].concat(), ["println!(\"not ", "checked: "].concat());
+    let mut found = Vec::new();
+    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".rs")) {
+        let mut before = "";
+        for (index, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with(&ignored) || line.contains(&said) && !before.contains("var_os(\"CI\")") {
+                found.push(format!("{name}:{}", index + 1));
+            }
+            before = line;
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "an ignored test, or one that says that it checks nothing and would pass so in CI: assert that CI is not set in the \
+         line before; a test of a GPU says that there is none, and passes\n{found:#?}"
+    );
+}
+
+#[test]
+fn tracked_files_name_no_machine() {
     // Written in halves, or this file would be found.
     let homes = [["/ho", "me/"], ["/Us", "ers/"], ["/ro", "ot/"], ["/wo", "rk/"], ["C:\\", "Users"]]
         .map(|halves| halves.concat());
     let mut found = Vec::new();
-    for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| !name.is_empty()) {
-        // Files that are deleted but not yet committed, and binaries, do not read as text.
-        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+    for (name, text) in tracked() {
         for (index, line) in text.lines().enumerate() {
             let names_a_home = |home: &String| {
                 let at_start =
