@@ -44,7 +44,7 @@ pub struct HistoryArgs {
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Exit> {
     let builds = builds(&registry::load()?);
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
-    let results = args.results.clone().unwrap_or_else(|| machine::results());
+    let results = args.results.clone().unwrap_or_else(machine::results);
     let committed = read_all(&results)?;
     if committed.is_empty() {
         println!("NO DATA: there is no record in {}; commit one with `compare accept`", results.display());
