@@ -1,13 +1,11 @@
 //! The state of the GPU around a measurement, read through NVML. Optional: without the library or the right to read, a
 //! record says why it has none. Nothing is ever set.
 
-use nvml_wrapper_sys::bindings::{
-    NvmlLib, nvmlClockType_enum_NVML_CLOCK_MEM, nvmlClockType_enum_NVML_CLOCK_SM, nvmlDevice_t,
-    nvmlReturn_enum_NVML_SUCCESS, nvmlTemperatureSensors_enum_NVML_TEMPERATURE_GPU,
-};
+use nvml_wrapper::Nvml;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::error::{Bits, NvmlError};
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong};
-use std::fmt;
 
 /// What was read, or why nothing was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,46 +40,21 @@ pub struct Reading {
     pub throttle: Option<Vec<String>>,
 }
 
-/// NVML's clock event reasons, as `nvml.h` numbers them.
-const REASONS: [(u64, &str); 9] = [
-    (0x1, "gpu_idle"),
-    (0x2, "applications_clocks_setting"),
-    (0x4, "sw_power_cap"),
-    (0x8, "hw_slowdown"),
-    (0x10, "sync_boost"),
-    (0x20, "sw_thermal_slowdown"),
-    (0x40, "hw_thermal_slowdown"),
-    (0x80, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
-];
-
-/// The names of the reasons in `mask`; bits without a name are given as numbers.
-fn throttle_names(mask: u64) -> Vec<String> {
-    let mut names: Vec<String> =
-        REASONS.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, name)| name.to_string()).collect();
-    let unknown = REASONS.iter().fold(mask, |rest, (bit, _)| rest & !bit);
-    if unknown != 0 {
-        names.push(format!("unknown_{unknown:#x}"));
+/// The names of the reasons; bits without a name are given as numbers.
+fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
+    let mut names: Vec<String> = reasons.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let unknown = reasons.difference(ThrottleReasons::all());
+    if !unknown.is_empty() {
+        names.push(format!("unknown_{:#x}", unknown.bits()));
     }
     names
 }
 
-/// A handle on one GPU through NVML.
+/// One GPU, as NVML sees it.
+#[derive(Debug)]
 pub struct Telemetry {
-    library: NvmlLib,
-    device: nvmlDevice_t,
-}
-
-// SAFETY: NVML is thread-safe ("the API is thread-safe: functions can be called simultaneously from multiple threads",
-// NVML API reference, "Multi-threading"), and the handle is a plain value that stays valid until nvmlShutdown in `drop`.
-unsafe impl Send for Telemetry {}
-// SAFETY: as above.
-unsafe impl Sync for Telemetry {}
-
-impl fmt::Debug for Telemetry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Telemetry").finish_non_exhaustive()
-    }
+    library: Nvml,
+    uuid: String,
 }
 
 /// Why there is no telemetry.
@@ -103,96 +76,52 @@ pub enum TelemetryError {
     },
 }
 
-/// Calls a function of the library, which is absent in libraries older than the function.
-macro_rules! call {
-    ($library:expr, $name:ident ( $($argument:expr),* )) => {
-        match &$library.$name {
-            // SAFETY: the pointer was looked up under this name in libnvidia-ml, whose header gave it this type. Every
-            // pointer among the arguments refers to a live local of the type written, or to a NUL-terminated string.
-            // The device handle came from the same library, which nvmlInit_v2 has initialised.
-            Ok(function) => check($library, stringify!($name), unsafe { function($($argument),*) }),
-            Err(error) => Err(TelemetryError::Call { call: stringify!($name), reason: error.to_string() }),
+impl TelemetryError {
+    fn of(call: &'static str) -> impl Fn(NvmlError) -> Self {
+        move |error| match error {
+            NvmlError::LibloadingError(error) => Self::NoLibrary { reason: error.to_string() },
+            error => Self::Call { call, reason: error.to_string() },
         }
-    };
+    }
 }
 
 impl Telemetry {
     /// Finds the GPU with this UUID, as [`crate::device::cuda::DeviceInfo::uuid`] gives it.
     pub fn open(uuid: &str) -> Result<Self, TelemetryError> {
-        let no_library = |error: &dyn fmt::Display| TelemetryError::NoLibrary { reason: error.to_string() };
-        // SAFETY: loading runs the initialisers of NVIDIA's library, which have no preconditions.
-        let library = unsafe { NvmlLib::new("libnvidia-ml.so.1").or_else(|_| NvmlLib::new("libnvidia-ml.so")) };
-        let library = library.map_err(|error| no_library(&error))?;
-        let uuid = CString::new(uuid).map_err(|error| no_library(&error))?;
-        call!(&library, nvmlInit_v2())?;
-        // From here on `drop` balances nvmlInit_v2.
-        let mut telemetry = Self { library, device: std::ptr::null_mut() };
-        let mut device: nvmlDevice_t = std::ptr::null_mut();
-        call!(&telemetry.library, nvmlDeviceGetHandleByUUID(uuid.as_ptr(), &mut device))?;
-        telemetry.device = device;
-        Ok(telemetry)
+        let library = Nvml::init().map_err(TelemetryError::of("nvmlInit_v2"))?;
+        library.device_by_uuid(uuid).map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))?;
+        Ok(Self { library, uuid: uuid.to_string() })
     }
 
     /// The version of the NVIDIA driver, `580.65.06`.
     pub fn driver_version(&self) -> Result<String, TelemetryError> {
-        let mut text = [0 as c_char; 96];
-        call!(&self.library, nvmlSystemGetDriverVersion(text.as_mut_ptr(), text.len() as c_uint))?;
-        // SAFETY: NVML wrote a NUL-terminated string of at most `text.len()` bytes; the array began as zeros.
-        Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+        self.library.sys_driver_version().map_err(TelemetryError::of("nvmlSystemGetDriverVersion"))
     }
 
     /// The state of the GPU now. Takes about a millisecond.
     pub fn read(&self) -> Conditions {
-        let (library, device) = (&self.library, self.device);
-        let clock = |kind| {
-            let mut mhz: c_uint = 0;
-            call!(library, nvmlDeviceGetClockInfo(device, kind, &mut mhz)).map(|()| mhz)
+        let absent = |error: TelemetryError| Conditions::Absent { reason: error.to_string() };
+        let device = match self.library.device_by_uuid(self.uuid.as_str()) {
+            Ok(device) => device,
+            Err(error) => return absent(TelemetryError::of("nvmlDeviceGetHandleByUUID")(error)),
         };
-        let power = || {
-            let mut milliwatts: c_uint = 0;
-            call!(library, nvmlDeviceGetPowerUsage(device, &mut milliwatts)).map(|()| f64::from(milliwatts) / 1e3)
+        let sm_clock = device.clock_info(Clock::SM);
+        let throttle = match device.current_throttle_reasons_strict() {
+            Err(NvmlError::IncorrectBits(Bits::U64(mask))) => Ok(ThrottleReasons::from_bits_retain(mask)),
+            read => read,
         };
-        let temperature = || {
-            let (sensor, mut celsius) = (nvmlTemperatureSensors_enum_NVML_TEMPERATURE_GPU, 0 as c_uint);
-            call!(library, nvmlDeviceGetTemperature(device, sensor, &mut celsius)).map(|()| celsius)
-        };
-        let throttle = || {
-            let mut mask: c_ulonglong = 0;
-            call!(library, nvmlDeviceGetCurrentClocksThrottleReasons(device, &mut mask)).map(|()| throttle_names(mask))
-        };
-        let sm_clock = clock(nvmlClockType_enum_NVML_CLOCK_SM);
-        let reason = sm_clock.as_ref().err().map(ToString::to_string);
         let reading = Reading {
-            sm_mhz: sm_clock.ok(),
-            memory_mhz: clock(nvmlClockType_enum_NVML_CLOCK_MEM).ok(),
-            power_w: power().ok(),
-            temperature_c: temperature().ok(),
-            throttle: throttle().ok(),
+            sm_mhz: sm_clock.as_ref().ok().copied(),
+            memory_mhz: device.clock_info(Clock::Memory).ok(),
+            power_w: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1e3),
+            temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
+            throttle: throttle.ok().map(throttle_names),
         };
-        match reason {
-            Some(reason) if reading == Reading::default() => Conditions::Absent { reason },
+        match sm_clock {
+            Err(error) if reading == Reading::default() => absent(TelemetryError::of("nvmlDeviceGetClockInfo")(error)),
             _ => Conditions::Read(reading),
         }
     }
-}
-
-impl Drop for Telemetry {
-    fn drop(&mut self) {
-        // A failure here leaves a reference count in a library that the process is done with.
-        let _ = call!(&self.library, nvmlShutdown());
-    }
-}
-
-fn check(library: &NvmlLib, call: &'static str, code: c_uint) -> Result<(), TelemetryError> {
-    if code == nvmlReturn_enum_NVML_SUCCESS {
-        return Ok(());
-    }
-    let reason = match &library.nvmlErrorString {
-        // SAFETY: the function takes any code, and returns a static NUL-terminated string.
-        Ok(describe) => unsafe { CStr::from_ptr(describe(code)) }.to_string_lossy().into_owned(),
-        Err(_) => format!("code {code}"),
-    };
-    Err(TelemetryError::Call { call, reason })
 }
 
 #[cfg(test)]
@@ -201,10 +130,11 @@ mod tests {
 
     #[test]
     fn throttle_reasons_have_names() {
-        assert_eq!(throttle_names(0), Vec::<String>::new());
-        assert_eq!(throttle_names(0x1), ["gpu_idle"]);
-        assert_eq!(throttle_names(0x4 | 0x40), ["sw_power_cap", "hw_thermal_slowdown"]);
-        assert_eq!(throttle_names(0x8 | 0x1000), ["hw_slowdown", "unknown_0x1000"]);
+        let names = |mask| throttle_names(ThrottleReasons::from_bits_retain(mask));
+        assert_eq!(names(0), Vec::<String>::new());
+        assert_eq!(names(0x2), ["applications_clocks_setting"]);
+        assert_eq!(names(0x4 | 0x40), ["sw_power_cap", "hw_thermal_slowdown"]);
+        assert_eq!(names(0x8 | 0x1000), ["hw_slowdown", "unknown_0x1000"]);
     }
 
     #[test]

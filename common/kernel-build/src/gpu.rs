@@ -256,16 +256,41 @@ mod tests {
         value.map_or(constant.to_string(), |value| format!("{:08x}", value as u32))
     }
 
+    /// The pinned or installed nvcc; without one, `None` and a line that says so, or a failure where CI is set.
+    fn nvcc(root: &Path) -> Option<Nvcc> {
+        let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
+        let nvcc = find_nvcc(&around).unwrap();
+        if nvcc.is_none() {
+            assert!(std::env::var_os("CI").is_none(), "nvcc was not found: {REMEDY}");
+            println!("not checked: nvcc was not found: {REMEDY}");
+        }
+        nvcc
+    }
+
+    /// A driver would translate these kernels of the timer when it loads them: without a GPU only ptxas looks at them.
+    #[test]
+    fn the_timers_kernels_assemble_for_every_architecture() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let Some(nvcc) = nvcc(root) else { return };
+        let ptxas = nvcc.path.canonicalize().unwrap().with_file_name("ptxas");
+        let source = root.join("common/src/device/cuda/helpers.ptx");
+        let folder = tempfile::tempdir().unwrap();
+        for arch in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
+            let mut command = Command::new(&ptxas);
+            command.arg(format!("-arch={arch}")).arg("-o").arg(folder.path().join(arch)).arg(&source);
+            run(&mut command, "ptxas", arch).unwrap();
+        }
+        let cubin = std::fs::read(folder.path().join("sm_80")).unwrap();
+        for entry in ["attention_noop", "attention_spin"] {
+            assert!(memchr::memmem::find(&cubin, entry.as_bytes()).is_some(), "{entry}");
+        }
+    }
+
     /// nvcc once started half of the rows of such an array at 0: see `common/docs/nvcc-array-initialisers.md`.
     #[test]
     fn every_row_starts_with_the_empty_state() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
-        let Some(nvcc) = find_nvcc(&around).unwrap() else {
-            assert!(std::env::var_os("CI").is_none(), "nvcc was not found: {REMEDY}");
-            println!("not checked: nvcc was not found: {REMEDY}");
-            return;
-        };
+        let Some(nvcc) = nvcc(root) else { return };
         let folder = tempfile::tempdir().unwrap();
         let job = Job {
             root,

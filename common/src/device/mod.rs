@@ -93,7 +93,7 @@ impl Staged {
 }
 
 /// What a launch left behind: every buffer's bytes, margins and gaps included.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     /// Q, K and V as they are after the launch.
     pub inputs: [Vec<u8>; 3],

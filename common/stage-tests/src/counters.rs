@@ -12,7 +12,7 @@ use emulator::Schedule;
 use emulator::trace::Counted;
 use std::fmt::Write;
 
-/// Counters are exact for one host compiler; the snapshots are of this version of GCC.
+/// Counters are exact for one host compiler; the snapshots are of this version of GCC. `.ci/run` reads this line.
 const PINNED_GCC: u32 = 12;
 
 /// Fails unless the counters are the same under every schedule. Returns those of each family's first preset at the shapes
@@ -21,10 +21,11 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let stage = load(attention);
     let compiler = &stage.report.emulated.compiler;
     if (compiler.family.as_str(), compiler.major) != ("gnu", Some(PINNED_GCC)) {
-        return Snapshot::NotHere(format!("it holds for GCC {PINNED_GCC}, this is {}", compiler.description));
+        let found = &compiler.description;
+        return Snapshot::NotHere(format!("the snapshot holds for GCC {PINNED_GCC}, this is {found}; name one in CXX"));
     }
     if let Some(device) = stage.device {
-        return Snapshot::NotHere(format!("it is of the defaults of a device that runs them all, not of {device}"));
+        return Snapshot::NotHere(format!("the snapshot is of a device that runs every variant, not of {device}"));
     }
     let mut text = String::new();
     for named in NAMED_SHAPES.iter().filter(|named| ["small", "mission"].contains(&named.name)) {

@@ -1,6 +1,6 @@
 //! Every barrier, wait, arrive and commit is needed, or the stage says why it stands there.
 
-use crate::load;
+use crate::{load, not_checked};
 use common::stage::Attention;
 use common::suppression::{Presets, Synchronisation, suppress_each};
 
@@ -14,6 +14,6 @@ pub fn synchronisation(attention: &'static dyn Attention) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     match synchronisation {
         Synchronisation::Tried { suppressed, .. } => println!("{suppressed}"),
-        Synchronisation::NotTried { reason } => println!("not checked: {reason}"),
+        Synchronisation::NotTried { reason } => not_checked(&reason),
     }
 }

@@ -257,15 +257,7 @@ impl Arm<'_> {
             let input = set % pool.contents.len();
             let staged = &pool.contents[input];
             let execution = self.device.read_back(&self.kernel.name, staged, &pool.sets[set], output)?;
-            let same = collected.iter_mut().find(|known| {
-                known.input == input
-                    && known.execution.output == execution.output
-                    && known.execution.inputs == execution.inputs
-            });
-            match same {
-                Some(known) => known.buffers += 1,
-                None => collected.push(RotatedOutput { input, buffers: 1, execution }),
-            }
+            merge(collected, input, execution);
         }
         Ok(())
     }
@@ -397,6 +389,14 @@ impl Arm<'_> {
     }
 }
 
+/// Adds what was computed from contents `input`, or counts it where the same bytes are known of these contents.
+fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution) {
+    match collected.iter_mut().find(|known| known.input == input && known.execution == execution) {
+        Some(known) => known.buffers += 1,
+        None => collected.push(RotatedOutput { input, buffers: 1, execution }),
+    }
+}
+
 /// Kernel nodes and all nodes of a graph.
 fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     let mut count = 0;
@@ -437,5 +437,30 @@ impl CudaDevice {
         let start = Instant::now();
         submit()?;
         Ok(start.elapsed().as_secs_f64() * 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_the_same_contents_that_differ_stay_apart() {
+        let execution =
+            |inputs: u8, output: u8| Execution { inputs: [(); 3].map(|()| vec![inputs]), output: vec![output] };
+        let mut collected = Vec::new();
+        // Contents, their bytes after the launch, the output's bytes. Set 3 gives other bytes than sets 0 and 2, set 4 has
+        // written over its inputs, and set 5 gives by chance what set 1 does.
+        for (input, inputs, output) in [(0, 1, 7), (1, 2, 8), (0, 1, 7), (0, 1, 9), (0, 3, 7), (2, 2, 8)] {
+            merge(&mut collected, input, execution(inputs, output));
+        }
+        let counted: Vec<_> = collected.iter().map(|o| (o.input, o.buffers, o.execution.output[0])).collect();
+        assert_eq!(counted, [(0, 2, 7), (1, 1, 8), (0, 1, 9), (0, 1, 7), (2, 1, 8)]);
+    }
+
+    #[test]
+    fn what_is_no_duration_is_none() {
+        assert_eq!(microseconds(1.5), Duration::from_nanos(1500));
+        assert_eq!([-1.0, f64::NAN, f64::INFINITY].map(microseconds), [Duration::ZERO; 3]);
     }
 }

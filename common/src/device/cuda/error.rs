@@ -232,10 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn sticky_errors_are_fatal_and_others_are_not() {
+    fn sticky_errors_are_fatal_wherever_they_come_up_and_others_are_not() {
         for (code, fatal) in [(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true), (CUresult::CUDA_ERROR_INVALID_VALUE, false)]
         {
-            assert_eq!(is_sticky(code), fatal, "{code:?}");
+            let error = DriverError(code);
+            let (stage, symbol) = ("stage0-scalar".to_string(), "any kernel".to_string());
+            assert_eq!(CudaError::Launch { launch: launch(), error }.is_fatal(), fatal, "{code:?}");
+            assert_eq!(CudaError::Driver { doing: "copying", error }.is_fatal(), fatal, "{code:?}");
+            assert_eq!(CudaError::NoCode { stage, symbol, capability: (9, 0), error }.is_fatal(), fatal, "{code:?}");
         }
         assert!(!CudaError::NoDriver.is_fatal());
         assert!(!CudaError::NotBuilt { stage: "stage0-scalar".to_string() }.is_fatal());

@@ -254,14 +254,15 @@ impl<'a, 'd> Session<'a, 'd> {
         let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
         let samples = self.plan.samples_within_budget(round_us / per_arm as f64);
         let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
+        let timed = |arm: &&mut Arm<'d>| Ok(arm.timed_graph()?.launches);
+        let launches = self.arms.iter().map(timed).collect::<Result<Vec<_>, CudaError>>()?;
         for _ in 0..samples.div_ceil(per_arm) {
             self.device.enqueue_spin(self.lead_in)?;
             self.submit_round()?;
             self.wait_round()?;
-            for (&arm, events) in self.order.iter().zip(self.events.windows(2)) {
-                let launches = self.arms[arm].timed_graph()?.launches;
-                taken[arm].push(self.device.elapsed_us(&events[0], &events[1])? / launches as f64);
-            }
+            let between = |events: &[CudaEvent]| self.device.elapsed_us(&events[0], &events[1]);
+            let round_us = self.events.windows(2).map(between).collect::<Result<Vec<_>, _>>()?;
+            share_out(&round_us, self.order, &launches, &mut taken);
         }
         Ok(taken)
     }
@@ -356,5 +357,27 @@ impl<'a, 'd> Session<'a, 'd> {
             timed.push(Timed { measurement, outputs });
         }
         Ok(timed)
+    }
+}
+
+/// Gives every arm its samples of one round, as time per launch: `round_us` are the round's replays in the order in which
+/// `order` names their arms, of `launches` each.
+fn share_out(round_us: &[f64], order: &[usize], launches: &[usize], taken: &mut [Vec<f64>]) {
+    for (&us, &arm) in round_us.iter().zip(order) {
+        taken[arm].push(us / launches[arm] as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_replay_of_a_round_is_a_sample_of_its_own_arm() {
+        let mut taken = vec![Vec::new(); 2];
+        for round_us in [[10.0, 40.0, 44.0, 12.0], [14.0, 48.0, 52.0, 16.0]] {
+            share_out(&round_us, order(2), &[2, 4], &mut taken);
+        }
+        assert_eq!(taken, [vec![5.0, 6.0, 7.0, 8.0], vec![10.0, 11.0, 12.0, 13.0]]);
     }
 }

@@ -15,7 +15,7 @@ mod selftest;
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
 pub use measure::{Calls, Timed, TimedPair};
-pub use selftest::{TimerCheck, timer_checks};
+pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
@@ -446,22 +446,10 @@ impl CudaDevice {
 
     /// Polls `event` until it has happened or the watchdog ends the wait. A blocking wait could never return.
     fn wait(&self, event: &CudaEvent, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
-        let (start, allowance) = (Instant::now(), self.watchdog + expected);
-        loop {
-            match event.try_is_complete() {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => return Err(self.launch_error(name, error)),
-            }
-            let waited = start.elapsed();
-            if waited > allowance {
-                return Err(self.failed(CudaError::Hang { launch: Box::new(name.clone()), waited }));
-            }
-            if waited > Duration::from_millis(20) {
-                std::thread::sleep(Duration::from_micros(200));
-            } else {
-                std::hint::spin_loop();
-            }
+        match poll(self.watchdog + expected, || event.try_is_complete()) {
+            Ok(None) => Ok(()),
+            Ok(Some(waited)) => Err(self.failed(CudaError::Hang { launch: Box::new(name.clone()), waited })),
+            Err(error) => Err(self.launch_error(name, error)),
         }
     }
 
@@ -482,6 +470,23 @@ impl CudaDevice {
     fn launch_error(&self, name: &LaunchName, error: DriverError) -> CudaError {
         self.failed(CudaError::Launch { launch: Box::new(name.clone()), error })
     }
+}
+
+/// Asks until the answer is yes; how long it waited if that took longer than `allowance`.
+fn poll<E>(allowance: Duration, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<Option<Duration>, E> {
+    let start = Instant::now();
+    while !is_done()? {
+        let waited = start.elapsed();
+        if waited > allowance {
+            return Ok(Some(waited));
+        }
+        if waited > Duration::from_millis(20) {
+            std::thread::sleep(Duration::from_micros(200));
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(None)
 }
 
 /// Lets the driver's pool keep what is freed for the next allocation. Otherwise it goes back at each synchronisation, and
@@ -561,10 +566,17 @@ mod tests {
     }
 
     #[test]
-    fn the_helpers_are_ptx_for_every_supported_gpu() {
-        assert!(HELPERS_PTX.contains(".version 7.0\n.target sm_80\n"));
-        for entry in [".entry attention_noop()", ".entry attention_spin("] {
-            assert!(HELPERS_PTX.contains(entry));
-        }
+    fn a_wait_ends_with_the_event_with_its_error_or_with_the_watchdog() {
+        let long = Duration::from_secs(600);
+        let mut asked = 0;
+        let third = || {
+            asked += 1;
+            Ok::<_, ()>(asked == 3)
+        };
+        assert_eq!((poll(long, third), asked), (Ok(None), 3));
+        assert_eq!(poll(long, || Err("lost")), Err("lost"));
+        let allowance = Duration::from_millis(30);
+        let waited = poll(allowance, || Ok::<_, ()>(false)).unwrap().expect("the event never happens");
+        assert!(waited > allowance && waited < long, "{waited:?}");
     }
 }

@@ -63,7 +63,7 @@ pub fn timer_checks(
 }
 
 /// A kernel that spins for a known time must read that time, both ways. (A timer that starts too late reads less.)
-fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
+pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
     let length_us = 100.0;
     let mut arm = device.spin_arm(Duration::from_micros(100))?;
     let measured = device.measure(&mut arm, plan)?.measurement;
@@ -116,46 +116,4 @@ fn nothing_done(
             ok: all_untouched && base_written,
         },
     ])
-}
-
-/// What can be checked on a GPU without a stage: `cargo test -p common --lib -- --ignored --nocapture --test-threads=1`.
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn device() -> CudaDevice {
-        CudaDevice::open(0).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn gpu_timer_reads_known_lengths_and_delays() {
-        let device = device();
-        println!("{:#?}\n{:?}", device.info(), device.conditions());
-        let plan = Plan::default();
-        let zero_line = device.zero_line(&plan).unwrap();
-        println!("empty kernel: {:#?} {:#?}", zero_line.device, zero_line.single);
-        println!("{:?} {:?}", zero_line.host_check, zero_line.conditions);
-        assert!(zero_line.device.p50 < 3.0 && zero_line.single.p50 < 30.0);
-        let known = known_length(&device, &plan).unwrap();
-        assert!(known.ok, "{known:?}");
-        for (percent, expected) in [(0.0, Change::Same), (2.0, Change::Slower), (5.0, Change::Slower)] {
-            let mut base = device.spin_arm(Duration::from_micros(20)).unwrap();
-            let mut new = device.spin_arm(Duration::from_micros(20)).unwrap().with_delay(percent / 100.0);
-            let pair = device.measure_pair(&mut base, &mut new, &plan).unwrap().pair;
-            println!("{percent} %: {:?}, noise {:.4}", pair.comparison.ratios.p50, pair.comparison.noise());
-            assert_eq!(pair.comparison.change(), expected, "{percent} %");
-        }
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn gpu_watchdog_ends_a_wait_and_loses_the_context() {
-        let mut device = device();
-        device.set_watchdog(Duration::from_millis(50));
-        let mut arm = device.spin_arm(Duration::from_millis(500)).unwrap();
-        let error = device.measure(&mut arm, &Plan::default()).unwrap_err();
-        assert!(error.is_fatal() && error.to_string().starts_with("selftest/spin-500000us: no end after"), "{error}");
-        assert!(matches!(device.zero_line(&Plan::default()), Err(CudaError::Lost)));
-    }
 }
