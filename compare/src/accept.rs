@@ -2,7 +2,7 @@
 
 use crate::judge::verdict::{self, Exit};
 use crate::judge::{self, Known, best, claims, state};
-use crate::machine;
+use crate::measure::machine;
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
 use crate::record::{Negative, Record, Refuted, StoreError};

@@ -4,14 +4,16 @@ use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::verdict::{Exit, report};
 use crate::measure::builds::metas;
+use crate::measure::machine;
+use crate::measure::select;
 use crate::output::{self, Output};
 use crate::page;
 use crate::pages::brief as layout;
 use crate::record::StageMeta;
+use crate::record::TuningCache;
 use crate::record::files::write_atomically;
 use crate::record::store::read_all;
-use crate::tune::Elites;
-use crate::{machine, registry, select};
+use crate::registry;
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -51,10 +53,10 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
-    let elites = elites(&root.join("tune"))?;
+    let caches = caches(&root.join("tune"))?;
     let stages: Vec<StageMeta> = metas(&builds);
     let report = report(Known { stages: &stages, run: None, committed: &committed });
-    let document = layout::document(&report, &id, &elites).unwrap_or_default();
+    let document = layout::document(&report, &id, &caches).unwrap_or_default();
     let text = page::markdown::markdown(&document);
     let exit = if committed.is_empty() { Exit::Undecided } else { Exit::Pass };
     match &args.out {
@@ -67,11 +69,11 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
 }
 
 /// Every file of tune/, by name.
-fn elites(folder: &Path) -> anyhow::Result<Vec<Elites>> {
+fn caches(folder: &Path) -> anyhow::Result<Vec<TuningCache>> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
     paths.sort();
-    let read = |path: &PathBuf| Elites::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let read = |path: &PathBuf| TuningCache::read(path).with_context(|| format!("cannot read {}", path.display()));
     paths.iter().filter_map(|path| read(path).transpose()).collect()
 }

@@ -2,15 +2,15 @@
 
 use crate::judge::state::is_green;
 use crate::judge::{Known, verdict};
-use crate::machine;
 use crate::measure::builds::StageBuild;
+use crate::measure::machine;
+use crate::measure::select::{Chosen, SelectError};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::is_listed;
 use crate::record::store::META;
 use crate::record::{On, Record, Row, StageMeta, StoreError, Subject};
 use crate::registry::{Ladder, LadderError};
-use crate::select::{Chosen, SelectError};
 use std::io;
 use std::path::{Path, PathBuf};
 

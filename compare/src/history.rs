@@ -3,10 +3,12 @@
 use crate::answer::Answer;
 use crate::diff::Format;
 use crate::judge::history::history as follow;
+use crate::measure::machine;
+use crate::measure::select;
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::history as layout;
 use crate::record::store::read_all;
-use crate::{machine, registry, select};
+use crate::registry;
 use clap::Args;
 use std::path::PathBuf;
 

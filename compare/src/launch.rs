@@ -5,9 +5,9 @@
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::StageBuild;
+use crate::measure::select::{self, Named, Problems, SelectError};
 use crate::measure::summary::describe;
 use crate::registry::{Ladder, LadderError};
-use crate::select::{self, Named, Problems, SelectError};
 use clap::Args;
 use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
 use common::device::cuda::{CudaDevice, CudaError};

@@ -1,6 +1,6 @@
 //! Where results go: every place is checked before anything runs, and what is there already is not destroyed.
 
-use crate::machine::{self, NoWorkspace};
+use crate::measure::machine::{self, NoWorkspace};
 use crate::record::files::{destination, folder_of, is_stream};
 use crate::record::store::{FILES, META};
 use std::fs;

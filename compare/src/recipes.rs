@@ -2,8 +2,8 @@
 
 use crate::cli::Cli;
 use crate::measure::builds::StageBuild;
+use crate::measure::select::{self, Chosen};
 use crate::registry;
-use crate::select::{self, Chosen};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 

@@ -3,13 +3,14 @@
 use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::verdict::{self, Exit, Report};
+use crate::measure::machine;
 use crate::output::{self, Output};
 use crate::page;
 use crate::pages;
 use crate::record::StoreError;
 use crate::record::files::{is_stream, write_atomically};
 use crate::record::store::read_all;
-use crate::{machine, registry};
+use crate::registry;
 use anyhow::{Context, bail};
 use clap::Args;
 use common::limits::Limited;

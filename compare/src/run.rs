@@ -2,16 +2,17 @@
 
 use crate::answer::Answer;
 use crate::estimate::{self, Hopeless};
-use crate::input::{FileError, FileInput};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Exit};
-use crate::machine::{self, NoWorkspace, Timestamp};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
+use crate::measure::input::{FileError, FileInput};
 use crate::measure::join::{JoinError, join};
+use crate::measure::machine::{self, NoWorkspace, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::plan::{self, FileProblem, Mode, Plan, Request};
 use crate::measure::rows;
+use crate::measure::select::{Chosen, Problems, SelectError, family};
 use crate::measure::summary::describe;
 use crate::output::{self, Content, Output, canonical};
 use crate::page::Document;
@@ -20,10 +21,9 @@ use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, StoreError, Subject};
+use crate::record::{On, Record, Row, Source, StoreError, Subject, TuningCache};
 use crate::registry::{Ladder, LadderError};
-use crate::select::{Chosen, Problems, SelectError, family};
-use crate::tune::{self, Elites};
+use crate::tune;
 use crate::{pages, render};
 use clap::{Args, ValueEnum};
 use common::check::CaseResult;
@@ -336,9 +336,9 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         machine.name += &format!("-as-{device}");
     }
     if !plan.timings.is_empty() {
-        let elites = Elites::read(&tune::path_of(&machine.name))?;
-        if let Some(elites) = elites.filter(|elites| Some(elites.gpu.as_str()) == machine.gpu.name()) {
-            tune::keep_elites(&mut plan, &request, &builds, &elites, &format!("tune/{}.json", machine.name));
+        let cache = TuningCache::read(&tune::path_of(&machine.name))?;
+        if let Some(cache) = cache.filter(|cache| Some(cache.gpu.as_str()) == machine.gpu.name()) {
+            tune::keep_best(&mut plan, &request, &builds, &cache, &format!("tune/{}.json", machine.name));
         }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);

@@ -3,11 +3,13 @@
 use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::verdict::report;
+use crate::measure::machine;
+use crate::measure::select;
 use crate::page::{self, terminal::WIDTH};
 use crate::pages::show::{self as layout, Section};
 use crate::record::store::read_all;
 use crate::record::{Record, StageMeta};
-use crate::{machine, registry, select};
+use crate::registry;
 use clap::Args;
 use std::path::PathBuf;
 

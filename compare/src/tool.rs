@@ -1,6 +1,6 @@
 //! NVIDIA's tools as processes: where they are, which version, and a run with a time limit.
 
-use crate::machine;
+use crate::measure::machine;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;

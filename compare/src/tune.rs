@@ -1,33 +1,33 @@
 //! `compare tune`: every preset of a stage on the given problems, gated, timed and ranked; the best are kept in a file
 //! that `compare run` reads to decide what to time.
 
-mod elites;
+mod ranking;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use elites::{Elites, keep_elites};
+pub use ranking::keep_best;
 
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
-use crate::machine::{self, Timestamp};
 use crate::measure::execute::{Executor, in_flight};
+use crate::measure::machine::{self, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
+use crate::measure::select::{Chosen, Problems, SelectError, at_least_one};
 use crate::measure::{plan, rows};
 use crate::output::{self, Output, OutputError};
 use crate::progress::Progress as Bars;
 use crate::record::files::write_json;
 use crate::record::meta::Gpu;
-use crate::record::{Record, Row, Source, StoreError};
+use crate::record::{Record, Row, Source, StoreError, TuningCache};
 use crate::registry::{Ladder, LadderError};
-use crate::select::{Chosen, Problems, SelectError, at_least_one};
 use clap::Args;
 use common::check::CaseResult;
 use common::limits::{DeviceError, DeviceLimits, Limited};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
-use elites::{Ranking, rank};
 use half::f16;
+use ranking::{Ranking, rank};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -99,11 +99,11 @@ pub enum TuneError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file to merge into is about another GPU.
-    #[error("{} holds the elites of {found}, and this is {here}; give another file with --out", path.display())]
+    #[error("{} is the tuning cache of {found}, and this is {here}; give another file with --out", path.display())]
     OtherGpu {
         /// The file.
         path: PathBuf,
-        /// Whose elites it holds.
+        /// Which GPU it is of.
         found: String,
         /// The GPU that is open.
         here: String,
@@ -113,7 +113,7 @@ pub enum TuneError {
     Execute(#[from] ExecuteError),
 }
 
-/// Where the elites of a machine are: `tune/nvidia-h200.json` of the workspace.
+/// The tuning cache of a machine: `tune/nvidia-h200.json` of the workspace.
 pub fn path_of(machine: &str) -> PathBuf {
     machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
 }
@@ -147,7 +147,7 @@ fn same_code(reasons: &[String]) -> Answer {
 fn from_record(args: &TuneArgs, folder: &Path) -> Result<Answer, TuneError> {
     let record = Record::read(folder)?;
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
-    let planned = elites::of_record(&record);
+    let planned = ranking::of_record(&record);
     if planned.is_empty() {
         return Ok(no_data(&format!("{} has no timings; run `compare` on a GPU", folder.display())));
     }
@@ -156,8 +156,8 @@ fn from_record(args: &TuneArgs, folder: &Path) -> Result<Answer, TuneError> {
         return Ok(same_code(&reasons));
     }
     let path = args.out.clone().unwrap_or_else(|| path_of(&record.meta.machine.name));
-    let elites = open(&path, &record.meta.machine.gpu)?;
-    written(args, path, elites, rank(&planned, &record), &record.meta.started)
+    let cache = open(&path, &record.meta.machine.gpu)?;
+    written(args, path, cache, rank(&planned, &record), &record.meta.started)
 }
 
 fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
@@ -179,7 +179,7 @@ fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     }
     let machine = machine::machine(Ok(device.info()));
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
-    let elites = open(&path, &machine.gpu)?;
+    let cache = open(&path, &machine.gpu)?;
     let mut measured = Measured::begin(&started, &plan, &builds, machine, vec![], true);
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
@@ -196,20 +196,20 @@ fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     let timed = checked.and_then(|()| executor.time(device, &plan, &mut measured, &mut bars));
     bars.0.finish();
     timed?;
-    written(args, path, elites, rank(&plan.timings, &measured.record), &started.iso())
+    written(args, path, cache, rank(&plan.timings, &measured.record), &started.iso())
 }
 
 /// Merges `rankings` of all variants into the file.
 fn written(
     args: &TuneArgs,
     path: PathBuf,
-    mut elites: Elites,
+    mut cache: TuningCache,
     rankings: Vec<Ranking>,
     tuned: &str,
 ) -> Result<Answer, TuneError> {
     let (whole, partial): (Vec<Ranking>, Vec<Ranking>) = rankings.into_iter().partition(Ranking::is_whole);
-    elites.merge(&whole, tuned);
-    write_json(&path, &elites)?;
+    whole.iter().for_each(|ranking| cache.put(ranking.entry(tuned)));
+    write_json(&path, &cache)?;
     let failed = table::failures(&whole);
     let text = format!("{}the best are in {}; commit it", table::text(&whole), path.display());
     let exit = if failed.is_empty() { Exit::Pass } else { Exit::Fail };
@@ -228,13 +228,13 @@ fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
 }
 
 /// The file as it is, or an empty one for `gpu`.
-fn open(path: &Path, gpu: &Gpu) -> Result<Elites, TuneError> {
+fn open(path: &Path, gpu: &Gpu) -> Result<TuningCache, TuneError> {
     let here = gpu.name().unwrap_or_default();
-    match Elites::read(path)? {
-        Some(elites) if elites.gpu != here => {
-            Err(TuneError::OtherGpu { path: path.to_path_buf(), found: elites.gpu, here: here.to_string() })
+    match TuningCache::read(path)? {
+        Some(cache) if cache.gpu != here => {
+            Err(TuneError::OtherGpu { path: path.to_path_buf(), found: cache.gpu, here: here.to_string() })
         }
-        known => Ok(known.unwrap_or_else(|| Elites::none(here))),
+        known => Ok(known.unwrap_or_else(|| TuningCache::none(here))),
     }
 }
 

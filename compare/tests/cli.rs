@@ -388,7 +388,7 @@ fn selftest_catches_every_planted_fault_and_misses_every_barrier() {
 #[test]
 fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
     let folder = Folder::new();
-    let file = folder.path("elites.json");
+    let file = folder.path("tuned.json");
     let tune = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
         command.args(["tune", "--out"]).arg(&file).args(arguments).env("CUDA_VISIBLE_DEVICES", "");

@@ -1,7 +1,7 @@
 //! What BASE and NEW name: folders, committed records, git revisions.
 
 use crate::judge::Named;
-use crate::machine;
+use crate::measure::machine;
 use crate::record::store::{Found, is_record, read_each};
 use crate::record::{Record, Row, StageMeta, StoreError};
 use common::device::BackendKind;

@@ -166,8 +166,8 @@ fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::select::Chosen;
     use crate::registry::Ladder;
-    use crate::select::Chosen;
 
     #[test]
     fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {

@@ -111,8 +111,8 @@ fn add(meta: &mut Meta, now: Meta) {
 mod tests {
     use super::*;
     use crate::measure::plan::{Request, plan};
+    use crate::measure::select::Chosen;
     use crate::record::meta::{Git, Gpu};
-    use crate::select::Chosen;
     use crate::testing::{builds, emulated, timed};
     use common::device::BackendKind;
 

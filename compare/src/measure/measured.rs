@@ -3,8 +3,8 @@
 use super::plan::{Plan, PlannedCase};
 use super::rows;
 use super::summary::summarise;
-use crate::machine::{self, Timestamp};
 use crate::measure::builds::{StageBuild, metas};
+use crate::measure::machine::{self, Timestamp};
 use crate::record::meta::{GateScope, Machine, Progress};
 use crate::record::store::SCHEMA;
 use crate::record::{Meta, On, Record, Row, Subject};

@@ -2,9 +2,9 @@
 
 use crate::judge::claims::compared;
 use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::select::{Chosen, Picked, Problems, SelectError, or_all};
 use crate::record::meta::{Scope, Tier, TimingScope};
 use crate::record::{Row, StageMeta};
-use crate::select::{Chosen, Picked, Problems, SelectError, or_all};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
 use common::inputs::Family;

@@ -6,15 +6,15 @@ use crate::judge::best::{self, Latency};
 use crate::judge::state::summary;
 use crate::judge::verdict::Report;
 use crate::page::{Block, Cell, Document, Table, Text};
+use crate::record::TuningCache;
 use crate::record::meta::Gpu;
 use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
-use crate::tune::Elites;
 use common::metric::Metric;
 use common::problem::{Dtype, NAMED_SHAPES};
 use common::resources::multiprocessor;
 
 /// `None` where there is no such stage. `tuned` are the files of tune/.
-pub fn document(report: &Report<'_>, id: &str, tuned: &[Elites]) -> Option<Document> {
+pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<Document> {
     let stage = report.known.stage(id)?;
     let best = Subject::variant(id, best::variant(&report.known, stage));
     let found = report.known.subject();
@@ -110,7 +110,7 @@ fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
     table
 }
 
-fn best_presets(stage: &StageMeta, tuned: &[Elites]) -> Table {
+fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
     let mut table = Table::new(["GPU", "problem", "best, p50 µs", "of"]);
     for file in tuned {
         for entry in file.entries.iter().filter(|entry| entry.stage == stage.id) {

@@ -1,6 +1,6 @@
 //! The flags of `peers`.
 
-use crate::select::{Problems, at_least_one};
+use crate::measure::select::{Problems, at_least_one};
 use clap::Args;
 use std::path::PathBuf;
 

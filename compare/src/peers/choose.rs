@@ -3,8 +3,8 @@
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
+use crate::measure::select::Problems;
 use crate::record::{Place, Record, Subject};
-use crate::select::Problems;
 use common::problem::{Dtype, Mask, Problem};
 
 /// The shapes that are measured unless `--shapes` says otherwise.

@@ -188,7 +188,7 @@ fn problems_and_stages_are_chosen_by_flags() {
             format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
         };
         let (args, builds) = (args(list), builds());
-        let stages = crate::select::stages(&args.stages, &builds).unwrap();
+        let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
         items(&args.problems, &stages).into_iter().map(item).collect()
     };
     let all = lines(&[]);

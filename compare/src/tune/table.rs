@@ -1,6 +1,7 @@
 //! Rankings as text.
 
-use super::elites::{KEPT, Ranking};
+use super::ranking::Ranking;
+use crate::record::tuning_cache::KEPT;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use std::fmt::Write;
 

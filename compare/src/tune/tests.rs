@@ -1,8 +1,8 @@
-use super::elites::{KEPT, Known, Ranked};
 use super::*;
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
 use crate::record::meta::Refusal;
+use crate::record::tuning_cache::{Entry, KEPT, Known, Ranked};
 use crate::record::{Judged, On};
 use crate::testing::{CPASYNC, GPU, US, WMMA, builds, instance, mission as on_mission, timed};
 use clap::Parser;
@@ -124,9 +124,9 @@ fn presets_that_are_not_green_have_no_place() {
 
 #[test]
 fn a_record_that_timed_all_is_ranked_without_a_gpu() {
-    assert_eq!(rank(&elites::of_record(&built()), &built()), rank(&mission().timings, &built()));
+    assert_eq!(rank(&ranking::of_record(&built()), &built()), rank(&mission().timings, &built()));
     let some = built().without(|row| row.subject.as_str() == WMMA && row.by == Source::Gpu && row.on != On::All);
-    let rankings = rank(&elites::of_record(&some), &some);
+    let rankings = rank(&ranking::of_record(&some), &some);
     let whole: Vec<bool> = rankings.iter().map(Ranking::is_whole).collect();
     assert_eq!(whole, [false, true], "a ranking of some variants says nothing of the best");
 
@@ -143,7 +143,7 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
     let ranked = tuned("some", &some);
     let skipped = "not ranked: stage0-scalar, mission f16 full: 1 of 2 variants were not timed";
     assert_eq!((ranked.exit, ranked.notes.as_slice()), (Exit::Pass, &[skipped.to_string()][..]));
-    let kept = Elites::read(&out).unwrap().unwrap();
+    let kept = TuningCache::read(&out).unwrap().unwrap();
     assert_eq!(kept.entries.iter().map(|entry| entry.stage.as_str()).collect::<Vec<_>>(), ["stage1-cpasync"]);
     assert_eq!((&kept.entries[0].tuned, kept.entries[0].shape), (&some.meta.started, claims_problem(Dtype::F16).shape));
     let mut shared = built();
@@ -179,63 +179,65 @@ fn shape(text: &str) -> Problem {
 #[test]
 fn the_file_keeps_three_and_what_was_not_tuned_again() {
     let (a, b) = (shape("1x8x2048x64"), shape("1x8x512x128"));
-    let mut elites = Elites::none(GPU);
+    let mut cache = TuningCache::none(GPU);
     let four = [("p", 1.0), ("q", 2.0), ("r", 3.0), ("s", 4.0)];
-    elites.merge(&[ranking("stage1-cpasync", a, &four), ranking("stage0-scalar", a, &four[..1])], "first");
-    elites.merge(&[ranking("stage0-scalar", a, &four[1..3]), ranking("stage0-scalar", b, &four[..2])], "second");
-    let shown = |elites: &Elites| -> Vec<String> {
+    cache.put(ranking("stage1-cpasync", a, &four).entry("first"));
+    cache.put(ranking("stage0-scalar", a, &four[..1]).entry("first"));
+    cache.put(ranking("stage0-scalar", a, &four[1..3]).entry("second"));
+    cache.put(ranking("stage0-scalar", b, &four[..2]).entry("second"));
+    let shown = |cache: &TuningCache| -> Vec<String> {
         let names = |best: &[Ranked]| best.iter().map(|row| row.variant.clone()).collect::<String>();
-        let line = |e: &elites::Entry| format!("{} {} {} {} of {}", e.stage, e.shape, e.tuned, names(&e.best), e.timed);
-        elites.entries.iter().map(line).collect()
+        let line = |e: &Entry| format!("{} {} {} {} of {}", e.stage, e.shape, e.tuned, names(&e.best), e.timed);
+        cache.entries.iter().map(line).collect()
     };
     let expected = [
         "stage0-scalar 1x8x2048x64 second qr of 2",
         "stage0-scalar 1x8x512x128 second pq of 2",
         "stage1-cpasync 1x8x2048x64 first pqr of 4",
     ];
-    assert_eq!((shown(&elites), KEPT), (expected.map(String::from).to_vec(), 3));
+    assert_eq!((shown(&cache), KEPT), (expected.map(String::from).to_vec(), 3));
     // Nothing is green any more: what was known is no longer true.
-    elites.merge(&[ranking("stage1-cpasync", a, &[])], "third");
-    assert_eq!(shown(&elites), expected[..2]);
+    cache.put(ranking("stage1-cpasync", a, &[]).entry("third"));
+    assert_eq!(shown(&cache), expected[..2]);
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune/nvidia-h200.json");
-    assert_eq!(Elites::read(&path).unwrap(), None);
-    write_json(&path, &elites).unwrap();
-    assert_eq!(Elites::read(&path).unwrap(), Some(elites));
+    assert_eq!(TuningCache::read(&path).unwrap(), None);
+    write_json(&path, &cache).unwrap();
+    assert_eq!(TuningCache::read(&path).unwrap(), Some(cache));
     let gpu = timed(US).meta.machine.gpu;
     assert_eq!(open(&path, &gpu).unwrap().gpu, GPU);
-    write_json(&path, &Elites::none("NVIDIA L4")).unwrap();
+    write_json(&path, &TuningCache::none("NVIDIA L4")).unwrap();
     let error = open(&path, &gpu).unwrap_err().to_string();
-    assert!(error.ends_with("holds the elites of NVIDIA L4, and this is NVIDIA H200; give another file with --out"));
+    assert!(error.ends_with("is the tuning cache of NVIDIA L4, and this is NVIDIA H200; give another file with --out"));
     std::fs::write(&path, r#"{"schema": 99, "gpu": "NVIDIA H200", "entries": []}"#).unwrap();
-    assert!(matches!(Elites::read(&path), Err(StoreError::Schema { found: Some(99), reads: 1, .. })));
+    assert!(matches!(TuningCache::read(&path), Err(StoreError::Schema { found: Some(99), reads: 1, .. })));
 }
 
 #[test]
 fn an_entry_holds_for_the_kernel_that_was_tuned() {
-    let mut elites = Elites::none(GPU);
+    let mut cache = TuningCache::none(GPU);
     let (mut stage, problem) = (builds().remove(0), claims_problem(Dtype::F16));
-    elites.merge(&[ranking(&stage.id, problem, &[("scalar-32x64", 1.0)])], "now");
-    assert!(matches!(elites.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64"));
-    assert_eq!(elites.of(&stage, &Problem { mask: Mask::Causal, ..problem }), Known::Absent);
-    assert_eq!(elites.of(&builds()[1], &problem), Known::Absent);
+    cache.put(ranking(&stage.id, problem, &[("scalar-32x64", 1.0)]).entry("now"));
+    assert!(matches!(cache.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64"));
+    assert_eq!(cache.of(&stage, &Problem { mask: Mask::Causal, ..problem }), Known::Absent);
+    assert_eq!(cache.of(&builds()[1], &problem), Known::Absent);
     stage.meta.identity = "another".into();
-    assert_eq!(elites.of(&stage, &problem), Known::Stale);
+    assert_eq!(cache.of(&stage, &problem), Known::Stale);
 }
 
 #[test]
-fn a_run_times_the_elites_beside_mission_and_says_what_it_left_out() {
+fn a_run_times_the_cache_beside_mission_and_says_what_it_left_out() {
     let ladder = builds();
     let all = plan::plan(&ladder, &request(&[]), BackendKind::Cuda).unwrap();
-    let mut elites = Elites::none(GPU);
+    let mut cache = TuningCache::none(GPU);
     for name in ["mission", "long"] {
-        elites.merge(&[ranking("stage0-scalar", shape(name), &[("wmma-qk-32x64", 1.0)])], "now");
+        cache.put(ranking("stage0-scalar", shape(name), &[("wmma-qk-32x64", 1.0)]).entry("now"));
     }
     let kept = |arguments: &[&str], ladder: &[StageBuild]| {
         let request = request(arguments);
         let mut plan = plan::plan(ladder, &request, BackendKind::Cuda).unwrap();
-        keep_elites(&mut plan, &request, ladder, &elites, "tune/nvidia-h200.json");
+        keep_best(&mut plan, &request, ladder, &cache, "tune/nvidia-h200.json");
         plan
     };
     let plan = kept(&[], &ladder);

@@ -1,70 +1,15 @@
-//! Rankings from a record, and the file that keeps their best: pure but for reading it.
+//! Rankings from a record, and what of a plan the tuning cache makes unnecessary. Pure.
 
 use crate::judge::best::{timed, withheld};
 use crate::judge::state::{gates, is_green, summary};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming, Request};
-use crate::record::files::read;
 use crate::record::meta::TimingScope;
-use crate::record::{On, Place, Record, Row, Source, StoreError, Subject};
+use crate::record::tuning_cache::{Entry, KEPT, Known, Ranked, TuningCache};
+use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
+use common::problem::{Problem, parse_shape};
 use common::verdict::Verdict;
-use serde::{Deserialize, Serialize};
-
-/// Variants that are kept of a stage on a problem.
-pub const KEPT: usize = 3;
-
-/// The version of the file.
-const SCHEMA: u32 = 1;
-
-/// `tune/<gpu>.json`: the best variants of the stages on one GPU.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Elites {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// `NVIDIA H200`.
-    pub gpu: String,
-    /// One per stage and problem, sorted.
-    pub entries: Vec<Entry>,
-}
-
-/// The best variants of a stage on a problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The stage.
-    pub stage: String,
-    /// The stage's identity when it was tuned. The entry holds for no other.
-    pub identity: String,
-    /// The shape's name, or its extents.
-    pub shape_name: String,
-    /// Its extents.
-    pub shape: Shape,
-    /// Element type.
-    pub dtype: Dtype,
-    /// The mask.
-    pub mask: Mask,
-    /// When it was tuned, UTC.
-    pub tuned: String,
-    /// Green variants that were timed.
-    pub timed: usize,
-    /// The fastest of them, at most [`KEPT`], fastest first.
-    pub best: Vec<Ranked>,
-}
-
-/// A green variant and its time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ranked {
-    /// The variant.
-    pub variant: String,
-    /// Median of device time, in microseconds.
-    pub p50_us: f64,
-    /// 90th percentile.
-    pub p90_us: f64,
-    /// Hash of the machine code that ran, which no other variant has; absent where the driver translated PTX.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sass_sha256: Option<String>,
-}
 
 /// All variants of a stage on a problem, fastest first.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,89 +41,25 @@ pub struct Refused {
     pub was_tried: bool,
 }
 
-/// What a file says of a stage on a problem.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Known<'a> {
-    /// These are the best.
-    Fresh(&'a [Ranked]),
-    /// They were, of another version of the kernel.
-    Stale,
-    /// Nothing.
-    Absent,
-}
-
-impl Elites {
-    /// A file of `gpu` without entries.
-    pub fn none(gpu: &str) -> Self {
-        Self { schema: SCHEMA, gpu: gpu.to_string(), entries: vec![] }
-    }
-
-    /// The file at `path`, if there is one.
-    pub fn read(path: &std::path::Path) -> Result<Option<Self>, StoreError> {
-        let Some(bytes) = read(path)? else { return Ok(None) };
-        let malformed =
-            |source: serde_json::Error| StoreError::Malformed { path: path.to_path_buf(), line: source.line(), source };
-        let elites: Self = serde_json::from_slice(&bytes).map_err(malformed)?;
-        match elites.schema {
-            SCHEMA => Ok(Some(elites)),
-            found => Err(StoreError::Schema { path: path.to_path_buf(), found: Some(found.into()), reads: SCHEMA }),
-        }
-    }
-
-    /// What is known of `stage`, as it is built now, on a problem.
-    pub fn of(&self, stage: &StageBuild, problem: &Problem) -> Known<'_> {
-        match self.entries.iter().find(|entry| entry.is_of(&stage.id, problem)) {
-            None => Known::Absent,
-            Some(entry) if entry.identity != stage.identity => Known::Stale,
-            Some(entry) => Known::Fresh(&entry.best),
-        }
-    }
-
-    /// Whether `variant` of `stage`, as it is built now, is among the best on any problem; `None` where nothing is known.
-    fn is_kept_anywhere(&self, stage: &StageBuild, variant: &str) -> Option<bool> {
-        let mut entries =
-            self.entries.iter().filter(|entry| entry.stage == stage.id && entry.identity == stage.identity).peekable();
-        entries.peek()?;
-        Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
-    }
-
-    /// Replaces what is known of the stages and problems of `rankings`, and keeps the rest. Where no variant is green
-    /// any more, nothing is known.
-    pub fn merge(&mut self, rankings: &[Ranking], tuned: &str) {
-        for ranking in rankings {
-            let Ranking { stage, identity, shape_name, problem, ranked, .. } = ranking;
-            self.entries.retain(|entry| !entry.is_of(stage, problem));
-            if ranked.is_empty() {
-                continue;
-            }
-            self.entries.push(Entry {
-                stage: stage.clone(),
-                identity: identity.clone(),
-                shape_name: shape_name.clone(),
-                shape: problem.shape,
-                dtype: problem.dtype,
-                mask: problem.mask,
-                tuned: tuned.to_string(),
-                timed: ranked.len(),
-                best: ranked.iter().take(KEPT).cloned().collect(),
-            });
-        }
-        let place =
-            |entry: &Entry| (entry.stage.clone(), entry.shape_name.clone(), entry.dtype.name(), entry.mask.name());
-        self.entries.sort_by_key(place);
-    }
-}
-
 impl Ranking {
+    /// What the tuning cache keeps of it.
+    pub fn entry(&self, tuned: &str) -> Entry {
+        Entry {
+            stage: self.stage.clone(),
+            identity: self.identity.clone(),
+            shape_name: self.shape_name.clone(),
+            shape: self.problem.shape,
+            dtype: self.problem.dtype,
+            mask: self.problem.mask,
+            tuned: tuned.to_string(),
+            timed: self.ranked.len(),
+            best: self.ranked.iter().take(KEPT).cloned().collect(),
+        }
+    }
+
     /// Whether every variant of the stage was timed, or cannot be.
     pub fn is_whole(&self) -> bool {
         self.refused.iter().all(|refused| refused.was_tried)
-    }
-}
-
-impl Entry {
-    fn is_of(&self, stage: &str, problem: &Problem) -> bool {
-        (self.stage.as_str(), self.shape, self.dtype, self.mask) == (stage, problem.shape, problem.dtype, problem.mask)
     }
 }
 
@@ -290,10 +171,10 @@ fn unsupported(subject: &Subject, place: &Place, problem: &Problem, record: &Rec
     record.row(subject, &instance, Source::Kernel).is_none().then(|| refusal.reason.clone())
 }
 
-/// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `elites`, read from `file`,
+/// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `cache`, read from `file`,
 /// does not keep for the problem, or, where it does not know the problem, for any. What it knows of another version of
 /// the kernel stays, as does what `request` names. Says so in [`Plan::timing_scopes`].
-pub fn keep_elites(plan: &mut Plan, request: &Request, stages: &[StageBuild], elites: &Elites, file: &str) {
+pub fn keep_best(plan: &mut Plan, request: &Request, stages: &[StageBuild], cache: &TuningCache, file: &str) {
     if !request.problems.shapes.is_empty() || !request.chosen.variants.is_empty() {
         return;
     }
@@ -304,9 +185,9 @@ pub fn keep_elites(plan: &mut Plan, request: &Request, stages: &[StageBuild], el
             if timing.stage != stage.id || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
-            match elites.of(stage, &timing.problem) {
+            match cache.of(&stage.meta, &timing.problem) {
                 Known::Fresh(best) => best.iter().any(|ranked| ranked.variant == timing.variant),
-                Known::Absent => elites.is_kept_anywhere(stage, &timing.variant).unwrap_or(true),
+                Known::Absent => cache.is_kept_anywhere(&stage.meta, &timing.variant).unwrap_or(true),
                 Known::Stale => {
                     is_stale = true;
                     true
