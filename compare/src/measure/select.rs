@@ -128,7 +128,7 @@ impl Chosen {
         if let Some(refusal) = refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant)) {
             return Err(SelectError::Refused(refusal.clone()));
         }
-        for variant in self.variants.iter().filter(|word| !has(word)) {
+        if let Some(variant) = self.variants.iter().find(|word| !has(word)) {
             if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
                 return Err(SelectError::OtherStage { variant: variant.clone(), stage: other.id.clone() });
             }
