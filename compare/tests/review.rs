@@ -238,5 +238,9 @@ fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
         assert!(text.contains("\npermissions:"), "{name} states its permissions");
         assert!(!text.contains("pull_request_target"), "{name}: code of a fork with a token that may write");
     }
-    assert_eq!(commands, 4);
+    assert_eq!(commands, 5);
+    let review = std::fs::read_to_string(root().join(".github/workflows/review.yml")).unwrap();
+    for script in [".ci/run\n", ".ci/review --full\n", ".ci/review --latency\n", ".ci/deny advisories\n"] {
+        assert!(review.contains(&format!("run: {script}")), "{script}");
+    }
 }
