@@ -47,7 +47,9 @@ pub enum AcceptError {
     )]
     NoWorkspace,
     /// The run did not come to its end.
-    #[error("{name} is of a run that ended after {finished} of {planned} cases; run `compare` again and let it finish")]
+    #[error(
+        "{name} is of a run that was ended, with {finished} of {planned} cases; let `compare run --into` it finish"
+    )]
     Partial {
         /// The record.
         name: String,

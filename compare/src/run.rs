@@ -241,7 +241,7 @@ pub enum RunError {
         source: std::io::Error,
     },
     /// Ctrl-C.
-    #[error("interrupted after {finished} of {planned} cases; `compare run --into {}` with the same flags goes on", folder.display())]
+    #[error("interrupted with {finished} of {planned} cases kept; `compare run --into {}` with the same flags goes on", folder.display())]
     Interrupted {
         /// The unfinished record.
         folder: PathBuf,

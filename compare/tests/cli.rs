@@ -316,7 +316,7 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     let [path, records, kept] =
         [path, folder.path("records"), folder.path("kept")].map(|path| path.to_str().unwrap().to_string());
     for (arguments, code, says) in [
-        (["accept", &path, "--into", &kept].as_slice(), 2, "is of a run that ended after"),
+        (["accept", &path, "--into", &kept].as_slice(), 2, "is of a run that was ended"),
         (&["diff", &path, &path], 3, "INCOMPLETE"),
         (&["diff", &records, &path], 3, "has no records"),
     ] {

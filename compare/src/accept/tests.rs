@@ -81,7 +81,8 @@ fn a_record_that_runs_of_several_sources_made_is_refused() {
     let joined = |now: Git| {
         let later = |meta: &mut crate::record::Meta| {
             let (started, command) = ("2026-11-20T19:00:00Z".to_string(), meta.command.clone());
-            meta.joined = vec![crate::record::meta::Joined { started, command, git: now }];
+            let (tier, scope) = (meta.tier, meta.scope.clone());
+            meta.joined = vec![crate::record::meta::Joined { started, command, git: now, tier, scope }];
         };
         good().changed(later)
     };
@@ -109,7 +110,7 @@ fn what_is_no_record_or_no_whole_one_is_refused() {
         ),
         (
             good().changed(|meta| meta.progress = Progress::Partial { finished: 3, planned: 10 }),
-            "ended after 3 of 10 cases",
+            "was ended, with 3 of 10 cases",
         ),
         (
             good().changed(|meta| meta.source_lines = false),

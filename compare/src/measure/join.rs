@@ -2,7 +2,7 @@
 
 use super::measured::Measured;
 use super::plan::Plan;
-use crate::record::meta::{Joined, Measurable, Progress, Scope};
+use crate::record::meta::{Joined, Measurable, Progress, Scope, Tier};
 use crate::record::{Meta, Record};
 use std::collections::BTreeSet;
 
@@ -42,10 +42,10 @@ pub fn join(name: &str, before: Record, now: Measured, plan: &Plan) -> Result<Me
     if !differ.is_empty() {
         return Err(JoinError::Other { name, differ });
     }
-    let is_same_request = (&before.meta.scope, before.meta.tier) == (&now.record.meta.scope, now.record.meta.tier);
     let was_interrupted = matches!(before.meta.progress, Progress::Partial { .. });
-    if was_interrupted && !is_same_request {
-        return Err(JoinError::Unfinished { name, command: before.meta.command.join(" ") });
+    if was_interrupted && last_request(&before.meta) != (now.record.meta.tier, &now.record.meta.scope) {
+        let last = before.meta.joined.last().map_or(&before.meta.command, |joined| &joined.command);
+        return Err(JoinError::Unfinished { name, command: last.join(" ") });
     }
     let mut joined = Measured::new(before);
     if !was_interrupted && joined.finished() > 0 && joined.record.cases.is_empty() {
@@ -55,8 +55,18 @@ pub fn join(name: &str, before: Record, now: Measured, plan: &Plan) -> Result<Me
     let planned: BTreeSet<&str> = joined.missing(&plan.cases).iter().map(|case| case.key.stage.as_str()).collect();
     let stages = now.record.meta.stages.iter().map(|stage| stage.id.clone());
     joined.settled = stages.filter(|id| !planned.contains(id.as_str())).collect();
-    add(&mut joined.record.meta, now.record.meta);
+    if was_interrupted {
+        let Meta { started, command, git, tier, scope, .. } = now.record.meta;
+        joined.record.meta.joined.push(Joined { started, command, git, tier, scope });
+    } else {
+        add(&mut joined.record.meta, now.record.meta);
+    }
     Ok(joined)
+}
+
+/// What the last run set out to do.
+fn last_request(meta: &Meta) -> (Tier, &Scope) {
+    meta.joined.last().map_or((meta.tier, &meta.scope), |joined| (joined.tier, &joined.scope))
 }
 
 /// What must be equal and is not.
@@ -79,6 +89,7 @@ fn differences(before: &Meta, now: &Meta) -> Vec<String> {
 /// What the two runs covered together: the whole of the higher tier that one of them covered whole, else what either
 /// selected.
 fn add(meta: &mut Meta, now: Meta) {
+    let (tier, scope) = (now.tier, now.scope.clone());
     let whole = |scope: &Scope| *scope == Scope::Whole;
     (meta.tier, meta.scope) = match (whole(&meta.scope), whole(&now.scope)) {
         (true, true) => (meta.tier.max(now.tier), Scope::Whole),
@@ -104,7 +115,7 @@ fn add(meta: &mut Meta, now: Meta) {
             gate.measurable = Measurable::Yes;
         }
     }
-    meta.joined.push(Joined { started: now.started, command: now.command, git: now.git });
+    meta.joined.push(Joined { started: now.started, command: now.command, git: now.git, tier, scope });
 }
 
 #[cfg(test)]
@@ -154,6 +165,15 @@ mod tests {
         let said = refused(partial(begun().record), Measured::new(other));
         assert!(said.contains("did not come to its end; finish it first, with its own flags: "), "{said}");
         assert!(join("a", partial(begun().record), begun(), &nothing()).is_ok());
+        // The same of a run that was adding to a record.
+        let selected = |stage: &str| {
+            let flags = vec![format!("--stages {stage}")];
+            Measured::new(begun().record.changed(|meta| meta.scope = Scope::Selected { flags }))
+        };
+        let joined = join("a", begun().record, selected("0"), &nothing()).unwrap();
+        let again = join("a", partial(joined.record.clone()), selected("0"), &nothing()).unwrap();
+        assert_eq!((again.record.meta.joined.len(), again.record.meta.scope), (2, joined.record.meta.scope.clone()));
+        assert!(refused(partial(joined.record), selected("1")).contains("finish it first"));
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub struct Joined {
     pub started: String,
     pub command: Vec<String>,
     pub git: Git,
+    pub tier: Tier,
+    /// What it set out to add.
+    pub scope: Scope,
 }
 
 /// A stage as built.
