@@ -446,7 +446,7 @@ fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool)
 
 /// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
-    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadBeforeWait).or(hazards.first())
+    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadInFlight).or(hazards.first())
 }
 
 /// The hazard's kind and both places, in the file of the site where they are inlined from there.
@@ -601,7 +601,7 @@ mod tests {
             missing: "a deadlock".into(),
             times: 1,
         };
-        let early = Hazard { kind: HazardKind::ReadBeforeWait, ..hazard.clone() };
+        let early = Hazard { kind: HazardKind::ReadInFlight, ..hazard.clone() };
         assert_eq!(most_telling(&[hazard.clone(), early.clone()]), Some(&early));
         assert_eq!(most_telling(&[hazard.clone()]), Some(&hazard));
         let line = in_a_line(&hazard, "./stage9/kernel.cu");
