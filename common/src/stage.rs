@@ -44,7 +44,7 @@ pub struct StageInfo {
     pub default_variant: &'static str,
     /// What the stage promises.
     pub claims: &'static [Claim],
-    /// Synchronisation that stands in `kernel.cu` although no gate misses it.
+    /// Synchronisation that stands in `kernel.cu` although its mutant survives.
     pub redundant: &'static [Redundant],
 }
 

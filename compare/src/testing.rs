@@ -142,7 +142,7 @@ pub fn suppressed() -> Suppressed {
     let redundant = Some("scalar reads Q behind the barriers around the first K and V");
     let sites = vec![
         site("scalar", Finding::Survived { cases: 4 }, redundant),
-        site("wmma-qk", Finding::Caught { gate: GateId::H1, what, at }, None),
+        site("wmma-qk", Finding::Killed { gate: GateId::H1, what, at }, None),
     ];
     Suppressed { sites, ..Suppressed::default() }
 }

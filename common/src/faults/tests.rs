@@ -2,7 +2,7 @@ use super::*;
 use crate::inputs::Operand;
 
 #[test]
-fn every_fault_is_caught_and_the_correct_model_is_not() {
+fn every_fault_is_killed_and_the_correct_model_is_not() {
     let caught = selftest().unwrap();
     assert_eq!(caught.len(), 1 + Fault::ALL.len());
     for entry in &caught {

@@ -186,7 +186,7 @@ fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
 }
 
 #[test]
-fn gates_that_misjudge_and_synchronisation_that_no_gate_misses_are_refused() {
+fn gates_that_misjudge_and_mutants_that_survive_are_refused() {
     let mut unlisted = suppressed().sites[0].clone();
     unlisted.listed = None;
     let escaped = common::faults::Caught {
@@ -199,7 +199,7 @@ fn gates_that_misjudge_and_synchronisation_that_no_gate_misses_are_refused() {
         (crate::measure::rows::planted(&escaped), "self-test: dropped tile: no gate fails"),
         (
             crate::measure::rows::site(&unlisted),
-            "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: no gate misses it",
+            "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives",
         ),
     ] {
         let error = refused(&good().with(row), Some("the kernel is new"));

@@ -275,7 +275,7 @@ pub fn site(site: &SiteResult) -> Row {
     let row = Row::new(Subject::variant(&site.stage, &site.family), on, Source::SelfTest);
     let row = match &site.finding {
         // One case that fails is enough, and ends the search.
-        Finding::Caught { gate, what, .. } => {
+        Finding::Killed { gate, what, .. } => {
             row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what}"))
         }
         Finding::Survived { cases } => {
