@@ -112,7 +112,8 @@ fn the_correct_model_passes_on_every_edge_shape() {
     });
 }
 
-/// The margins that `common/docs/honest-errors.md` states, on short cases: honest errors stay under half of each bound.
+/// The margins that `common/docs/error-budgets.md` states, on short cases: errors of correct kernels stay under half of
+/// each bound.
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {
