@@ -135,7 +135,7 @@ unsafe extern "C" fn zeros(params: *const AttentionParams) {
 }
 
 unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
-    // SAFETY: as `correct`; one element past the last row is margin, which the image holds.
+    // SAFETY: as `correct`; one element past the last row is guard band, which the image holds.
     unsafe {
         correct(params);
         let p = &*params;
@@ -144,7 +144,7 @@ unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
 }
 
 unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
-    // SAFETY: as `correct`; the buffers of the inputs are writable on the emulator, and end in a margin.
+    // SAFETY: as `correct`; the buffers of the inputs are writable on the emulator, and end in a guard band.
     unsafe {
         correct(params);
         let k = &(*params).k;
