@@ -116,7 +116,7 @@ fn what_is_no_record_or_no_whole_one_is_refused() {
             "without debug information, so that hazards in it name no source lines; build it unstripped",
         ),
     ] {
-        // No reason excuses it.
+        // It cannot be waived.
         for negative in [None, Some("the kernel is new")] {
             let error = refused(&record, negative);
             assert!(error.contains(says), "{error}");
@@ -137,7 +137,7 @@ fn a_selection_or_a_dirty_source_is_taken_with_a_note() {
 }
 
 #[test]
-fn failed_gates_are_refused_and_no_reason_excuses_them() {
+fn failed_gates_are_refused_and_cannot_be_waived() {
     let fail = |gate, reason: &str| GateResult::judge(gate, false, reason);
     let timed_wrong = |result: GateResult| {
         let mut record = good();
