@@ -59,7 +59,8 @@ pub struct SanitizeArgs {
     pub quiet: bool,
 }
 
-/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at unset shared memory.
+/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at uninitialised shared
+/// memory.
 const COMPUTE_SANITIZER: Places = Places {
     name: "compute-sanitizer",
     variable: "SANITIZER",
