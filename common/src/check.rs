@@ -55,7 +55,7 @@ pub enum Source {
     },
 }
 
-/// What came of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
+/// The outcome of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
@@ -79,13 +79,13 @@ pub enum Outcome {
     },
 }
 
-/// One case and what came of it.
+/// One case and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
     /// Which case.
     #[serde(flatten)]
     pub key: CaseKey,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -134,7 +134,7 @@ pub struct Checked {
     pub outcome: Outcome,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch; `None` unless it was checked.
     pub output: Option<Vec<f16>>,
-    /// Why the GPU cannot be used any more, if that came of it.
+    /// Why the GPU cannot be used any more, if that is the outcome.
     pub fatal: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a stage promises, as data beside its kernel, before anything is measured: that a family of variants is faster
+//! What a stage claims, as data beside its kernel, before anything is measured: that a family of variants is faster
 //! (gate L1), and the figures that show why (gate E1).
 
 use crate::metric::Metric;
@@ -6,14 +6,14 @@ use crate::problem::{Dtype, Mask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A promise about metrics of one family of this stage's variants on some problems, and why it must be so.
+/// A prediction about metrics of one family of this stage's variants on some problems, and why it must be so.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Claim {
     /// `cpasync`. Of speed its best variant is judged, of counters every one.
     pub family: &'static str,
     /// What is looked at, each by itself; of speed the median, which stands for p50, p90 and mean.
     pub metrics: &'static [Metric],
-    /// What is promised of each.
+    /// What is predicted of each.
     pub relation: Relation,
     /// On which problems, each by itself.
     pub on: &'static [Where],
@@ -21,7 +21,7 @@ pub struct Claim {
     pub why: &'static str,
 }
 
-/// What is promised of a metric.
+/// What is predicted of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Relation {
@@ -29,7 +29,7 @@ pub enum Relation {
     Faster {
         /// What it is compared with.
         base: Base,
-        /// The ratio promised on p50, p90 and mean.
+        /// The target: the least ratio on p50, p90 and mean.
         at_least: f64,
     },
     /// The same against a peer. Not with E4M3: no backend of `scaled_dot_product_attention` takes it, and a ratio to one that
@@ -37,7 +37,7 @@ pub enum Relation {
     FasterThanPeer {
         /// What it is compared with.
         rival: Rival,
-        /// The ratio promised on p50, p90 and mean.
+        /// The target: the least ratio on p50, p90 and mean.
         at_least: f64,
         /// The ratio hoped for; shown, never judged.
         goal: Option<f64>,

@@ -1,4 +1,4 @@
-//! What a variant counts on a problem of the claims, from as few blocks as speak for the launch.
+//! What a variant counts on a problem of the claims, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
@@ -9,7 +9,7 @@ pub use emulator::trace::Counters;
 use emulator::{Schedule, TraceReport};
 use serde::{Deserialize, Serialize};
 
-/// What came of counting a launch. The fields that exist depend on the status.
+/// The outcome of counting a launch. The fields that exist depend on the status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
@@ -47,8 +47,8 @@ impl Counting {
     }
 }
 
-/// Counts the launch of `prepared` on `staged`. Where no mask and no ragged tile makes blocks different, the first and the last block are traced and speak for all;
-/// if they differ after all, or where blocks may differ, every block is.
+/// Counts the launch of `prepared` on `staged`. Where no mask and no ragged tile makes blocks different, the first and
+/// the last block are traced and stand for all; if they differ after all, or where blocks may differ, every block is.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Counting {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let sample = (are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1]).then_some(&ends[..]);

@@ -2,8 +2,8 @@
 //! and heads. Both backends upload the same bytes; gate C6 looks at them again after the launch.
 //!
 //! ```text
-//! Strided:  margin | row 0, pad | row 1, pad | … | GAP_ROWS rows of NaN | next head … | batch gap | … | margin
-//! Packed:   margin | row 0 | row 1 | …       | next head …                                        | margin
+//! Strided:  guard band | row 0, pad | row 1, pad | … | GAP_ROWS rows of NaN | next head … | batch gap | … | guard band
+//! Packed:   guard band | row 0 | row 1 | …       | next head …                                        | guard band
 //! ```
 //! The gap is as tall as the tallest tile, so that a tile that runs past the last row reads NaN and never a neighbour's
 //! valid row, which masking would hide. Each tensor has pitches of its own, so that the stride of one, used for another, leads
@@ -23,7 +23,7 @@ pub const STRIDE_ALIGN: usize = 16;
 /// What an output element holds before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00`
 /// or `0xfe00`), so that "never written" and "computed as NaN" read differently.
 pub const UNWRITTEN: u16 = 0xffff;
-/// What the margins and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
+/// What the guard bands and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
 /// there are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
 /// What surrounds an input: NaN in f16 and in E4M3.
@@ -31,12 +31,12 @@ const INPUT_GUARD: u8 = 0xff;
 /// Elements that the rows of a head span where they are far apart.
 const FAR_ELEMENTS: usize = 1 << 37;
 /// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
-const FAR_MARGIN: usize = 1 << 34;
+const FAR_GUARD: usize = 1 << 34;
 
 /// How the elements lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Dense, with margins before and after only: what timing uses.
+    /// Dense, with guard bands before and after only: what timing uses.
     Packed,
     /// A wider row pitch, another one for each tensor, NaN rows between heads, and batches that are not a multiple of heads
     /// apart.
@@ -178,13 +178,14 @@ impl Image {
     pub fn far_apart(&self) -> (Self, usize) {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
-        // As far as fits into FAR_ELEMENTS; what int arithmetic makes of a multiple of 2^32 lies in the margin, too.
+        // As far as fits into FAR_ELEMENTS; what int arithmetic makes of a multiple of 2^32 lies in the guard band,
+        // too.
         let row = 1 << (FAR_ELEMENTS / rows).ilog2().min(32);
         let [head, batch_stride] = [(1 << 32) + unit, (1 << 32) + heads * unit];
         let last = (batch - 1) * batch_stride + (heads - 1) * head + (rows - 1) * row;
         let strides = [batch_stride, head, row].map(|stride| stride as i64);
-        let far = Self { bytes: vec![], offset: FAR_MARGIN, strides, ..*self };
-        (far, FAR_MARGIN + last * self.element_bytes + FAR_MARGIN)
+        let far = Self { bytes: vec![], offset: FAR_GUARD, strides, ..*self };
+        (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
     }
 
     /// An image of zero bytes; of the output where there is no input tensor.
@@ -208,11 +209,11 @@ impl Image {
         };
         let head_bytes = rows * pitch + head_gap;
         let batch_bytes = heads * head_bytes + batch_gap;
-        let margin = (GAP_ROWS * pitch).next_multiple_of(BASE_ALIGN);
+        let guard = (GAP_ROWS * pitch).next_multiple_of(BASE_ALIGN);
         let elements = |bytes: usize| (bytes / element_bytes) as i64;
         Self {
-            bytes: vec![0; margin + batch * batch_bytes + margin],
-            offset: margin,
+            bytes: vec![0; guard + batch * batch_bytes + guard],
+            offset: guard,
             strides: [elements(batch_bytes), elements(head_bytes), elements(pitch)],
             extents,
             element_bytes,
@@ -344,7 +345,7 @@ mod tests {
         for (extents, dtype) in [([2, 6, 17, 64], Dtype::F16), ([1, 1, 203, 128], Dtype::E4m3)] {
             let (far, bytes) = Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
             let mut rows: Vec<Range<usize>> = far.element_ranges().collect();
-            assert!(rows.iter().all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_MARGIN / 2 <= bytes));
+            assert!(rows.iter().all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_GUARD / 2 <= bytes));
             rows.sort_by_key(|row| row.start);
             assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "{extents:?}");
             let element = |row: &Range<usize>| (row.start - far.offset) / far.element_bytes;
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn poison_is_nan_and_told_from_its_margins() {
+    fn poison_is_nan_and_told_from_its_guard_bands() {
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
         assert!(image.elements(&image.bytes).iter().all(|x| x.is_nan() && x.to_bits() == UNWRITTEN));
         assert!(f16::from_bits(OUTPUT_GUARD).is_nan());

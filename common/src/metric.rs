@@ -92,7 +92,7 @@ const fn context(label: &'static str, unit: Unit) -> Spec {
     spec(label, unit, Better::Informational, Threshold::NotCompared, "context of other figures")
 }
 
-/// Of two arms that were alternated.
+/// Of two arms that were interleaved.
 const fn speedup(label: &'static str) -> Spec {
     spec(label, Unit::Ratio, Better::Higher, Threshold::NotCompared, "the claim's own bound").judged_by(GateId::L1)
 }
@@ -191,7 +191,7 @@ metrics! {
     /// `(p90 - p50) / p50`.
     Noise: context("noise", Unit::Share),
     /// What no kernel can beat: the roofline, or an empty launch.
-    FloorUs: context("floor", Unit::Us),
+    FloorUs: context("speed of light", Unit::Us),
     /// Against FP64, over all cases.
     MaxError: context("max error", Unit::Error),
     /// Of a row, relative to its size.
@@ -204,7 +204,7 @@ metrics! {
     TileM: context("query rows per block", Unit::Count),
     TileN: context("keys per tile", Unit::Count),
     Threads: context("threads", Unit::Count),
-    MinBlocks: context("blocks promised", Unit::Count),
+    MinBlocks: context("minimum blocks per SM", Unit::Count),
     DynamicSharedBytes: resource("dynamic shared bytes"),
     RegisterCap: context("register cap", Unit::Count),
     SharedCapBytes: context("shared-memory cap", Unit::Count),
@@ -485,7 +485,7 @@ mod tests {
         for &metric in Metric::ALL {
             let Spec { better, threshold, because, .. } = metric.spec();
             assert!(!because.is_empty(), "{metric}");
-            // Only what has a good side can be a regression, and only what is compared.
+            // Only a metric that is not informational can be a regression, and only what is compared.
             let is_compared = threshold != Threshold::NotCompared;
             assert!(is_compared || metric.spec().gate.is_some() || better == Better::Informational, "{metric}");
         }

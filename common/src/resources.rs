@@ -1,4 +1,4 @@
-//! Gate R1: what a kernel takes from a multiprocessor, against its committed caps and the hardware's limits.
+//! Gate R1: what a kernel takes from an SM, against its committed caps and the hardware's limits.
 //!
 //! Pure: the facts come from `kernel.cu`, `caps.csv` and ptxas, the verdict from arithmetic.
 
@@ -24,7 +24,7 @@ pub struct KernelFacts {
     pub block_n: usize,
     /// Threads per block.
     pub threads: u32,
-    /// Blocks per multiprocessor promised to the compiler.
+    /// The least number of blocks per SM, as the compiler is told.
     pub min_blocks: u32,
     /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
@@ -90,7 +90,7 @@ pub struct PtxasEntry {
     pub resources: Resources,
 }
 
-/// The limits of a multiprocessor.
+/// The limits of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     /// Resident threads.
@@ -142,14 +142,14 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     }
 }
 
-/// How many blocks fit on a multiprocessor, and what stops the next one.
+/// How many blocks fit on an SM, and what stops the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occupancy {
     /// Resident blocks.
     pub blocks: u32,
     /// Resident warps.
     pub warps: u32,
-    /// Warps that the multiprocessor could hold.
+    /// Warps that the SM could hold.
     pub max_warps: u32,
     /// What stops the next block.
     pub limit: Limit,

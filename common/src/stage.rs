@@ -42,9 +42,9 @@ pub struct StageInfo {
     /// The variant that tests and quick runs use where the device can run it: `wmma-qk-32x64`; see
     /// [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
-    /// What the stage promises.
+    /// What the stage claims.
     pub claims: &'static [Claim],
-    /// Synchronisation that stands in `kernel.cu` although no gate misses it.
+    /// Synchronisation that stands in `kernel.cu` although its mutant survives.
     pub redundant: &'static [Redundant],
 }
 

@@ -1,9 +1,10 @@
-//! Synchronisation-site suppression: every barrier, wait, arrive and commit of a kernel is left out once, and either a
-//! gate misses it or the stage says why it stands there.
+//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once. Either a
+//! gate kills the mutant, or the stage says why the site stands there.
 //!
 //! A *site* is a line of the source. It is needed if one instance of the family goes wrong without it: gate H1 finds a
-//! hazard in the traced build, or a launch fails, or an output fails one of C1 to C6 under some schedule of the plain one. A site that
-//! every instance does without *survives*, and [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
+//! hazard in the traced build, or a launch fails, or an output fails one of C1 to C6 under some schedule of the plain
+//! one. The mutant of a site that every instance does without *survives*, and
+//! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list the site.
 //!
 //! A kernel that is wrong with all its sites is another matter: [`Broken`], a gate that its variant fails. Nothing can be
 //! said of its sites then.
@@ -48,7 +49,7 @@ pub enum Presets {
     All,
 }
 
-/// Whether the gates miss each synchronisation site that is left out.
+/// Whether a gate kills each mutant: a kernel without one of its synchronisation sites.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Synchronisation {
@@ -56,7 +57,7 @@ pub enum Synchronisation {
     Tried {
         /// Where they were looked for.
         presets: Presets,
-        /// What became of them.
+        /// Their outcomes.
         #[serde(flatten)]
         suppressed: Suppressed,
     },
@@ -92,7 +93,7 @@ impl Synchronisation {
     }
 }
 
-/// What became of the synchronisation sites of some stages.
+/// The outcome of mutation testing on some stages, one mutant per synchronisation site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suppressed {
     /// By family and place.
@@ -141,7 +142,7 @@ pub struct SiteResult {
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Finding {
     /// A gate fails.
-    Caught {
+    Killed {
         /// Which one. A launch that fails is a matter of C1.
         gate: GateId,
         /// What it found, in a line.
@@ -157,18 +158,18 @@ pub enum Finding {
 }
 
 impl SiteResult {
-    /// Whether a gate misses it.
-    pub fn is_caught(&self) -> bool {
-        matches!(self.finding, Finding::Caught { .. })
+    /// Whether a gate kills the mutant.
+    pub fn is_killed(&self) -> bool {
+        matches!(self.finding, Finding::Killed { .. })
     }
 
     /// What to do about a site that is not as it should be, in a sentence; `None` if it is needed and not listed, or
     /// listed and not needed.
     pub fn remedy(&self) -> Option<&'static str> {
-        match (self.is_caught(), &self.listed) {
-            (false, None) => {
-                Some("no gate misses it: remove it, or list it in `redundant` of the stage's StageInfo with the reason")
-            }
+        match (self.is_killed(), &self.listed) {
+            (false, None) => Some(
+                "its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo",
+            ),
             (true, Some(_)) => Some("it is needed: remove its entry from `redundant` of the stage's StageInfo"),
             _ => None,
         }
@@ -188,13 +189,13 @@ impl Suppressed {
 }
 
 impl fmt::Display for Suppressed {
-    /// `synchronisation sites caught: 9 of 9, 1 redundant by reason`.
+    /// `mutants killed: 9 of 9, 1 redundant by reason`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |keep: fn(&SiteResult) -> bool| self.sites.iter().filter(|site| keep(site)).count();
-        let caught = count(SiteResult::is_caught);
-        let redundant = count(|site| !site.is_caught() && site.listed.is_some());
+        let killed = count(SiteResult::is_killed);
+        let redundant = count(|site| !site.is_killed() && site.listed.is_some());
         let of = self.sites.len() - redundant;
-        write!(f, "synchronisation sites caught: {caught} of {of}, {redundant} redundant by reason")?;
+        write!(f, "mutants killed: {killed} of {of}, {redundant} redundant by reason")?;
         if !self.errors.is_empty() {
             write!(f, ", {} errors", self.errors.len())?;
         }
@@ -317,7 +318,7 @@ impl<'a> FamilyOfKernels<'a> {
         let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
         let finding = match self.hazard(site, &reached)? {
-            Some((_, caught)) => caught,
+            Some((_, killed)) => killed,
             // A quick look takes the list's word for the rest.
             None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived { cases: reached.len() },
             None => self.thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
@@ -334,12 +335,12 @@ impl<'a> FamilyOfKernels<'a> {
     }
 
     /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each
-    /// case gets one, and all schedules get their turn.
+    /// case gets one, and all schedules are tried.
     fn hazard<'c>(&self, site: &Site, cases: &[&'c Case<'a>]) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
         for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
             if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
                 let (gate, what, at) = (GateId::H1, in_a_line(hazard, &site.place.file), case.name.clone());
-                return Ok(Some((case, Finding::Caught { gate, what, at })));
+                return Ok(Some((case, Finding::Killed { gate, what, at })));
             }
         }
         Ok(None)
@@ -354,11 +355,11 @@ impl<'a> FamilyOfKernels<'a> {
         if other_presets {
             more.extend(self.cases(&self.variants[1..], TILES, false));
         }
-        if let Some((case, caught)) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
+        if let Some((case, killed)) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
             // Nobody has looked at this case with all sites yet.
             return match case.hazardous(&case.trace(None, SCHEDULES[0])?) {
                 Some(broken) => Err(Unfit::Broken(vec![broken])),
-                None => Ok(caught),
+                None => Ok(killed),
             };
         }
         let cases: Vec<&Case<'_>> = reached.iter().copied().chain(&more).collect();
@@ -366,7 +367,7 @@ impl<'a> FamilyOfKernels<'a> {
             if let Some((gate, what)) = case.check(Some(&site.place)) {
                 return match case.check(None) {
                     Some((gate, before)) => Err(Unfit::Broken(vec![case.broken(gate, &before)])),
-                    None => Ok(Finding::Caught { gate, what, at: case.name.clone() }),
+                    None => Ok(Finding::Killed { gate, what, at: case.name.clone() }),
                 };
             }
         }
@@ -446,7 +447,7 @@ fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool)
 
 /// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
-    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadBeforeWait).or(hazards.first())
+    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadInFlight).or(hazards.first())
 }
 
 /// The hazard's kind and both places, in the file of the site where they are inlined from there.
@@ -534,8 +535,8 @@ mod tests {
         }
     }
 
-    fn caught() -> Finding {
-        Finding::Caught { gate: GateId::H1, what: "race".into(), at: "mma-32x64".into() }
+    fn killed() -> Finding {
+        Finding::Killed { gate: GateId::H1, what: "race".into(), at: "mma-32x64".into() }
     }
 
     #[test]
@@ -564,12 +565,12 @@ mod tests {
     fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
         let survived = || Finding::Survived { cases: 4 };
         let wrong = |sites| Suppressed { sites, ..Suppressed::default() }.wrong();
-        assert_eq!(wrong(vec![site(caught(), None), site(survived(), Some("why"))]), [""; 0]);
-        let [unlisted, stale] = &wrong(vec![site(survived(), None), site(caught(), Some("why"))])[..] else { panic!() };
+        assert_eq!(wrong(vec![site(killed(), None), site(survived(), Some("why"))]), [""; 0]);
+        let [unlisted, stale] = &wrong(vec![site(survived(), None), site(killed(), Some("why"))])[..] else { panic!() };
         assert_eq!(
             unlisted,
-            "__syncthreads of mma at stage9/kernel.cu:4 (Q was written): no gate misses it: remove it, or list it in \
-             `redundant` of the stage's StageInfo with the reason"
+            "__syncthreads of mma at stage9/kernel.cu:4 (Q was written): its mutant survives: remove it, or list it \
+             with the reason in `redundant` of the stage's StageInfo"
         );
         assert!(stale.ends_with("it is needed: remove its entry from `redundant` of the stage's StageInfo"), "{stale}");
         assert_eq!(Suppressed { errors: vec!["x".into()], ..Suppressed::default() }.wrong(), ["x"]);
@@ -578,12 +579,12 @@ mod tests {
     #[test]
     fn the_tally_leaves_out_what_is_redundant_by_reason() {
         let survived = || Finding::Survived { cases: 4 };
-        let sites = vec![site(caught(), None), site(survived(), Some("why"))];
+        let sites = vec![site(killed(), None), site(survived(), Some("why"))];
         let mut all = Suppressed { sites, ..Suppressed::default() };
-        assert_eq!(all.to_string(), "synchronisation sites caught: 1 of 1, 1 redundant by reason");
+        assert_eq!(all.to_string(), "mutants killed: 1 of 1, 1 redundant by reason");
         all.sites.push(site(survived(), None));
         all.errors.push("x".into());
-        assert_eq!(all.to_string(), "synchronisation sites caught: 1 of 2, 1 redundant by reason, 1 errors");
+        assert_eq!(all.to_string(), "mutants killed: 1 of 2, 1 redundant by reason, 1 errors");
     }
 
     #[test]
@@ -601,7 +602,7 @@ mod tests {
             missing: "a deadlock".into(),
             times: 1,
         };
-        let early = Hazard { kind: HazardKind::ReadBeforeWait, ..hazard.clone() };
+        let early = Hazard { kind: HazardKind::ReadInFlight, ..hazard.clone() };
         assert_eq!(most_telling(&[hazard.clone(), early.clone()]), Some(&early));
         assert_eq!(most_telling(&[hazard.clone()]), Some(&hazard));
         let line = in_a_line(&hazard, "./stage9/kernel.cu");

@@ -23,7 +23,7 @@ pub enum Conditions {
 /// One reading. A field that this GPU or this container does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Clock of the multiprocessors, in MHz.
+    /// SM clock, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<u32>,
     /// Clock of the device memory, in MHz.

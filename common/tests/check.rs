@@ -19,7 +19,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage-fake",
     idea: "wrong on purpose",
     predecessor: None,
-    default_variant: "honest",
+    default_variant: "correct",
     claims: &[],
     redundant: &[],
 };
@@ -56,7 +56,7 @@ const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identi
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
 const VARIANTS: [(&std::ffi::CStr, Body); 7] = [
-    (c"honest", honest),
+    (c"correct", correct),
     (c"writes_nothing", nothing),
     (c"writes_zeros", zeros),
     (c"writes_behind_the_row", behind_the_row),
@@ -100,7 +100,7 @@ fn o(p: &AttentionParams, row: i64, d: i64) -> *mut f16 {
 }
 
 /// Every thread writes the whole output: slow, and right. Keys are visible to all rows (full mask).
-unsafe extern "C" fn honest(params: *const AttentionParams) {
+unsafe extern "C" fn correct(params: *const AttentionParams) {
     // SAFETY: the launch passes live parameters, whose tensors hold every index below.
     unsafe {
         let p = &*params;
@@ -135,18 +135,18 @@ unsafe extern "C" fn zeros(params: *const AttentionParams) {
 }
 
 unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
-    // SAFETY: as `honest`; one element past the last row is margin, which the image holds.
+    // SAFETY: as `correct`; one element past the last row is guard band, which the image holds.
     unsafe {
-        honest(params);
+        correct(params);
         let p = &*params;
         o(p, i64::from(p.seq_q), 0).write(f16::ONE);
     }
 }
 
 unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
-    // SAFETY: as `honest`; the buffers of the inputs are writable on the emulator, and end in a margin.
+    // SAFETY: as `correct`; the buffers of the inputs are writable on the emulator, and end in a guard band.
     unsafe {
-        honest(params);
+        correct(params);
         let k = &(*params).k;
         k.data.cast::<f16>().offset((i64::from((*params).seq_kv) * k.row_stride) as isize).write(f16::ONE);
     }
@@ -154,9 +154,9 @@ unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
 
 unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: as `honest`; the last bit of one element changes from launch to launch.
+    // SAFETY: as `correct`; the last bit of one element changes from launch to launch.
     unsafe {
-        honest(params);
+        correct(params);
         let bits = o(&*params, 0, 0).cast::<u16>();
         *bits ^= (CALLS.fetch_add(1, Ordering::Relaxed) / 32 % 2) as u16;
     }
@@ -188,7 +188,7 @@ fn failed(variant: &str) -> Vec<GateId> {
 
 #[test]
 fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
-    assert_eq!(failed("honest"), []);
+    assert_eq!(failed("correct"), []);
     assert_eq!(failed("writes-nothing"), [GateId::C1, GateId::C2, GateId::C3, GateId::C4]);
     assert_eq!(failed("writes-zeros"), [GateId::C2, GateId::C3, GateId::C4]);
     assert_eq!(failed("writes-behind-the-row"), [GateId::C6]);
@@ -203,7 +203,7 @@ fn refused_launches_are_not_failures_and_say_why() {
         other => panic!("{other:?}"),
     };
     assert!(reason("refuses").contains("on principle"));
-    assert!(reason("no-such").contains("honest, writes-nothing"));
+    assert!(reason("no-such").contains("correct, writes-nothing"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn the_watchdog_ends_a_wait_and_loses_the_context_on_a_real_gpu() {
     let mut arm = device.spin_arm(too_long).unwrap();
     let error = device.measure(&mut arm, &Plan::default()).unwrap_err();
     assert!(error.is_fatal() && error.to_string().starts_with("selftest/spin-500000us: no end after"), "{error}");
-    assert!(matches!(device.zero_line(&Plan::default()), Err(CudaError::Lost)));
+    assert!(matches!(device.zero_line(&Plan::default()), Err(CudaError::Sticky)));
     // Unlike a kernel that hangs, this one ends, and leaves the GPU to the next test.
     std::thread::sleep(too_long);
 }

@@ -1,5 +1,5 @@
-//! What the trace of a launch knows of its tensors: rows are elements, margins and gaps are not. The kernels here are
-//! Rust functions that report their accesses as the traced build of a stage does.
+//! What the trace of a launch knows of its tensors: rows are elements, guard bands and gaps are not. The kernels here
+//! are Rust functions that report their accesses as the traced build of a stage does.
 
 use common::device::Staged;
 use common::device::emulated::{Selection, trace};

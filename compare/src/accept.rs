@@ -69,7 +69,7 @@ pub enum AcceptError {
     /// What it says of a device, that device did not run.
     #[error(transparent)]
     Limited(#[from] Limited),
-    /// Nobody could find the lines that it speaks of.
+    /// Nobody could find the lines that it names.
     #[error(
         "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
@@ -90,7 +90,7 @@ pub enum AcceptError {
         variants: Vec<String>,
     },
     /// A correctness, hazard or resource gate failed, or one on the buffers that were timed.
-    #[error("{name} has failed gates, which no reason excuses; fix the kernels and run again:{}", bullets(failures))]
+    #[error("{name} has failed gates, which cannot be waived; fix the kernels and run again:{}", bullets(failures))]
     Gates {
         /// The record.
         name: String,
@@ -215,8 +215,8 @@ fn folder_name(folder: &Path) -> Option<String> {
     (!name.starts_with('.')).then_some(name)
 }
 
-/// The verdict line of a record that may be committed. `excused` says that a reason for failed claims was given.
-fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool) -> Result<String, AcceptError> {
+/// The verdict line of a record that may be committed. `waived` says that a reason for failed claims was given.
+fn judge(name: &str, record: &Record, committed: &[judge::Named], waived: bool) -> Result<String, AcceptError> {
     let name = name.to_string();
     if let Progress::Partial { finished, planned } = record.meta.progress {
         return Err(AcceptError::Partial { name, finished, planned });
@@ -256,7 +256,7 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], excused: bool)
         return Err(AcceptError::SelfTest { name, wrong });
     }
     // What is left to fail is a claim that no committed record refutes.
-    if report.overall.exit == Exit::Fail && !excused {
+    if report.overall.exit == Exit::Fail && !waived {
         let claims = refuted(record).into_iter().map(|r| format!("{}: {}: {}", r.stage, r.claim, r.evidence)).collect();
         return Err(AcceptError::Claims { name, claims });
     }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The end of `compare brief --help`.
 pub const EXAMPLES: &str = "\
 The task, the GPU's limits, the best presets known, what the kernel takes and counts, what follows from that by stated
-rules, what was tried in vain, and the promise to beat: from the committed records and tune/. Nothing is run.
+rules, negative results, and the targets: from the committed records and tune/. Nothing is run.
 
 Examples:
   compare brief --stage 5                       stage 5, on standard output

@@ -23,12 +23,13 @@ pub enum Command {
     Run(crate::run::RunArgs),
     /// Show stages, variants, claims, shapes, input families, and what this machine can measure
     List(crate::list::ListArgs),
-    /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates notice
+    /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates kill every one
     Selftest(crate::selftest::SelftestArgs),
     /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks
     #[command(after_help = crate::tune::EXAMPLES)]
     Tune(crate::tune::TuneArgs),
-    /// Compare two records, folders of records or git revisions, and say what got faster, slower, fatter or wrong
+    /// Compare two records, folders of records or git revisions, and say what got faster, slower, heavier on
+    /// registers or shared memory, or wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
     /// Show what a record says: gates, latencies, resources, counters, peers, changes

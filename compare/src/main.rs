@@ -82,7 +82,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
 /// Where the gates were asked, and a launch ended them, a stage has failed; all else is of the machine or its user.
 fn exit_of(error: &anyhow::Error) -> Exit {
     let is_of_a_launch = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<CudaError>() || matches!(cause.downcast_ref(), Some(ExecuteError::Lost { .. }))
+        cause.is::<CudaError>() || matches!(cause.downcast_ref(), Some(ExecuteError::Sticky { .. }))
     };
     if matches!(error.downcast_ref(), Some(RunError::Interrupted { .. })) {
         return Exit::Interrupted;

@@ -29,7 +29,7 @@ pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, checked as in a run. The figures stand beside the emulator's counters and the
 stages' predictions (gate E1), and go into the record as profile.json; `compare accept` takes it along. ncu's own file stays
 in target/profile, to be opened with its user interface. Without --variants these are the record's fastest green variant of
-each stage and all that its evidence claims speak of.
+each stage and all that its evidence claims are about.
 
 Examples:
   compare profile                               complete the newest record under target/compare
@@ -124,7 +124,7 @@ pub fn profile(args: &ProfileArgs) -> Result<Answer, UnderToolError> {
 }
 
 /// What is launched, and what is left out because it is not green in the record. Where no variant was named these are the
-/// fastest green one of each stage, and all that an evidence claim speaks of.
+/// fastest green one of each stage, and all that an evidence claim is about.
 fn places(
     selected: &[Picked<'_>],
     ladder: &[StageBuild],
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn headlines_and_what_claims_speak_of_are_profiled_if_they_are_green() {
+    fn best_variants_and_what_claims_are_about_are_profiled_if_they_are_green() {
         let ladder = builds();
         let chosen = |stages: &[&str], variants: &[&str]| {
             let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();

@@ -59,7 +59,8 @@ pub struct SanitizeArgs {
     pub quiet: bool,
 }
 
-/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at unset shared memory.
+/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at uninitialised shared
+/// memory.
 const COMPUTE_SANITIZER: Places = Places {
     name: "compute-sanitizer",
     variable: "SANITIZER",
@@ -93,7 +94,7 @@ const WATCHDOG_SECONDS_WITHOUT: u64 = 10;
 
 /// What a clean result does not say.
 const BLIND_SPOTS: [&str; 5] = [
-    "memcheck sees the ends of allocations, and a tensor lies between margins of its own: accesses into those are C6's and H1's",
+    "memcheck sees the ends of allocations, and a tensor lies between guard bands: accesses into those are C6's and H1's",
     "racecheck sees shared memory alone, the schedule that ran, and not what mbarriers order; H1 judges all schedules",
     "initcheck knows bytes that were never written, not those of an earlier tile that should have been written again",
     "synccheck sees barriers that are reached by part of a warp or block, not barriers that are missing",

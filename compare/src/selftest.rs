@@ -62,7 +62,7 @@ pub enum SelftestError {
 }
 
 /// Plants every fault, leaves out every synchronisation site, and tries the timer where there is a GPU. Fails if a fault
-/// escaped every gate, the correct model did not, synchronisation is missed by no gate or listed wrongly, a kernel is wrong
+/// survives every gate, the correct model did not, a mutant survives or a site is listed wrongly, a kernel is wrong
 /// as it is, or checks of the timer do not agree.
 pub fn selftest(args: &SelftestArgs) -> Result<Answer, SelftestError> {
     let Ladder { stages, gpu } = Ladder::open()?;
@@ -83,12 +83,12 @@ pub fn selftest(args: &SelftestArgs) -> Result<Answer, SelftestError> {
     };
     let wrong = subjects.iter().filter(|subject| !subject.as_it_should()).count();
     let wrong = wrong + synchronisation.wrong().len() + synchronisation.broken().len();
-    let escaped = wrong + timer.iter().flatten().filter(|check| !check.ok).count();
+    let wrong = wrong + timer.iter().flatten().filter(|check| !check.ok).count();
     let text = match args.json {
-        true => document(&subjects, &synchronisation, &timer, escaped),
+        true => document(&subjects, &synchronisation, &timer, wrong),
         false => text(&subjects, &synchronisation, &timer),
     };
-    Ok(Answer::new(if escaped == 0 { Exit::Pass } else { Exit::Fail }, text))
+    Ok(Answer::new(if wrong == 0 { Exit::Pass } else { Exit::Fail }, text))
 }
 
 /// The checks of the timer on the first stage's default variant and the problem of the claims.
@@ -120,8 +120,8 @@ fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [Stri
 fn text(subjects: &[Caught], synchronisation: &Synchronisation, timer: &Result<Vec<TimerCheck>, String>) -> String {
     let rows = subjects.iter().map(|subject| {
         let found = match (subject.fault.is_some(), subject.as_it_should()) {
-            (true, true) => "caught",
-            (true, false) => "ESCAPED",
+            (true, true) => "killed",
+            (true, false) => "SURVIVED",
             (false, true) => "passes",
             (false, false) => "REFUSED",
         };
@@ -133,7 +133,7 @@ fn text(subjects: &[Caught], synchronisation: &Synchronisation, timer: &Result<V
             found.to_string(),
         ]
     });
-    let (found, planted) = caught(subjects);
+    let (found, planted) = killed(subjects);
     let faults = table(["fault", "cases", "cases that failed", "gates that failed", "result"], rows);
     let timer = match timer {
         Err(reason) => format!("timer: NO DATA ({reason})"),
@@ -148,7 +148,7 @@ fn text(subjects: &[Caught], synchronisation: &Synchronisation, timer: &Result<V
         }
     };
     let sites = sites(synchronisation);
-    format!("{faults}\n\nplanted faults caught: {found} of {planted}\n\n{sites}\n\n{timer}\n")
+    format!("{faults}\n\nplanted faults killed: {found} of {planted}\n\n{sites}\n\n{timer}\n")
 }
 
 fn sites(synchronisation: &Synchronisation) -> String {
@@ -173,7 +173,7 @@ fn document(
     subjects: &[Caught],
     synchronisation: &Synchronisation,
     timer: &Result<Vec<TimerCheck>, String>,
-    escaped: usize,
+    wrong: usize,
 ) -> String {
     let subject = |subject: &Caught| {
         json!({
@@ -185,15 +185,15 @@ fn document(
             "as_it_should": subject.as_it_should(),
         })
     };
-    let (found, planted) = caught(subjects);
+    let (found, planted) = killed(subjects);
     let timer = match timer {
         Ok(checks) => json!({ "status": "tried", "checks": checks }),
         Err(reason) => json!({ "status": "no_data", "reason": reason }),
     };
     let document = json!({
-        "caught": found,
+        "killed": found,
         "planted": planted,
-        "escaped": escaped,
+        "wrong": wrong,
         "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
         "synchronisation": synchronisation,
         "timer": timer,
@@ -204,7 +204,7 @@ fn document(
 /// What happens without a synchronisation site: `H1: race: ...`, `nothing: redundant, REASON`, or what to do about it.
 fn consequence(site: &SiteResult) -> String {
     let finding = match &site.finding {
-        Finding::Caught { gate, what, at } => format!("{gate}: {what} ({at})"),
+        Finding::Killed { gate, what, at } => format!("{gate}: {what} ({at})"),
         Finding::Survived { cases } => format!("nothing in {cases} cases"),
     };
     match (site.remedy(), &site.listed) {
@@ -215,7 +215,7 @@ fn consequence(site: &SiteResult) -> String {
 }
 
 /// Faults killed, and faults planted.
-fn caught(subjects: &[Caught]) -> (usize, usize) {
+fn killed(subjects: &[Caught]) -> (usize, usize) {
     let faults = subjects.iter().filter(|subject| subject.fault.is_some());
     (faults.clone().filter(|subject| subject.as_it_should()).count(), faults.count())
 }
@@ -238,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_fault_is_seen() {
+    fn a_fault_that_survives_is_seen() {
         let text = text(&subjects(), &Synchronisation::default(), &Err("no driver".into()));
-        assert!(text.contains("planted faults caught: 1 of 2"), "{text}");
-        assert!(text.contains("C2, C3") && text.contains("ESCAPED"), "{text}");
+        assert!(text.contains("planted faults killed: 1 of 2"), "{text}");
+        assert!(text.contains("C2, C3") && text.contains("SURVIVED"), "{text}");
         assert!(text.ends_with("timer: NO DATA (no driver)\n"), "{text}");
     }
 
@@ -254,7 +254,7 @@ mod tests {
         assert!(text.contains("WRONG") && text.contains("timer checks that agree: 1 of 2"), "{text}");
         let document: Value =
             serde_json::from_str(&document(&subjects(), &Synchronisation::default(), &timer, 2)).unwrap();
-        assert_eq!((&document["escaped"], &document["timer"]["checks"][1]["ok"]), (&json!(2), &json!(false)));
+        assert_eq!((&document["wrong"], &document["timer"]["checks"][1]["ok"]), (&json!(2), &json!(false)));
     }
 
     #[test]
@@ -264,14 +264,14 @@ mod tests {
         let text = sites(&good);
         assert!(text.contains("| H1: race: writes at stage0-scalar/kernel.cu:157"), "{text}");
         assert!(text.contains("nothing in 4 cases: redundant, scalar reads Q behind"), "{text}");
-        assert!(text.ends_with("synchronisation sites caught: 1 of 1, 1 redundant by reason"), "{text}");
+        assert!(text.ends_with("mutants killed: 1 of 1, 1 redundant by reason"), "{text}");
 
         let mut bad = crate::testing::suppressed();
         bad.sites[0].listed = None;
         bad.sites[1].listed = Some("it is not".into());
         bad.errors.push("an entry names nothing".into());
         let text = sites(&tried(bad));
-        assert!(text.contains("| WRONG: nothing in 4 cases; no gate misses it: remove it, or list it"), "{text}");
+        assert!(text.contains("| WRONG: nothing in 4 cases; its mutant survives: remove it, or list it"), "{text}");
         assert!(text.contains("WRONG: H1: race:") && text.contains("; it is needed: remove its entry"), "{text}");
         assert!(text.contains("WRONG: an entry names nothing\n"), "{text}");
 

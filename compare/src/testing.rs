@@ -22,7 +22,7 @@ use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
 use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
-use common::timing::{Comparison, Floor};
+use common::timing::{Comparison, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use std::path::Path;
 
@@ -142,7 +142,7 @@ pub fn suppressed() -> Suppressed {
     let redundant = Some("scalar reads Q behind the barriers around the first K and V");
     let sites = vec![
         site("scalar", Finding::Survived { cases: 4 }, redundant),
-        site("wmma-qk", Finding::Caught { gate: GateId::H1, what, at }, None),
+        site("wmma-qk", Finding::Killed { gate: GateId::H1, what, at }, None),
     ];
     Suppressed { sites, ..Suppressed::default() }
 }
@@ -165,9 +165,9 @@ pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Case
         allclose: 0.01,
         allclose_at: [0, 1, 2, 3],
         nonzero_in_zero_row: None,
-        plain_max_abs: 1e-4,
-        plain_rms_row_rel: 2e-4,
-        plain_rows: 4000.0,
+        baseline_max_abs: 1e-4,
+        baseline_rms_row_rel: 2e-4,
+        baseline_rows: 4000.0,
         largest_score: 10.0,
         reference_max_abs: 0.4,
         end_to_end: None,
@@ -258,8 +258,8 @@ pub fn timed(us: [f64; 3]) -> Record {
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
         let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
-        let floor = Floor::none("literal samples");
-        rows::pair(new.into(), base.into(), Place::claims(Dtype::F16), Source::Gpu, &pair, &floor)
+        let speed_of_light = SpeedOfLight::none("literal samples");
+        rows::pair(new.into(), base.into(), Place::claims(Dtype::F16), Source::Gpu, &pair, &speed_of_light)
     };
     record.with(pair(WMMA, us[1], SCALAR, us[0])).with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
@@ -395,8 +395,8 @@ impl Record {
         for &(peer, us, is_right) in peers {
             let theirs = peer_sampled(peer, us, is_right);
             self = self.with(theirs.row(&place, "warm L2").unwrap());
-            let floor = Floor::none("literal samples");
-            let rows = pairs(&theirs, std::slice::from_ref(&ours), &place, &floor).unwrap();
+            let speed_of_light = SpeedOfLight::none("literal samples");
+            let rows = pairs(&theirs, std::slice::from_ref(&ours), &place, &speed_of_light).unwrap();
             self = rows.into_iter().fold(self, Record::with);
         }
         self

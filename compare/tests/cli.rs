@@ -376,13 +376,13 @@ fn help_teaches_with_examples_and_exit_codes() {
 }
 
 #[test]
-fn selftest_catches_every_planted_fault_and_misses_every_barrier() {
+fn selftest_kills_every_planted_fault_and_every_mutant() {
     let arguments = ["selftest", "--stages", "stage0-scalar"];
     let output = Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("planted faults caught: 24 of 24"), "{text}");
-    assert!(text.contains("synchronisation sites caught: 13 of 13, 1 redundant by reason"), "{text}");
+    assert!(text.contains("planted faults killed: 24 of 24"), "{text}");
+    assert!(text.contains("mutants killed: 13 of 13, 1 redundant by reason"), "{text}");
 }
 
 #[test]

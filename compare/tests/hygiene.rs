@@ -238,8 +238,8 @@ fn ptx_is_written_in_its_folder_only() {
         .collect();
     assert!(
         found.is_empty(),
-        "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated twin and \
-         one-warp test, and call that\n{found:#?}"
+        "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated counterpart \
+         and one-warp test, and call that\n{found:#?}"
     );
 }
 
@@ -258,7 +258,7 @@ fn kernels_are_one_text_for_both_backends() {
     assert!(
         found.is_empty(),
         "conditional compilation in kernel.cu: the gates would judge another text than the GPU runs. Put the difference behind \
-         a header of common/cuda/attn with a twin in the emulator, or make it a preset's constant\n{found:#?}"
+         a header of common/cuda/attn with a counterpart in the emulator, or make it a preset's constant\n{found:#?}"
     );
 }
 

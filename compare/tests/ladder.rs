@@ -1,4 +1,4 @@
-//! What consecutive stages promise each other, across crates: only `compare` sees two stages at once.
+//! What consecutive stages have in common, across crates: only `compare` sees two stages at once.
 
 use common::device::Staged;
 use common::device::emulated;
@@ -35,8 +35,8 @@ fn stage_2_computes_what_stage_1_does() {
         (LoadedStage::load(&stage1_cpasync::CpAsync).unwrap(), LoadedStage::load(&stage2_simd_pv::SimdPv).unwrap());
     let mut compared = 0;
     for variant in two.variants() {
-        let twin = variant.replace("simd-pv", "cpasync");
-        if !one.variants().contains(&twin.as_str()) {
+        let baseline = variant.replace("simd-pv", "cpasync");
+        if !one.variants().contains(&baseline.as_str()) {
             continue;
         }
         for (head_dim, dtype, mask) in
@@ -44,7 +44,7 @@ fn stage_2_computes_what_stage_1_does() {
         {
             let shape = Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 113, seq_kv: 203, head_dim };
             let problem = Problem::new(shape, dtype, mask).unwrap();
-            let (a, b) = (output(&one, &twin, &problem), output(&two, variant, &problem));
+            let (a, b) = (output(&one, &baseline, &problem), output(&two, variant, &problem));
             let distances: Vec<u32> = a.iter().zip(&b).map(|(&a, &b)| ulps(a, b)).collect();
             let equal = distances.iter().filter(|&&distance| distance == 0).count();
             let largest = distances.iter().max();

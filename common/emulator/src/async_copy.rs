@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// What shared memory holds before it is written: NaN as f32, f16 and e4m3.
 pub(crate) const POISON: u8 = 0xFF;
 
-/// A copy under way.
+/// An in-flight copy.
 #[derive(Clone, Copy, Debug)]
 struct Copy {
     dst: *mut u8,
@@ -20,7 +20,7 @@ struct Copy {
 /// The copies that one thread has issued and not yet waited for.
 #[derive(Debug, Default)]
 pub(crate) struct AsyncCopies {
-    /// Those under way.
+    /// Those in flight.
     copies: VecDeque<Copy>,
     /// For each committed group that nobody has waited for, oldest first: how many copies were issued when it was closed.
     groups: VecDeque<u64>,
@@ -60,7 +60,7 @@ impl AsyncCopies {
         Some(issued)
     }
 
-    /// Lands what is still under way of the thread's first `issued` copies.
+    /// Lands what is still in flight of the thread's first `issued` copies.
     pub(crate) fn land(&mut self, issued: u64, mut landed: impl FnMut(u32)) {
         let later = (self.issued - issued) as usize;
         let count = self.copies.len().saturating_sub(later);

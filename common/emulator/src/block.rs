@@ -10,9 +10,9 @@ use crate::warp::{Collective, Group, Kind, Mismatch, Warp};
 /// A block has so many barriers; 0 is `__syncthreads`.
 const NAMED_BARRIERS: usize = 16;
 
-/// So many times in a row may all threads that can run ask for something in vain before it is taken for granted that they
-/// will do so for ever. A thread that gives up after fewer tries is not disturbed.
-const VAIN_ROUNDS: u32 = 1 << 12;
+/// So many times in a row may all threads that can run ask for something without success before it is taken for granted
+/// that they will do so for ever. A thread that gives up after fewer tries is not disturbed.
+const FRUITLESS_ROUNDS: u32 = 1 << 12;
 
 /// A round in which a thread has read the same variables again and again counts as so many: it was a long one.
 const SPIN_ROUNDS: u32 = 1 << 8;
@@ -28,7 +28,7 @@ enum Thread {
     Named { barrier: usize, site: Site },
     /// At an mbarrier, by its offset in shared memory.
     Mbarrier { offset: usize, site: Site },
-    /// Has asked whether a phase has ended, in vain; goes on once all others wait.
+    /// Has asked whether a phase has ended, and it had not; goes on once all others wait.
     PollsMbarrier { offset: usize, site: Site },
     /// Reads the same memory again and again; the site is one of the trace. Goes on likewise.
     PollsMemory { site: u32 },
@@ -83,7 +83,7 @@ pub(crate) struct Block {
     /// Threads that go on once all others wait.
     polling: u32,
     /// Rounds in which nothing but their asking has happened.
-    vain: u32,
+    fruitless: u32,
     counts: Counts,
 }
 
@@ -98,7 +98,19 @@ impl Block {
         }
         let threads = vec![Thread::Active; threads as usize];
         let (named, mbarriers, counts) = Default::default();
-        Self { index, threads, warps, ready, at_barrier: 0, named, mbarriers, exited: 0, polling: 0, vain: 0, counts }
+        Self {
+            index,
+            threads,
+            warps,
+            ready,
+            at_barrier: 0,
+            named,
+            mbarriers,
+            exited: 0,
+            polling: 0,
+            fruitless: 0,
+            counts,
+        }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -116,7 +128,7 @@ impl Block {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
             None if self.exited as usize == self.threads.len() => Ok(None),
-            None if self.polling > 0 && self.vain < VAIN_ROUNDS => Ok(self.poll_again()),
+            None if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS => Ok(self.poll_again()),
             None => Err(self.diagnose()),
         }
     }
@@ -133,7 +145,7 @@ impl Block {
             }
         }
         self.polling = 0;
-        self.vain += rounds;
+        self.fruitless += rounds;
         self.ready.take()
     }
 
@@ -225,7 +237,7 @@ impl Block {
             arrived.filter(|(_, call)| call.kind() == Kind::NamedSync).map(|(warp, _)| warp).collect()
         });
         if waiting.is_some() {
-            self.vain = 0;
+            self.fruitless = 0;
         }
         Ok((&mut known.signal, waiting))
     }
@@ -258,7 +270,7 @@ impl Block {
 
     /// A thread has arrived at an mbarrier; `is_end`: with it a phase ends, and those who wait look again.
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
-        self.vain = 0;
+        self.fruitless = 0;
         for thread in 0..if is_end { self.threads.len() } else { 0 } {
             if matches!(self.threads[thread], Thread::Mbarrier { offset: other, .. } if other == offset) {
                 self.wake(thread);
@@ -271,7 +283,7 @@ impl Block {
         self.threads[thread as usize] = Thread::Mbarrier { offset, site };
     }
 
-    /// The running thread has asked in vain whether a phase has ended, and lets others run.
+    /// The running thread has asked whether a phase has ended, and it had not, and lets others run.
     pub(crate) fn poll_mbarrier(&mut self, thread: u32, offset: usize, site: Site) {
         self.threads[thread as usize] = Thread::PollsMbarrier { offset, site };
         self.polling += 1;
@@ -295,7 +307,7 @@ impl Block {
             return Err(Fault::DivergentBarrier { block: self.index, waits: self.waits() });
         }
         self.at_barrier = 0;
-        self.vain = 0;
+        self.fruitless = 0;
         self.counts.barriers += 1;
         self.threads.fill(Thread::Active);
         let goes_on = self.ready.completer_goes_on();
@@ -310,7 +322,7 @@ impl Block {
     pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
         self.threads[thread as usize] = Thread::Exited;
         self.exited += 1;
-        self.vain = 0;
+        self.fruitless = 0;
         self.warps[thread as usize / 32].exit(thread % 32).map_err(|(group, _)| {
             let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
             let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
@@ -605,7 +617,7 @@ mod tests {
         block.ready.insert(0, 0b10);
         assert_eq!(block.next().unwrap(), Some(1), "the other one first");
         block.exit(1).unwrap();
-        for _ in 0..VAIN_ROUNDS {
+        for _ in 0..FRUITLESS_ROUNDS {
             assert_eq!(block.next().unwrap(), Some(0));
             block.poll_mbarrier(0, 0, line(3));
         }

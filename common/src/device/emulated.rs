@@ -69,7 +69,7 @@ impl Buffers {
         }
     }
 
-    /// What the kernel may touch: rows, scales and parameters, and neither margins nor gaps.
+    /// What the kernel may touch: rows, scales and parameters, and neither guard bands nor gaps.
     fn memory(&self, staged: &Staged) -> Memory {
         let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
             let words = image.clone();

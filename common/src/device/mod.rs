@@ -20,7 +20,7 @@ pub enum BackendKind {
     Cuda,
 }
 
-/// The host side of one launch: every tensor as the bytes that the device will see, margins and gaps included.
+/// The host side of one launch: every tensor as the bytes that the device will see, guard bands and gaps included.
 #[derive(Clone, Debug)]
 pub struct Staged {
     /// What is computed.
@@ -92,7 +92,7 @@ impl Staged {
     }
 }
 
-/// What a launch left behind: every buffer's bytes, margins and gaps included.
+/// What a launch left behind: every buffer's bytes, guard bands and gaps included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     /// Q, K and V as they are after the launch.

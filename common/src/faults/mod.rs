@@ -1,5 +1,5 @@
 //! Planted numeric faults: outputs that a broken kernel would give. The gates are tested on them, and a report says how
-//! many were caught; a gate that passes one of these is worth nothing.
+//! many were killed; a gate that passes one of these is worth nothing.
 
 use crate::gate::{Evidence, numeric_gates};
 use crate::image::UNWRITTEN;

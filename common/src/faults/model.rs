@@ -1,4 +1,4 @@
-//! A model of an honest kernel, in Rust: tiled online softmax with everything accumulated in f32, unnormalised P
+//! A model of a correct kernel, in Rust: tiled online softmax with everything accumulated in f32, unnormalised P
 //! rounded to its type where it meets V, one division at the end. What it does not model: the order and truncation
 //! inside a tensor core's accumulator, and ex2.approx (2 ulp).
 

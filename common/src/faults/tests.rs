@@ -2,7 +2,7 @@ use super::*;
 use crate::inputs::Operand;
 
 #[test]
-fn every_fault_is_caught_and_the_correct_model_is_not() {
+fn every_fault_is_killed_and_the_correct_model_is_not() {
     let caught = selftest().unwrap();
     assert_eq!(caught.len(), 1 + Fault::ALL.len());
     for entry in &caught {
@@ -112,7 +112,8 @@ fn the_correct_model_passes_on_every_edge_shape() {
     });
 }
 
-/// The margins that `common/docs/honest-errors.md` states, on short cases: honest errors stay under half of each bound.
+/// The margins that `common/docs/error-budgets.md` states, on short cases: errors of correct kernels stay under half of
+/// each bound.
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {

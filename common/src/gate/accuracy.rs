@@ -3,21 +3,21 @@
 use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at, f16_ulp};
 use crate::verdict::{GateId, GateResult};
 
-/// C2: the largest error against FP64 on the stored inputs is at most [`C2_PLAIN_FACTOR`] times the plain
-/// implementation's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value, and the root mean square of its row
-/// errors at most about [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the plain implementation's.
+/// C2: the largest error against FP64 on the stored inputs is at most [`C2_PLAIN_FACTOR`] times the same-precision
+/// baseline's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value, and the root mean square of its row
+/// errors at most about [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the same-precision baseline's.
 pub fn c2(errors: &Errors) -> GateResult {
     let (bound, rows_bound) = (errors.c2_bound(), errors.c2_rows_bound());
     let reason = format!(
-        "max error {:.3e} at {}, bound {bound:.3e} = {C2_PLAIN_FACTOR} x {:.3e} (plain, P in {}) + {C2_OUTPUT_ULPS} f16 \
-         ulp of {:.3e}; rows off by {:.3e} (root mean square), bound {rows_bound:.3e}, plain {:.3e}",
+        "max error {:.3e} at {}, bound {bound:.3e} = {C2_PLAIN_FACTOR} x {:.3e} (baseline, P in {}) + {C2_OUTPUT_ULPS} \
+         f16 ulp of {:.3e}; rows off by {:.3e} (root mean square), bound {rows_bound:.3e}, baseline {:.3e}",
         errors.max_abs,
         at(errors.max_abs_at),
-        errors.plain_max_abs,
+        errors.baseline_max_abs,
         errors.probability.name(),
         f16_ulp(errors.reference_max_abs),
         errors.rms_row_rel,
-        errors.plain_rms_row_rel,
+        errors.baseline_rms_row_rel,
     );
     let ok = errors.max_abs <= bound && errors.rms_row_rel <= rows_bound;
     GateResult::judge(GateId::C2, ok, reason + &sample_note(errors))

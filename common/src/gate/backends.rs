@@ -9,7 +9,8 @@ use crate::verdict::{GateId, GateResult};
 use half::f16;
 
 /// The worst row that correct variants measure on the cases of tier T2 with seeds 0 to 3, GPU (NVIDIA H200) against
-/// emulator, in the unit of [`b1`]; 0 where the dtype has no such family. `common/docs/honest-errors.md` says how to measure.
+/// emulator, in the unit of [`b1`]; 0 where the dtype has no such family. `common/docs/error-budgets.md` says how to
+/// measure.
 pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     let [f16, e4m3] = match family {
         Family::Normal => [3.87e-4, 4.14e-4],

@@ -8,7 +8,7 @@ use crate::verdict::{GateId, GateResult};
 pub enum Role {
     /// Read only: no byte may change.
     Input,
-    /// Elements may be written, margins and gaps not.
+    /// Elements may be written, guard bands and gaps not.
     Output,
 }
 
@@ -25,8 +25,8 @@ pub struct Buffer<'a> {
     pub role: Role,
 }
 
-/// C6: inputs unchanged, margins and gaps of outputs intact. That nothing outside an input was read shows elsewhere:
-/// everything around the elements is NaN, so that C1 to C3 would fail.
+/// C6: inputs unchanged, guard bands and gaps of outputs intact. That nothing outside an input was read shows
+/// elsewhere: everything around the elements is NaN, so that C1 to C3 would fail.
 pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     if buffers.is_empty() {
         return GateResult::no_data(GateId::C6, "no buffers");

@@ -15,8 +15,9 @@ pub struct Traced<'a> {
 /// Hazards that a reason quotes; the record holds them all.
 const QUOTED: usize = 3;
 
-/// H1: no race, no read before its wait or of unset shared memory, nothing out of bounds or misaligned, no divergent
-/// barrier and no deadlock in any of the traced launches. Judged by what is ordered, not by the order that was run.
+/// H1: no race, no read of an in-flight copy or of uninitialised shared memory, nothing out of bounds or misaligned, no
+/// divergent barrier and no deadlock in any of the traced launches. Judged by what is ordered, not by the order that
+/// was run.
 pub fn h1(launches: &[Traced<'_>]) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(GateId::H1, "no traced launch: the C++ compiler has no traced build");

@@ -15,7 +15,7 @@ pub struct Errors {
     pub rows: usize,
     /// Whether they are a sample of a large problem.
     pub sampled: bool,
-    /// P's type in the plain implementation, and what the kernel declares.
+    /// P's type in the same-precision baseline, and what the kernel declares.
     pub probability: Probability,
     /// Largest absolute difference from FP64.
     #[serde(deserialize_with = "null_is_nan")]
@@ -40,16 +40,16 @@ pub struct Errors {
     pub allclose_at: [usize; 4],
     /// The first element that is not zero in a row whose reference is exactly zero.
     pub nonzero_in_zero_row: Option<[usize; 4]>,
-    /// The plain implementation's largest difference from FP64.
+    /// The same-precision baseline's largest difference from FP64.
     #[serde(deserialize_with = "null_is_nan")]
-    pub plain_max_abs: f64,
-    /// The plain implementation's `rms_row_rel`.
+    pub baseline_max_abs: f64,
+    /// The same-precision baseline's `rms_row_rel`.
     #[serde(default, deserialize_with = "null_is_nan")]
-    pub plain_rms_row_rel: f64,
+    pub baseline_rms_row_rel: f64,
     /// How many rows that is the mean of: the square of the sum of their squared errors over the sum of the squares of
     /// those. Rows that are exact (one key, or one that wins) do not count.
     #[serde(default, deserialize_with = "null_is_nan")]
-    pub plain_rows: f64,
+    pub baseline_rows: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
     #[serde(default, deserialize_with = "null_is_nan")]
     pub largest_score: f64,
@@ -72,21 +72,21 @@ impl Errors {
         let mut allclose = Worst::new([0; 4]);
         let mut max_row = Worst::new([0; 3]);
         let mut sum = 0.0;
-        let (mut row_squares, mut plain_row_squares, mut plain_row_fourths) = (0.0, 0.0, 0.0);
+        let (mut row_squares, mut baseline_row_squares, mut baseline_row_fourths) = (0.0, 0.0, 0.0);
         let mut nonzero_in_zero_row = None;
-        let plain = reference.plain.chunks_exact(dim).zip(&reference.value_rms);
-        for ((&row, exact), (plain, &value_rms)) in
-            reference.rows.iter().zip(reference.output.chunks_exact(dim)).zip(plain)
+        let baseline = reference.baseline.chunks_exact(dim).zip(&reference.value_rms);
+        for ((&row, exact), (baseline, &value_rms)) in
+            reference.rows.iter().zip(reference.output.chunks_exact(dim)).zip(baseline)
         {
             let [b, h, s] = row_index(problem, row);
             let (mut error_square, mut norm_square) = (0.0, 0.0);
-            let mut plain_square = 0.0;
+            let mut baseline_square = 0.0;
             for (d, &exact) in exact.iter().enumerate() {
                 let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
                 let error = (found - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
                 allclose.offer(error / c4_tolerance(value_rms, exact), [b, h, s, d]);
-                plain_square += (f64::from(plain[d]) - exact).powi(2);
+                baseline_square += (f64::from(baseline[d]) - exact).powi(2);
                 sum += error;
                 error_square += error * error;
                 norm_square += exact * exact;
@@ -94,17 +94,17 @@ impl Errors {
             let norm = norm_square.sqrt().max(floor);
             max_row.offer(error_square.sqrt() / norm, [b, h, s]);
             row_squares += error_square / (norm * norm);
-            plain_row_squares += plain_square / (norm * norm);
-            plain_row_fourths += (plain_square / (norm * norm)).powi(2);
+            baseline_row_squares += baseline_square / (norm * norm);
+            baseline_row_fourths += (baseline_square / (norm * norm)).powi(2);
             if norm_square == 0.0 && nonzero_in_zero_row.is_none() {
                 // Written so that NaN is not zero; -0 is.
                 let zero = |d: &usize| whole && f64::from(output[row * dim + d]) == 0.0;
                 nonzero_in_zero_row = (0..dim).find(|d| !zero(d)).map(|d| [b, h, s, d]);
             }
         }
-        let (mut plain_max_abs, mut reference_max_abs) = (Worst::new(()), Worst::new(()));
-        for (&plain, exact) in reference.plain.iter().zip(&reference.output) {
-            plain_max_abs.offer((f64::from(plain) - exact).abs(), ());
+        let (mut baseline_max_abs, mut reference_max_abs) = (Worst::new(()), Worst::new(()));
+        for (&baseline, exact) in reference.baseline.iter().zip(&reference.output) {
+            baseline_max_abs.offer((f64::from(baseline) - exact).abs(), ());
             reference_max_abs.offer(exact.abs(), ());
         }
         Self {
@@ -120,9 +120,9 @@ impl Errors {
             allclose: allclose.value,
             allclose_at: allclose.at,
             nonzero_in_zero_row,
-            plain_max_abs: plain_max_abs.value,
-            plain_rms_row_rel: (plain_row_squares / reference.rows.len() as f64).sqrt(),
-            plain_rows: plain_row_squares.powi(2) / plain_row_fourths.max(f64::MIN_POSITIVE),
+            baseline_max_abs: baseline_max_abs.value,
+            baseline_rms_row_rel: (baseline_row_squares / reference.rows.len() as f64).sqrt(),
+            baseline_rows: baseline_row_squares.powi(2) / baseline_row_fourths.max(f64::MIN_POSITIVE),
             largest_score: reference.largest_score,
             reference_max_abs: reference_max_abs.value,
             end_to_end: EndToEnd::measure(evidence, whole),
@@ -131,13 +131,13 @@ impl Errors {
 
     /// The bound of C2 on `max_abs`.
     pub fn c2_bound(&self) -> f64 {
-        C2_PLAIN_FACTOR * self.plain_max_abs + C2_OUTPUT_ULPS * f16_ulp(self.reference_max_abs)
+        C2_PLAIN_FACTOR * self.baseline_max_abs + C2_OUTPUT_ULPS * f16_ulp(self.reference_max_abs)
     }
 
     /// The bound of C2 on `rms_row_rel`.
     pub fn c2_rows_bound(&self) -> f64 {
-        let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.plain_rows.max(1.0);
-        factor * self.plain_rms_row_rel + SCORE_ROUNDING * self.largest_score
+        let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.baseline_rows.max(1.0);
+        factor * self.baseline_rms_row_rel + SCORE_ROUNDING * self.largest_score
     }
 
     /// The bound of C3.

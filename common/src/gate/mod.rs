@@ -1,7 +1,7 @@
 //! The gates on numbers, buffers and hazards, C1 to C6, B1 and H1: pure functions from evidence to a verdict with a reason.
 //!
 //! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
-//! with its source; `common/docs/honest-errors.md` holds what correct kernels measure against them.
+//! with its source; `common/docs/error-budgets.md` holds what correct kernels measure against them.
 
 use crate::inputs::Family;
 use crate::problem::Problem;
@@ -28,19 +28,19 @@ pub use hazards::{Traced, h1};
 pub use measure::{EndToEnd, Errors, f16_ulp};
 pub use repeat::{Repeat, c5};
 
-/// C2: how many times the plain implementation's largest error a kernel may have. FlashAttention's tests, 2x since the
-/// first version (`tests/test_flash_attn.py`).
+/// C2: how many times the same-precision baseline's largest error a kernel may have. FlashAttention's tests, 2x since
+/// the first version (`tests/test_flash_attn.py`).
 pub const C2_PLAIN_FACTOR: f64 = 2.0;
 /// C2: f16 units in the last place, at the largest reference value, on top: both sides round their output once, and a
-/// plain implementation may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
+/// same-precision baseline may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
-/// C2: how many times the plain implementation's root mean square of row errors (those of C3) a kernel may have. Both round
-/// the same things once; the mean over rows shows a rounding too many, or a truncation, that stays far inside every bound
-/// on single elements. Correct kernels measure at most 1.00 over thousands of rows of the normal family, P or the output
-/// truncated, or the sum or the accumulator in half, at least 1.35.
+/// C2: how many times the same-precision baseline's root mean square of row errors (those of C3) a kernel may have.
+/// Both round the same things once; the mean over rows shows a rounding too many, or a truncation, that stays far
+/// inside every bound on single elements. Correct kernels measure at most 1.00 over thousands of rows of the normal
+/// family, P or the output truncated, or the sum or the accumulator in half, at least 1.35.
 pub const C2_ROWS_FACTOR: f64 = 1.15;
-/// C2: on top of that factor, over [`Errors::plain_rows`]: in a few rows either side may be lucky. Correct kernels measure up
-/// to 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
+/// C2: on top of that factor, over [`Errors::baseline_rows`]: in a few rows either side may be lucky. Correct kernels
+/// measure up to 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
 pub const C2_ROWS_NOISE: f64 = 4.0;
 /// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], and weights by as much of themselves. It is
 /// 1e-6 for logits of 10, and more than [`C3_ROW`] for near ties between logits of 30,000.

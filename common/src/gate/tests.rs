@@ -68,8 +68,8 @@ fn c2_judges_at_its_bound_and_names_the_element() {
 #[test]
 fn c2_bound_is_its_formula() {
     let errors = Errors::measure(&Case::small().evidence());
-    assert_eq!(errors.c2_bound(), 2.0 * errors.plain_max_abs + 2.0 * f16_ulp(errors.reference_max_abs));
-    assert!(errors.reference_max_abs > 0.5 && errors.plain_max_abs > 0.0);
+    assert_eq!(errors.c2_bound(), 2.0 * errors.baseline_max_abs + 2.0 * f16_ulp(errors.reference_max_abs));
+    assert!(errors.reference_max_abs > 0.5 && errors.baseline_max_abs > 0.0);
 }
 
 /// Rows that are all off by a little: every element is well inside C2's first bound and every row inside C3's.
@@ -77,10 +77,10 @@ fn c2_bound_is_its_formula() {
 fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
     let mut case = Case::new(Shape::bhsd(1, 2, 512, 64), Dtype::F16, Mask::Full);
     let errors = Errors::measure(&case.evidence());
-    let bound = (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.plain_rows) * errors.plain_rms_row_rel;
+    let bound = (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.baseline_rows) * errors.baseline_rms_row_rel;
     assert_eq!(errors.c2_rows_bound(), bound + SCORE_ROUNDING * errors.largest_score);
-    assert!((512.0..1024.0).contains(&errors.plain_rows) && errors.largest_score < 20.0, "{errors:?}");
-    assert!(errors.rms_row_rel < errors.plain_rms_row_rel, "{errors:?}");
+    assert!((512.0..1024.0).contains(&errors.baseline_rows) && errors.largest_score < 20.0, "{errors:?}");
+    assert!(errors.rms_row_rel < errors.baseline_rms_row_rel, "{errors:?}");
     for (factor, verdict) in [(1.0 - 1e-4, Verdict::Pass), (1.0 - 4e-4, Verdict::Fail)] {
         for (value, exact) in case.output.iter_mut().zip(&case.reference.output) {
             *value = f16::from_f64(exact * factor);
@@ -94,13 +94,13 @@ fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
 #[test]
 fn a_nan_in_a_reference_is_no_wildcard() {
     let mut case = Case::small();
-    case.reference.plain[ELEMENT] = f16::NAN;
+    case.reference.baseline[ELEMENT] = f16::NAN;
     assert_eq!(case.gate(1).0, Verdict::Fail, "{}", case.gate(1).1);
     let mut case = Case::small();
     case.reference.output[ELEMENT] = f64::NAN;
     assert!([1, 2, 3].iter().all(|&gate| case.gate(gate).0 == Verdict::Fail));
     let errors = Errors::measure(&case.evidence());
-    assert!(errors.plain_max_abs.is_nan() && errors.reference_max_abs.is_nan());
+    assert!(errors.baseline_max_abs.is_nan() && errors.reference_max_abs.is_nan());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn c3_sees_a_quiet_row_that_c2_lets_pass() {
         case.reference.output[element] /= 256.0;
         let factor = if i % 2 == 0 { 0.997 } else { 1.003 };
         case.output[element] = f16::from_f64(case.reference.output[element] * factor);
-        case.reference.plain[element] = case.output[element];
+        case.reference.baseline[element] = case.output[element];
     }
     assert_eq!(case.gate(1).0, Verdict::Pass);
     assert_eq!(case.gate(2).0, Verdict::Fail, "{}", case.gate(2).1);

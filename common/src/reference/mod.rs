@@ -1,5 +1,5 @@
-//! What an output is compared with: FP64 attention on the values that the kernel was given, and a plain implementation
-//! in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
+//! What an output is compared with: FP64 attention on the values that the kernel was given, and a same-precision
+//! baseline in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
 
 use crate::e4m3::E4m3;
 use crate::inputs::{InputError, Inputs, Operand};
@@ -27,9 +27,9 @@ pub enum Probability {
 }
 
 /// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest
-/// survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). A plain implementation that normalises first and
-/// rounds then loses every weight below 2^-10: with some thousands of keys it returns nearly zero, and twice its error
-/// admits an output of zeros.
+/// survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). A same-precision baseline that normalises first
+/// and rounds then loses every weight below 2^-10: with some thousands of keys it returns nearly zero, and twice its
+/// error admits an output of zeros.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
@@ -84,7 +84,7 @@ pub enum ReferenceError {
     /// Finite inputs whose scores overflow, so that the reference itself is not a number.
     #[error("the {which} reference is not finite at row [{}, {}, {}]", row[0], row[1], row[2])]
     NotFinite {
-        /// "FP64", "plain" or "unquantised".
+        /// "FP64", "baseline" or "unquantised".
         which: &'static str,
         /// The first such row, `[b, h, s]`.
         row: [usize; 3],
@@ -101,13 +101,13 @@ pub struct Reference {
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs. Rows that see no key are 0.
     pub output: Vec<f64>,
-    /// The plain implementation: scores in f32, the whole row's softmax in f32, P normalised and rounded to its type,
-    /// P·V accumulated in f32, output in f16.
-    pub plain: Vec<f16>,
+    /// The same-precision baseline: scores in f32, the whole row's softmax in f32, P normalised and rounded to its
+    /// type, P·V accumulated in f32, output in f16.
+    pub baseline: Vec<f16>,
     /// E4M3: FP64 attention on the values before rounding to storage, for gate C4; `None` for real tensors and for
     /// f16, where the stored values are what a caller has.
     pub unquantised: Option<Vec<f64>>,
-    /// P's type in `plain`.
+    /// P's type in `baseline`.
     pub probability: Probability,
     /// For each row, the root mean square of the V that it averages (of its batch and key head, all keys): the unit of
     /// C4's absolute tolerance.
@@ -142,7 +142,7 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
     };
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
     let exact = attend_f64(problem, &rows, values);
-    let plain = attend_plain(inputs, &rows, p);
+    let baseline = attend_baseline(inputs, &rows, p);
     let unquantised = if problem.dtype == Dtype::E4m3 { unquantised_rows(inputs, &rows) } else { None };
 
     let row_at = |element: usize| row_index(problem, rows[element / problem.shape.head_dim]);
@@ -151,22 +151,22 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
         None => Ok(()),
     };
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
-    finite("plain", plain.iter().position(|value| !value.is_finite()))?;
+    finite("baseline", baseline.iter().position(|value| !value.is_finite()))?;
     finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
     let sampled = rows.len() < row_count(problem);
-    Ok(Reference { rows, sampled, output: exact, plain, unquantised, probability: p, value_rms, largest_score })
+    Ok(Reference { rows, sampled, output: exact, baseline, unquantised, probability: p, value_rms, largest_score })
 }
 
 impl Reference {
-    /// The same reference for a kernel with another type of P: only the plain implementation is computed anew.
+    /// The same reference for a kernel with another type of P: only the same-precision baseline is computed anew.
     /// `inputs` are those that the reference was made of.
     pub fn with_probability(&self, inputs: &Inputs, p: Probability) -> Result<Self, ReferenceError> {
-        let plain = attend_plain(inputs, &self.rows, p);
-        if let Some(element) = plain.iter().position(|value| !value.is_finite()) {
+        let baseline = attend_baseline(inputs, &self.rows, p);
+        if let Some(element) = baseline.iter().position(|value| !value.is_finite()) {
             let row = row_index(&inputs.problem, self.rows[element / inputs.problem.shape.head_dim]);
-            return Err(ReferenceError::NotFinite { which: "plain", row });
+            return Err(ReferenceError::NotFinite { which: "baseline", row });
         }
-        Ok(Self { plain, probability: p, ..self.clone() })
+        Ok(Self { baseline, probability: p, ..self.clone() })
     }
 }
 
@@ -229,8 +229,8 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Ve
     )
 }
 
-/// The plain implementation, on codes: scales are factors of the scores and of the output, as in the kernels.
-fn attend_plain(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> {
+/// The same-precision baseline, on codes: scales are factors of the scores and of the output, as in the kernels.
+fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> {
     let Inputs { problem, q, k, v } = inputs;
     let group = problem.shape.heads_q / problem.shape.heads_kv;
     attend::<f32, f16, 8>(

@@ -45,7 +45,7 @@ fn fp64_agrees_with_the_definition_on_ragged_and_grouped_problems() {
                 assert!((found - expected).abs() <= 1e-13, "{problem:?} element {i}: {found} for {expected}");
             }
             // Plain: f32 arithmetic and one f16 rounding of values of at most 4.
-            for (found, expected) in reference.plain.iter().zip(&expected) {
+            for (found, expected) in reference.baseline.iter().zip(&expected) {
                 assert!((f64::from(*found) - expected).abs() <= 2e-3, "{found} for {expected}");
             }
             assert_eq!(reference.unquantised.is_some(), dtype == Dtype::E4m3);
@@ -63,7 +63,7 @@ fn rows_without_a_key_are_exactly_zero() {
     let reference = reference(&inputs, Probability::F16).unwrap();
     for row in 0..18 {
         let zero = reference.output[row * 64..][..64].iter().all(|&x| x.to_bits() == 0)
-            && reference.plain[row * 64..][..64].iter().all(|x| x.to_bits() == 0);
+            && reference.baseline[row * 64..][..64].iter().all(|x| x.to_bits() == 0);
         assert_eq!(zero, row % 9 < 5, "row {row}");
     }
 }
@@ -109,17 +109,17 @@ fn nan_and_overflow_are_errors() {
     let steep = Problem::with_scale(problem.shape, Dtype::F16, Mask::Full, 1e38).unwrap();
     let inputs = Inputs::from_parts(&steep, huge.clone(), huge.clone(), huge).unwrap();
     let error = reference(&inputs, Probability::F16).unwrap_err();
-    assert!(matches!(error, ReferenceError::NotFinite { which: "plain", row: [0, 0, 0] }), "{error}");
+    assert!(matches!(error, ReferenceError::NotFinite { which: "baseline", row: [0, 0, 0] }), "{error}");
 }
 
-/// The larger the rounding of P, the larger the plain implementation's error.
+/// The larger the rounding of P, the larger the same-precision baseline's error.
 #[test]
-fn plain_error_grows_as_the_probability_type_shrinks() {
+fn baseline_error_grows_as_the_probability_type_shrinks() {
     let problem = Problem::new(Shape::bhsd(1, 2, 256, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let error = |p| {
         let r = reference(&inputs, p).unwrap();
-        r.plain.iter().zip(&r.output).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
+        r.baseline.iter().zip(&r.output).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
     };
     let first = reference(&inputs, Probability::F32).unwrap();
     for p in [Probability::F16, Probability::E4m3] {

@@ -12,7 +12,7 @@ pub const NOISE_LIMIT: f64 = 0.02;
 /// few tenths of a percent.
 pub const SAME_MARGIN: f64 = 0.005;
 
-/// Two arms timed in alternation, A B B A.
+/// Two arms, interleaved (A B B A).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The arm compared with, in microseconds per launch.
@@ -99,7 +99,7 @@ impl Comparison {
 ///
 /// Noise above [`NOISE_LIMIT`] is AMBIGUOUS: the run was repeated once, and this is the repeat. Then each figure's whole
 /// interval must reach the claim to pass; one that lies wholly below fails. That a time is possible at all is
-/// [`Floor::impossible`](super::Floor::impossible)'s to say, and comes first.
+/// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible)'s to say, and comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult { gate: GateId::L1, verdict, reason };
     if is_noisy(noise) {
@@ -133,7 +133,7 @@ fn reaches(ratio: &Ratio, at_least: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timing::Floor;
+    use crate::timing::SpeedOfLight;
     use crate::timing::stats::Interval;
     use crate::timing::testing::rounds;
 
@@ -226,12 +226,12 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_nothing_is_refused() {
-        let floor = Floor::none("synthetic").with_zero_line(0.61);
-        let result = floor.impossible(measured(10.0, 0.62, 1).new.min).unwrap();
+        let speed_of_light = SpeedOfLight::none("synthetic").with_zero_line(0.61);
+        let result = speed_of_light.impossible(measured(10.0, 0.62, 1).new.min).unwrap();
         assert_eq!((result.gate, result.verdict), (GateId::L1, Verdict::Fail));
         assert!(result.reason.contains("impossible") && result.reason.contains("empty kernel"), "{}", result.reason);
         let possible = measured(10.0, 5.0, 1);
-        assert_eq!(floor.impossible(possible.new.min), None);
+        assert_eq!(speed_of_light.impossible(possible.new.min), None);
         assert_eq!(l1(&possible, 1.10).verdict, Verdict::Pass);
     }
 }

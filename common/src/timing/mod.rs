@@ -18,7 +18,7 @@ use stats::Summary;
 use std::time::Duration;
 
 pub use claim::{Change, Comparison};
-pub use roofline::Floor;
+pub use roofline::SpeedOfLight;
 
 /// What the L2 cache is meant to hold when a launch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -232,7 +232,7 @@ pub struct Measurement {
     pub conditions: [Conditions; 2],
 }
 
-/// Two arms, measured in alternation: samples `2 r` and `2 r + 1` of either arm are round `r` of A B B A.
+/// Two arms, interleaved: samples `2 r` and `2 r + 1` of either arm are round `r` of A B B A.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairMeasurement {
     /// The arm compared with.

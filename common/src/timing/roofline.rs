@@ -61,7 +61,7 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
     PEAKS.iter().find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
-/// What a GPU was seen to reach, where a data sheet promises more than any program gets.
+/// What a GPU was seen to reach, where a data sheet states more than any program gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
     /// Words that the device name must hold, as in [`Peak`].
@@ -93,7 +93,7 @@ pub struct Bound {
 
 /// The lower bounds that apply to a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Floor {
+pub struct SpeedOfLight {
     /// The bounds; the largest counts.
     pub bounds: Vec<Bound>,
     /// Why a bound is missing.
@@ -104,7 +104,7 @@ pub struct Floor {
 /// about as long as the whole empty launch.
 const ZERO_LINE_FACTOR: f64 = 1.1;
 
-impl Floor {
+impl SpeedOfLight {
     /// No bound, and why.
     pub fn none(note: impl Into<String>) -> Self {
         Self { bounds: Vec::new(), note: Some(note.into()) }
@@ -117,7 +117,7 @@ impl Floor {
     /// cross device memory, which is nothing when the sets fit. Writes may stay in the cache and are not counted.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
         let Some(peak) = peak(device_name) else {
-            return Self::none(format!("no roofline floor: peaks of '{device_name}' are not in the table"));
+            return Self::none(format!("no speed of light: peaks of '{device_name}' are not in the table"));
         };
         let flops = problem.flops() as f64;
         let flops_peak = match problem.dtype {
@@ -203,31 +203,31 @@ mod tests {
     #[test]
     fn warm_inputs_have_no_memory_bound() {
         let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
-        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
-        assert_eq!(floor.bounds.len(), 1);
-        assert!((floor.us() - 0.543).abs() < 0.001, "{}", floor.us());
-        let fp8 = Floor::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
+        let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
+        assert_eq!(speed_of_light.bounds.len(), 1);
+        assert!((speed_of_light.us() - 0.543).abs() < 0.001, "{}", speed_of_light.us());
+        let fp8 = SpeedOfLight::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
         assert!((fp8.us() - 0.271).abs() < 0.001, "{}", fp8.us());
     }
 
     #[test]
     fn cold_inputs_must_cross_device_memory() {
         let rotation = Rotation::choose(Cache::Cold, INPUTS, OUTPUT, L2);
-        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
+        let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
         // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
-        assert_eq!(floor.bounds.len(), 2);
-        assert!((floor.bounds[1].us - 3.495).abs() < 0.1, "{:?}", floor.bounds[1]);
-        assert!(floor.broken_by(4.0).is_some_and(|bound| bound.why.contains("GFLOP")));
-        assert!(floor.broken_by(4.5).is_none());
-        assert!(floor.broken_by(f64::NAN).is_some());
+        assert_eq!(speed_of_light.bounds.len(), 2);
+        assert!((speed_of_light.bounds[1].us - 3.495).abs() < 0.1, "{:?}", speed_of_light.bounds[1]);
+        assert!(speed_of_light.broken_by(4.0).is_some_and(|bound| bound.why.contains("GFLOP")));
+        assert!(speed_of_light.broken_by(4.5).is_none());
+        assert!(speed_of_light.broken_by(f64::NAN).is_some());
     }
 
     #[test]
     fn an_unknown_device_says_so() {
         let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
-        let floor = Floor::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
-        assert!(floor.broken_by(0.001).is_none());
-        assert!(floor.note.as_deref().is_some_and(|note| note.contains("RTX 4090")));
-        assert!(floor.with_zero_line(0.6).broken_by(0.001).is_some());
+        let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
+        assert!(speed_of_light.broken_by(0.001).is_none());
+        assert!(speed_of_light.note.as_deref().is_some_and(|note| note.contains("RTX 4090")));
+        assert!(speed_of_light.with_zero_line(0.6).broken_by(0.001).is_some());
     }
 }

@@ -114,7 +114,7 @@ impl Ratio {
         1.0 - 1.0 / self.value
     }
 
-    /// Compares the medians of samples that were not taken in alternation: each side is resampled by itself. What
+    /// Compares the medians of samples that were not interleaved: each side is resampled by itself. What
     /// drifts between two sessions (clock, temperature, placement) is not in the interval.
     pub fn of_medians(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);

@@ -4,8 +4,8 @@ use crate::{load, not_checked};
 use common::stage::Attention;
 use common::suppression::{Presets, Synchronisation, suppress_each};
 
-/// Fails unless a gate misses every synchronisation site of one preset per family that the stage does not list as
-/// redundant. (`compare selftest` asks the other presets too.)
+/// Fails unless a gate kills every mutant: one preset per family without one of its synchronisation sites, but for
+/// those that the stage lists as redundant. (`compare selftest` asks the other presets too.)
 pub fn synchronisation(attention: &'static dyn Attention) {
     let synchronisation = suppress_each(&[&load(attention)], Presets::OnePerFamily, |_| ());
     let broken = synchronisation.broken();

@@ -117,7 +117,7 @@ fn what_is_no_record_or_no_whole_one_is_refused() {
             "without debug information, so that hazards in it name no source lines; build it unstripped",
         ),
     ] {
-        // No reason excuses it.
+        // It cannot be waived.
         for negative in [None, Some("the kernel is new")] {
             let error = refused(&record, negative);
             assert!(error.contains(says), "{error}");
@@ -138,7 +138,7 @@ fn a_selection_or_a_dirty_source_is_taken_with_a_note() {
 }
 
 #[test]
-fn failed_gates_are_refused_and_no_reason_excuses_them() {
+fn failed_gates_are_refused_and_cannot_be_waived() {
     let fail = |gate, reason: &str| GateResult::judge(gate, false, reason);
     let timed_wrong = |result: GateResult| {
         let mut record = good();
@@ -187,7 +187,7 @@ fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
 }
 
 #[test]
-fn gates_that_misjudge_and_synchronisation_that_no_gate_misses_are_refused() {
+fn gates_that_misjudge_and_mutants_that_survive_are_refused() {
     let mut unlisted = suppressed().sites[0].clone();
     unlisted.listed = None;
     let escaped = common::faults::Caught {
@@ -200,7 +200,7 @@ fn gates_that_misjudge_and_synchronisation_that_no_gate_misses_are_refused() {
         (crate::measure::rows::planted(&escaped), "self-test: dropped tile: no gate fails"),
         (
             crate::measure::rows::site(&unlisted),
-            "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: no gate misses it",
+            "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives",
         ),
     ] {
         let error = refused(&good().with(row), Some("the kernel is new"));

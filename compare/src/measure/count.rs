@@ -96,8 +96,8 @@ mod tests {
         let with = |dtype| counted.iter().filter(|claim| claim.on.dtype == dtype).count();
         assert!(with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3, "{counted:?}");
         for claim in counted {
-            let honest = judged(&stage, claim);
-            assert_eq!(honest.verdict, Verdict::Pass, "{claim}: {}", honest.reason);
+            let correct = judged(&stage, claim);
+            assert_eq!(correct.verdict, Verdict::Pass, "{claim}: {}", correct.reason);
             let mut lie = claim.clone();
             match &mut lie.relation {
                 Relation::Ratio { at_least, at_most, .. } => (*at_least, *at_most) = (*at_most + 0.5, *at_most + 1.0),

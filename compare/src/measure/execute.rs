@@ -40,7 +40,7 @@ const SMALL_SCORES: u64 = 50_000;
 
 /// How the figures are taken, in words, for the record.
 pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
-divided by N; single launch: one launch between two events; claims: both arms alternated A B B A on graphs built \
+divided by N; single launch: one launch between two events; claims: both arms interleaved (A B B A) on graphs built \
 beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
 
 /// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
@@ -221,7 +221,7 @@ impl Executor<'_> {
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
-            after.extend(bench.floor(device, zero_us).impossible(timed.measurement.device.min));
+            after.extend(bench.speed_of_light(device, zero_us).impossible(timed.measurement.device.min));
             let device_us = timed.measurement.device_us.iter();
             let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
             let record = &mut measured.record;
@@ -263,21 +263,28 @@ impl Executor<'_> {
             sink.starts("claim", &label, done, claims.len());
             let problem = claims_problem(claim.on.dtype);
             let bench = TimedProblem::new(device, &problem)?;
-            let floor = bench.floor(device, zero_us);
+            let speed_of_light = bench.speed_of_light(device, zero_us);
             let preset = stage.variant(&new).map_or("", VariantMeta::preset);
             let same_preset = base_stage.same_preset(base_family, preset).map(|variant| variant.name.clone());
             let bases = [Some(base.clone()), same_preset.filter(|same| *same != base)];
             for base in bases.into_iter().flatten() {
                 let Some(pair) = self.pair(device, &bench, (base_id, &base), (&stage.id, &new))? else { continue };
                 let (subject, base) = (Subject::variant(&stage.id, &new), Subject::variant(base_id, &base));
-                measured.record.append(rows::pair(subject, base, claim.on.clone(), By::Gpu, &pair.comparison, &floor));
+                measured.record.append(rows::pair(
+                    subject,
+                    base,
+                    claim.on.clone(),
+                    By::Gpu,
+                    &pair.comparison,
+                    &speed_of_light,
+                ));
             }
             sink.grown(measured)?;
         }
         Ok(())
     }
 
-    /// Two arms on one problem, alternated A B B A; `None` where one of them does not take it.
+    /// Two arms on one problem, interleaved (A B B A); `None` where one of them does not take it.
     fn pair(
         &self,
         device: &CudaDevice,

@@ -58,7 +58,7 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
             driver: info.driver_version.clone().unwrap_or_else(|| {
                 format!("for CUDA {}.{}, version not readable", info.cuda_version.0, info.cuda_version.1)
             }),
-            multiprocessors: info.multiprocessors,
+            multiprocessors: info.sms,
             shared_opt_in_bytes: info.shared_optin_bytes,
         },
         Err(reason) => Gpu::Absent { reason },

@@ -27,9 +27,9 @@ pub enum ExecuteError {
         #[source]
         source: ReferenceError,
     },
-    /// The GPU is lost: nothing can run on it in this process.
-    #[error("{case}: {reason}; the GPU is lost to this process, what was finished is in the record")]
-    Lost {
+    /// A sticky CUDA error: nothing can run on the GPU in this process.
+    #[error("{case}: {reason}; a sticky CUDA error: this process cannot go on, what was finished is in the record")]
+    Sticky {
         /// The case.
         case: String,
         /// What happened.

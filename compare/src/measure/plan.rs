@@ -180,7 +180,7 @@ fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family
     Item { shape_name: shape_name.to_string(), problem, source, mode, default_only: false }
 }
 
-/// The named shape that the ladder itself speaks of.
+/// The named shape that the ladder itself is about.
 pub fn named(name: &str) -> Shape {
     NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
 }

@@ -13,7 +13,7 @@ use common::problem::{Dtype, parse_shape};
 use common::suppression::{Finding, SiteResult};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
-use common::timing::{Comparison, Floor, Measurement};
+use common::timing::{Comparison, Measurement, SpeedOfLight};
 use common::verdict::{GateId, GateResult};
 use std::collections::BTreeMap;
 
@@ -181,15 +181,22 @@ fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results.iter().filter(|result| result.verdict == common::verdict::Verdict::Fail)
 }
 
-/// Two arms alternated A B B A, and what no kernel can beat on the problem: a time below that fails gate L1.
-pub fn pair(new: Subject, base: Subject, place: Place, by: Source, pair: &Comparison, floor: &Floor) -> Row {
+/// Two arms interleaved (A B B A), and what no kernel can beat on the problem: a time below that fails gate L1.
+pub fn pair(
+    new: Subject,
+    base: Subject,
+    place: Place,
+    by: Source,
+    pair: &Comparison,
+    speed_of_light: &SpeedOfLight,
+) -> Row {
     let least = pair.new.min.min(pair.base.min);
     let row = with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
         .figure(Metric::P50, pair.new.p50)
         .figure(Metric::Min, least)
         .figure(Metric::Noise, pair.noise())
-        .figure(Metric::FloorUs, floor.us());
-    floor.impossible(least).iter().fold(row, Row::verdict)
+        .figure(Metric::FloorUs, speed_of_light.us());
+    speed_of_light.impossible(least).iter().fold(row, Row::verdict)
 }
 
 fn with_ratios(row: Row, ratios: &Ratios) -> Row {
@@ -275,7 +282,7 @@ pub fn site(site: &SiteResult) -> Row {
     let row = Row::new(Subject::variant(&site.stage, &site.family), on, Source::SelfTest);
     let row = match &site.finding {
         // One case that fails is enough, and ends the search.
-        Finding::Caught { gate, what, .. } => {
+        Finding::Killed { gate, what, .. } => {
             row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what}"))
         }
         Finding::Survived { cases } => {
@@ -369,8 +376,8 @@ mod tests {
     #[test]
     fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
         let pair_of = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
-        let floor = Floor::none("literal").with_zero_line(2.0);
-        insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &floor)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","on":"mission f16 full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","figures":{"p50":15.01,"min":15,"speedup_p50":[1.333,1.333,1.334],"speedup_p90":[1.333,1.333,1.334],"speedup_mean":[1.333,1.333,1.334],"noise":0.000999,"floor_us":2.2}}"#);
+        let speed_of_light = SpeedOfLight::none("literal").with_zero_line(2.0);
+        insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","on":"mission f16 full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","figures":{"p50":15.01,"min":15,"speedup_p50":[1.333,1.333,1.334],"speedup_p90":[1.333,1.333,1.334],"speedup_mean":[1.333,1.333,1.334],"noise":0.000999,"floor_us":2.2}}"#);
     }
 
     #[test]

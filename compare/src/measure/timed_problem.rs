@@ -8,7 +8,7 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
-use common::timing::{Cache, Floor};
+use common::timing::{Cache, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use half::f16;
 use std::collections::HashMap;
@@ -47,8 +47,8 @@ impl TimedProblem {
     }
 
     /// What no kernel can beat on it, an empty one that takes `zero_us` included.
-    pub fn floor(&self, device: &CudaDevice, zero_us: f64) -> Floor {
-        Floor::roofline(&self.problem, &device.info().name, self.pool.rotation()).with_zero_line(zero_us)
+    pub fn speed_of_light(&self, device: &CudaDevice, zero_us: f64) -> SpeedOfLight {
+        SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation()).with_zero_line(zero_us)
     }
 
     fn references(&mut self, probability: Probability) -> &[Reference] {

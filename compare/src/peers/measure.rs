@@ -1,4 +1,4 @@
-//! One problem after the other, on the GPU and in Python in turns.
+//! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::choose::{Item, candidates, unsupported};
 use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
@@ -172,7 +172,7 @@ impl<'a> Bench<'a> {
     /// Measures one problem: a row per arm, and one per pair of ours and a peer.
     pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, BenchError> {
         let mut bench = TimedProblem::new(self.device, &item.problem)?;
-        let floor = bench.floor(self.device, self.zero_us);
+        let speed_of_light = bench.speed_of_light(self.device, self.zero_us);
         let mut ours = Vec::new();
         for id in &item.stages {
             ours.extend(self.fastest(id, item, &bench)?);
@@ -213,7 +213,7 @@ impl<'a> Bench<'a> {
             match sampled {
                 Ok(sampled) => {
                     rows.push(sampled.row(&place, cache)?);
-                    rows.extend(pairs(&sampled, &arms, &place, &floor)?);
+                    rows.extend(pairs(&sampled, &arms, &place, &speed_of_light)?);
                 }
                 Err(error) => lost.push((peer, error.to_string())),
             }

@@ -1,11 +1,11 @@
-//! From samples taken in turns to figures, ratios and verdicts. Pure.
+//! From interleaved samples to figures, ratios and verdicts. Pure.
 
 use crate::measure::rows::{self, PeerArm};
 use crate::record::{On, Place, Row, Source, Subject};
 use common::gate;
 use common::timing::claim::NOISE_LIMIT;
 use common::timing::stats::{SampleError, Summary};
-use common::timing::{Comparison, Floor};
+use common::timing::{Comparison, SpeedOfLight};
 
 /// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
 /// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
@@ -61,12 +61,17 @@ impl Sampled {
 }
 
 /// A peer's time over each of ours. A side whose output is wrong has no ratio; a time that is impossible fails.
-pub fn pairs(theirs: &Sampled, ours: &[Sampled], place: &Place, floor: &Floor) -> Result<Vec<Row>, SampleError> {
+pub fn pairs(
+    theirs: &Sampled,
+    ours: &[Sampled],
+    place: &Place,
+    speed_of_light: &SpeedOfLight,
+) -> Result<Vec<Row>, SampleError> {
     let right = ours.iter().filter(|sampled| sampled.is_right() && theirs.is_right());
     let pair = |sampled: &Sampled| {
         let pair = Comparison::of(&theirs.device_us, &sampled.device_us)?;
         let (subject, peer) = (sampled.subject.clone(), theirs.subject.clone());
-        Ok(rows::pair(subject, peer, place.clone(), Source::Peers, &pair, floor))
+        Ok(rows::pair(subject, peer, place.clone(), Source::Peers, &pair, speed_of_light))
     };
     right.map(pair).collect()
 }

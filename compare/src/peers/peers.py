@@ -2,7 +2,7 @@
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
 {"ok": false, "error": "..."}. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
-that this process and the one that asks can time in turns.
+that timings of this process and of the one that asks can be interleaved.
 
   hello                      versions, the GPU, and which peers can be called
   ceilings                   what the GPU reaches on a large matrix product and on a large copy

@@ -7,7 +7,7 @@ use crate::record::{Place, Subject};
 use crate::testing::{CPASYNC, WMMA, builds, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::timing::{Comparison, Floor};
+use common::timing::{Comparison, SpeedOfLight};
 use common::verdict::{GateId, Verdict};
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -142,9 +142,9 @@ fn noise_and_broken_samples_are_noisy() {
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let place = Place::claims(Dtype::F16);
     let ours = |is_right| [peer_sampled(CPASYNC, 10.0, is_right), peer_sampled(WMMA, 20.0, true)];
-    let floor = Floor::none("literal samples");
-    let of = |theirs_right, ours_right, floor: &Floor| {
-        pairs(&peer_sampled("torch-flash", 16.0, theirs_right), &ours(ours_right), &place, floor).unwrap()
+    let speed_of_light = SpeedOfLight::none("literal samples");
+    let of = |theirs_right, ours_right, speed_of_light: &SpeedOfLight| {
+        pairs(&peer_sampled("torch-flash", 16.0, theirs_right), &ours(ours_right), &place, speed_of_light).unwrap()
     };
     let words = |rows: Vec<Row>| -> Vec<String> {
         let speedup = |row: &Row| row.value(Metric::SpeedupP50).unwrap();
@@ -153,10 +153,10 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
             .collect()
     };
     let both = [format!("{CPASYNC} 1.600 torch-flash"), format!("{WMMA} 0.800 torch-flash")];
-    assert_eq!(words(of(true, true, &floor)), both);
-    assert_eq!(words(of(true, false, &floor)), both[1..]);
-    assert_eq!(words(of(false, true, &floor)), [""; 0]);
-    let impossible = of(true, true, &floor.with_zero_line(10.0));
+    assert_eq!(words(of(true, true, &speed_of_light)), both);
+    assert_eq!(words(of(true, false, &speed_of_light)), both[1..]);
+    assert_eq!(words(of(false, true, &speed_of_light)), [""; 0]);
+    let impossible = of(true, true, &speed_of_light.with_zero_line(10.0));
     let verdicts: Vec<_> =
         impossible.iter().map(|row| row.verdicts.get(&GateId::L1).map(|judged| judged.verdict)).collect();
     assert_eq!(verdicts, [Some(Verdict::Fail), None]);

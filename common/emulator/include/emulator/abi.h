@@ -1,6 +1,6 @@
-// The boundary between the shim (C++) and the scheduler. What the shim calls is in `emulator/src/ffi.rs`; the twin of each
-// struct says so in its comment. Nothing in this file depends on the build flavour, so kernels of several flavours can
-// share one scheduler.
+// The boundary between the shim (C++) and the scheduler. What the shim calls is in `emulator/src/ffi.rs`; the Rust
+// counterpart of each struct says so in its comment. Nothing in this file depends on the build flavour, so kernels of
+// several flavours can share one scheduler.
 #pragma once
 
 #include <stdint.h>

@@ -90,7 +90,7 @@ KERNEL(ring_by_stores) {
     if (threadIdx.x >= 32) out<float>(params)[threadIdx.x - 32] = sum;
 }
 
-// A store between a copy and the arrival of the thread's copies: that speaks for the copies and what came before them, not
+// A store between a copy and the arrival of the thread's copies: that covers the copies and what came before them, not
 // for the store. n[0]: the thread arrives for itself, too.
 KERNEL(store_before_copies_arrive) {
     auto *barrier = shared<attn::Mbarrier>();

@@ -149,7 +149,7 @@ KERNEL(mbarrier_phases) {
     answers[4] = attn::mbarrier_test_wait(barrier, 0);
     answers[5] = attn::mbarrier_test_wait(barrier, 1);
     __syncwarp();
-    attn::mbarrier_arrive_after_cp_async(barrier); // nothing is under way: at once
+    attn::mbarrier_arrive_after_cp_async(barrier); // nothing is in flight: at once
     while (!attn::mbarrier_test_wait(barrier, 0)) {
     }
     answers[6] = attn::mbarrier_test_wait(barrier, 0);

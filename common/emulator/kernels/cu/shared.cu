@@ -1,7 +1,7 @@
 #include "kernel.h"
 
 // What an unwritten word of shared memory is, as f32, as half and as its bits.
-KERNEL(read_unset) {
+KERNEL(read_uninitialised) {
     if (threadIdx.x == 0) {
         unsigned bits = shared<unsigned>()[7];
         out<float>(params)[4 * blockIdx.x + 0] = shared<float>()[7];

@@ -1,4 +1,4 @@
-//! One small kernel per primitive, and broken twins: what the emulator is tested on.
+//! One small kernel per primitive, and broken counterparts: what the emulator is tested on.
 //!
 //! The kernels are in `cu/`, the expectations in `tests/`.
 
@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 pub mod support;
 
-/// The twin of `KernelParams` in `cu/kernel.h`: one params struct for all test kernels.
+/// The counterpart of `KernelParams` in `cu/kernel.h`: one params struct for all test kernels.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KernelParams {
@@ -60,8 +60,9 @@ kernels! {
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
     mbarrier_ring mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
     named_barrier_of_each_pair named_barrier_of_too_many named_barrier_of_two_counts named_barrier_that_is_not_there named_barrier_twice named_barriers_differ
-    named_barriers_hand_over named_barriers_of_pairs partial_sync_warp phase_that_a_waiter_misses read_unset reverse
-    reverse_without_barrier ring ring_by_stores ring_without_free_slots roles_with_flags roles_with_unequal_barriers
+    named_barriers_hand_over named_barriers_of_pairs partial_sync_warp phase_that_a_waiter_misses read_uninitialised
+    reverse reverse_without_barrier ring ring_by_stores ring_without_free_slots roles_with_flags
+    roles_with_unequal_barriers
     row_by_named_barrier row_of_input rows_one_too_many shuffle_from_exited_lane shuffle_meets_sync_warp
     shuffle_of_odd_width shuffle_outside_its_mask shuffle_waits_for_a_lane_at_the_barrier shuffles shuffles_only
     snippet_bytes snippet_copy_16 snippet_copy_48 snippet_copy_variable snippet_half snippet_half2 snippet_local_array

@@ -108,7 +108,7 @@ impl Run {
         self
     }
 
-    /// Traced launches: only these bytes of `in[0]` are elements, the others are margins.
+    /// Traced launches: only these bytes of `in[0]` are elements, the others are guard bands.
     pub fn elements(mut self, bytes: std::ops::Range<usize>) -> Self {
         self.elements = Some(bytes);
         self

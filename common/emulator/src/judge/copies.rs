@@ -1,4 +1,4 @@
-//! cp.async copies under way, as the judge sees them: which bytes are not there yet, and why.
+//! cp.async copies in flight, as the judge sees them: which bytes are not there yet, and why.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(crate) struct Copy {
     committed: bool,
     /// Where it was made to arrive at an mbarrier by itself.
     pub(crate) arrives: Option<u32>,
-    /// The last wait of its thread that left it under way: site, and how many groups that leaves.
+    /// The last wait of its thread that left it in flight: site, and how many groups that leaves.
     pub(crate) waited: Option<(u32, u32)>,
 }
 
@@ -51,7 +51,7 @@ impl Copy {
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     copies: Vec<Copy>,
-    /// Per thread: those under way, by tag.
+    /// Per thread: those in flight, by tag.
     under_way: Vec<Vec<u32>>,
     /// Per thread: how many it has issued.
     issued: Vec<u32>,
@@ -76,7 +76,7 @@ impl Copies {
         self.count = 0;
     }
 
-    /// The first byte of `range` that a copy under way will write, and the copy.
+    /// The first byte of `range` that an in-flight copy will write, and the copy.
     #[inline]
     pub(crate) fn under_way(&self, range: Range<usize>) -> Option<(usize, Copy)> {
         if self.count == 0 {
@@ -91,7 +91,7 @@ impl Copies {
         self.copies.iter().rev().find(|copy| copy.bytes().contains(&at))
     }
 
-    /// A copy under way that reads one of `bytes` bytes at `place` of global memory.
+    /// An in-flight copy that reads one of `bytes` bytes at `place` of global memory.
     pub(crate) fn reads(&self, place: u32, bytes: usize) -> Option<Copy> {
         if self.count == 0 {
             return None;
@@ -118,7 +118,7 @@ impl Copies {
         }
     }
 
-    /// What the thread has under way arrives at an mbarrier by itself.
+    /// What the thread has in flight arrives at an mbarrier by itself.
     pub(crate) fn arrive(&mut self, thread: u32, site: u32) {
         for &tag in &self.under_way[thread as usize] {
             self.copies[tag as usize].arrives.get_or_insert(site);

@@ -158,8 +158,8 @@ pub struct Counted {
     pub launch_blocks: u64,
     /// Summed over the traced blocks.
     pub sum: Counters,
-    /// What each of the traced blocks counted, if that is the same for all. Only then do they speak for blocks that were
-    /// not traced, and only where the problem makes those alike too: no mask, no ragged tile.
+    /// What each of the traced blocks counted, if that is the same for all. Only then do they stand for blocks that
+    /// were not traced, and only where the problem makes those alike too: no mask, no ragged tile.
     pub each: Option<Counters>,
     /// Highest byte of shared memory that any of them touched, plus one.
     pub shared_bytes_touched: u64,

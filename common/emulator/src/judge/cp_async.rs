@@ -8,18 +8,18 @@ use super::order::Actor;
 use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
 
 impl Judge {
-    /// An access to bytes of shared memory of which a copy under way will write the first.
+    /// An access to bytes of shared memory of which an in-flight copy will write the first.
     pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, made: Made) {
         let (kind, hint) = match made.how.is_write() {
             true => (HazardKind::Race, Hint::BufferInUse),
-            false => (HazardKind::ReadBeforeWait, self.copies.why_under_way(&copy, made.actor)),
+            false => (HazardKind::ReadInFlight, self.copies.why_under_way(&copy, made.actor)),
         };
         let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyWrite, site: copy.site };
         let both = bytes.end.min(copy.bytes().end) - bytes.start;
         self.found(kind, (first, Some(made.side())), Space::Shared, bytes.start as u32, both as u32, hint);
     }
 
-    /// A write of bytes of global memory that a copy under way still reads.
+    /// A write of bytes of global memory that an in-flight copy still reads.
     pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
         let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyRead, site: copy.site };
         let sides = (first, Some(made.side()));
@@ -64,7 +64,7 @@ impl Judge {
         self.copies.commit(thread);
     }
 
-    /// All copies that a thread has under way will arrive at the mbarrier of `signal` by themselves.
+    /// All copies that a thread has in flight will arrive at the mbarrier of `signal` by themselves.
     pub(crate) fn arrive_after_copies(&mut self, thread: u32, site: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.copies.arrive(thread, site);

@@ -13,9 +13,9 @@ pub enum HazardKind {
     /// Two accesses to one byte, at least one a write, that nothing orders.
     Race,
     /// A cp.async's destination is read before the wait that covers the copy.
-    ReadBeforeWait,
+    ReadInFlight,
     /// Shared memory is read that nobody has written.
-    UnsetShared,
+    UninitialisedShared,
     /// An access outside of what the launch declared: shared memory, or the elements of a tensor.
     OutOfBounds,
     /// An address that is not a multiple of the access's size.
@@ -35,8 +35,8 @@ impl HazardKind {
     pub fn label(self) -> &'static str {
         match self {
             Self::Race => "race",
-            Self::ReadBeforeWait => "read before the covering wait",
-            Self::UnsetShared => "read of unset shared memory",
+            Self::ReadInFlight => "read of an in-flight copy (missing wait)",
+            Self::UninitialisedShared => "read of uninitialised shared memory",
             Self::OutOfBounds => "out of bounds",
             Self::Misaligned => "misaligned access",
             Self::BarrierObject => "access to a barrier object",

@@ -28,7 +28,7 @@ impl fmt::Debug for Words {
     }
 }
 
-/// One allocation, and which of its bytes are elements. All others are margins and gaps: out of bounds.
+/// One allocation, and which of its bytes are elements. All others are guard bands and gaps: out of bounds.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     pub(crate) name: String,
@@ -117,7 +117,7 @@ impl Allocation {
             Some(last) => {
                 format!("{} bytes behind the elements of {} that end at byte {}", offset - last, self.name, last + 1)
             }
-            None => format!("in the margin before the first element of {}", self.name),
+            None => format!("in the guard band before the first element of {}", self.name),
         }
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_and_margins_are_told_apart() {
+    fn elements_and_guard_bands_are_told_apart() {
         let start = 0x10000 as *const u8;
         let rows = (0..3).map(|row| 64 + row * 80..64 + row * 80 + 64);
         let image = Allocation::with_elements("k", start, 400, Access::Input, rows);
@@ -182,7 +182,7 @@ mod tests {
         assert!(image.holds(144, 64) && !image.holds(144, 65) && !image.holds(396, 8));
         assert_eq!(image.first_outside(120, 16), Some(128));
         assert_eq!(image.where_outside(130), "3 bytes behind the elements of k that end at byte 128");
-        assert_eq!(image.where_outside(3), "in the margin before the first element of k");
+        assert_eq!(image.where_outside(3), "in the guard band before the first element of k");
     }
 
     #[test]

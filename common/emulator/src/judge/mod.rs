@@ -69,7 +69,7 @@ impl Sync {
 /// What a byte of shared memory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    Unset,
+    Uninitialised,
     Value,
     /// What a copy has brought.
     Copied,
@@ -149,7 +149,7 @@ impl Judge {
         self.order.start(setup.threads, generation);
         self.shared.resize(setup.declared.max(self.shared.len()), Cell::default());
         self.content.clear();
-        self.content.resize(setup.declared, Content::Unset);
+        self.content.resize(setup.declared, Content::Uninitialised);
         self.has_barriers = false;
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
@@ -293,9 +293,11 @@ impl Judge {
             let races = &mut self.races;
             self.order.read(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
-            if let Some(first) = self.content[range.clone()].iter().position(|&content| content == Content::Unset) {
-                let unset = range.start + first..range.end;
-                self.report(HazardKind::UnsetShared, made.side(), Space::Shared, unset, Hint::Unset);
+            if let Some(first) =
+                self.content[range.clone()].iter().position(|&content| content == Content::Uninitialised)
+            {
+                let bytes = range.start + first..range.end;
+                self.report(HazardKind::UninitialisedShared, made.side(), Space::Shared, bytes, Hint::Uninitialised);
             }
         }
         true
@@ -307,7 +309,7 @@ impl Judge {
         if !allocation.holds(offset, bytes) {
             let first = allocation.first_outside(offset, bytes).unwrap_or(offset);
             let outside = (place as usize + first - offset)..place as usize + bytes;
-            self.report(HazardKind::OutOfBounds, made.side(), Space::Global, outside, Hint::Margin);
+            self.report(HazardKind::OutOfBounds, made.side(), Space::Global, outside, Hint::GuardBand);
             return false;
         }
         let write = made.how.is_write();
@@ -347,7 +349,8 @@ impl Judge {
             let other = Side::from(self.order.describe(event));
             let same_warp = other.actor.warp() == made.actor.warp();
             let matrix = |actor| matches!(actor, Actor::Warp(_));
-            let unset = space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Unset;
+            let uninitialised =
+                space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Uninitialised;
             let hint = if other.how == How::BarrierInit {
                 Hint::BarrierNotSeen
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
@@ -356,7 +359,7 @@ impl Judge {
                 Hint::BarrierAfterWait { same_warp, early: None }
             } else if same_warp && (matrix(other.actor) || matrix(made.actor)) {
                 Hint::MatrixSync
-            } else if unset && !other.how.is_write() {
+            } else if uninitialised && !other.how.is_write() {
                 Hint::BarrierAfterWrite { same_warp }
             } else if same_warp {
                 Hint::SyncWarp

@@ -353,7 +353,7 @@ impl Graph {
     }
 
     /// Reads that some byte's writes do not all come before.
-    fn unset_reads(&self) -> BTreeSet<usize> {
+    fn uninitialised_reads(&self) -> BTreeSet<usize> {
         let is_set = |read: &Made, byte: usize| {
             let writes =
                 self.accesses.iter().filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
@@ -439,9 +439,9 @@ proptest! {
             }
             prop_assert_eq!(actual.is_empty(), expected.is_empty(), "{:?}", order);
             if expected.is_empty() {
-                let unset = outcome.found.iter().filter(|raw| raw.kind == HazardKind::UnsetShared);
-                let unset: BTreeSet<usize> = unset.map(|raw| raw.first.site as usize - 1).collect();
-                prop_assert_eq!(unset, graph.unset_reads(), "{:?}", order);
+                let uninitialised = outcome.found.iter().filter(|raw| raw.kind == HazardKind::UninitialisedShared);
+                let uninitialised: BTreeSet<usize> = uninitialised.map(|raw| raw.first.site as usize - 1).collect();
+                prop_assert_eq!(uninitialised, graph.uninitialised_reads(), "{:?}", order);
             }
         }
     }

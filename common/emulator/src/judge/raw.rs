@@ -36,7 +36,7 @@ pub(crate) enum Hint {
     /// The bytes had never been written when they were read: the write is meant to come first.
     BarrierAfterWrite { same_warp: bool },
     /// The copy has landed, but only its own thread knows.
-    /// `early`: the last wait that had left it under way, and the number of groups that it leaves.
+    /// `early`: the last wait that had left it in flight, and the number of groups that it leaves.
     BarrierAfterWait { same_warp: bool, early: Option<(u32, u32)> },
     /// Its thread has not waited at all.
     NotWaited,
@@ -44,7 +44,7 @@ pub(crate) enum Hint {
     OthersWait { wait: u32 },
     /// The copy was never committed to a group, so that no wait covers it.
     NotCommitted { wait: u32 },
-    /// The last wait left the newest groups under way, and the copy is in one of them.
+    /// The last wait left the newest groups in flight, and the copy is in one of them.
     LeftUnderWay { wait: u32, newest: u32, same_warp: bool },
     /// The copy arrives at an mbarrier by itself, and nobody has observed that the phase has ended.
     PhaseNotObserved { arrive: u32 },
@@ -54,18 +54,18 @@ pub(crate) enum Hint {
     BarrierNotSeen,
     /// Not by its own operations.
     BarrierObject,
-    /// A buffer is written while a copy into it is under way.
+    /// A buffer is written while a copy into it is in flight.
     BufferInUse,
-    /// What a copy under way reads is overwritten.
+    /// What an in-flight copy reads is overwritten.
     SourceInUse,
     /// Blocks are concurrent.
     Blocks,
     /// Never written in this block.
-    Unset,
+    Uninitialised,
     /// Behind the declared shared memory.
     BehindShared { declared: u32 },
     /// Not an element.
-    Margin,
+    GuardBand,
     /// An input is written.
     InputWritten,
     /// In no allocation at all.
@@ -153,8 +153,8 @@ impl Found {
         later.seen.into_values().for_each(|(block, raw)| self.add(block, raw));
     }
 
-    /// A read of unset bytes is not worth a line of its own where the missing order of a write is already reported: had
-    /// the emulator run the write first, the bytes would have been set.
+    /// A read of uninitialised bytes is not worth a line of its own where the missing order of a write is already
+    /// reported: had the emulator run the write first, the bytes would have been set.
     pub(crate) fn drop_consequences(&mut self) {
         let read = |side: &Side| (!side.how.is_write()).then_some(side.site);
         let explained: Vec<u32> = self
@@ -164,7 +164,8 @@ impl Found {
             .flat_map(|(_, raw)| [Some(raw.first), raw.second])
             .filter_map(|side| read(&side?))
             .collect();
-        self.seen.retain(|_, (_, raw)| raw.kind != HazardKind::UnsetShared || !explained.contains(&raw.first.site));
+        self.seen
+            .retain(|_, (_, raw)| raw.kind != HazardKind::UninitialisedShared || !explained.contains(&raw.first.site));
     }
 
     /// In words, by place: the order does not depend on the numbers. One place of the source may be several places of
@@ -279,8 +280,12 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                 .into()
         }
         Hint::BarrierAfterWrite { same_warp } => {
-            let else_where = if same_warp { "" } else { " (or a barrier at which the writer arrives and the reader waits)" };
-            format!("The read may come before the write: a {} is missing after the write{else_where}", meeting(same_warp))
+            let else_where =
+                if same_warp { "" } else { " (or a barrier at which the writer arrives and the reader waits)" };
+            format!(
+                "The read may come before the write: a {} is missing after the write{else_where}",
+                meeting(same_warp)
+            )
         }
         Hint::BarrierAfterWait { same_warp, early } => {
             let missing = format!(
@@ -292,7 +297,7 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                 None => missing,
                 Some((wait, newest)) => format!(
                     "{missing}; or, if there is one behind the wait_group<{newest}> at {}, that wait is too early: it left \
-                     the newest {newest} group(s) under way, and this copy was in one of them",
+                     the newest {newest} group(s) in flight, and this copy was in one of them",
                     at(wait)
                 ),
             }
@@ -312,7 +317,7 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
             at(wait)
         ),
         Hint::LeftUnderWay { wait, newest, same_warp } => format!(
-            "The wait_group<{newest}> at {} leaves the newest {newest} group(s) under way, and this copy is in one of \
+            "The wait_group<{newest}> at {} leaves the newest {newest} group(s) in flight, and this copy is in one of \
              them: it must leave fewer; on the last tile wait for all (wait_group<0>), or commit an empty group where \
              there is nothing left to copy. Or, if the copying thread waits again before this access, a {} is missing \
              behind that wait",
@@ -331,29 +336,33 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
         Hint::BarrierNotSeen => "Nothing tells this thread that the mbarrier is initialised: a __syncthreads() is \
                                  missing after mbarrier_init"
             .into(),
-        Hint::BarrierObject => "These bytes are an mbarrier since its mbarrier_init: only mbarrier operations may touch \
+        Hint::BarrierObject => {
+            "These bytes are an mbarrier since its mbarrier_init: only mbarrier operations may touch \
                                 them; if they belong to a tile too, the layout of shared memory overlaps"
-            .into(),
+                .into()
+        }
         Hint::BufferInUse => {
-            "A cp.async into these bytes is still under way: it must be waited for (and a barrier must \
+            "A cp.async into these bytes is still in flight: it must be waited for (and a barrier must \
                               follow) before they are written again"
                 .into()
         }
         Hint::SourceInUse => {
-            "A cp.async under way may read these bytes before or after this write: wait for the copy first".into()
+            "A cp.async in flight may read these bytes before or after this write: wait for the copy first".into()
         }
         Hint::Blocks => {
             "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()
         }
-        Hint::Unset => "No thread of the block has written these bytes: either what fills the tile leaves them out \
-                        (compare the threads that run the loop with its step), or they hold no data and must be zeroed, or \
-                        not be read"
-            .into(),
+        Hint::Uninitialised => {
+            "No thread of the block has written these bytes: either what fills the tile leaves them \
+                                out (compare the threads that run the loop with its step), or they hold no data and \
+                                must be zeroed, or not be read"
+                .into()
+        }
         Hint::BehindShared { declared } => format!(
             "The launch declares {declared} bytes of dynamic shared memory: a row, column or stage index is one too high, \
              or the layout is larger than what is passed"
         ),
-        Hint::Margin => {
+        Hint::GuardBand => {
             let outside = memory.locate(raw.offset).map(|(allocation, offset)| allocation.where_outside(offset));
             let outside = outside.unwrap_or_default();
             format!("That is {outside}, where no element is: compare the row with seq_q or seq_kv before the access")

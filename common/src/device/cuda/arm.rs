@@ -149,7 +149,7 @@ impl CudaDevice {
     }
 
     /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which
-    /// the gates and the floor must refuse.
+    /// the gates and the speed of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let name = LaunchName { stage: "selftest".into(), variant: "empty-kernel".into(), problem: String::new() };

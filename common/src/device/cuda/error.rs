@@ -104,8 +104,8 @@ pub enum CudaError {
         waited: Duration,
     },
     /// An earlier error left the context unusable.
-    #[error("the context of this GPU is lost since an earlier error; start a new process")]
-    Lost,
+    #[error("an earlier CUDA error is sticky: this context is unusable; start a new process")]
+    Sticky,
     /// A call of the driver failed.
     #[error("{doing}: {error}")]
     Driver {
@@ -175,11 +175,11 @@ pub enum CudaError {
 }
 
 impl CudaError {
-    /// Whether the context is lost: every later call on this device fails or blocks, so the process should report and
+    /// Whether the error is sticky: every later call on this device fails or blocks, so the process should report and
     /// exit. After a hang it must exit without waiting for the GPU.
     pub fn is_fatal(&self) -> bool {
         match self {
-            CudaError::Hang { .. } | CudaError::Lost => true,
+            CudaError::Hang { .. } | CudaError::Sticky => true,
             CudaError::Launch { error, .. } | CudaError::Driver { error, .. } | CudaError::NoCode { error, .. } => {
                 is_sticky(error.0)
             }

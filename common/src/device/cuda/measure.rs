@@ -20,7 +20,7 @@ pub struct Timed {
     pub outputs: Vec<RotatedOutput>,
 }
 
-/// Two arms, measured in alternation.
+/// Two arms, interleaved.
 #[derive(Clone, Debug)]
 pub struct TimedPair {
     /// The figures.
@@ -53,7 +53,7 @@ impl CudaDevice {
         timed.pop().ok_or(CudaError::Sets { sets: 0, problems: 0 })
     }
 
-    /// Times two arms on the same inputs in alternation, A B B A, on graphs built beforehand. A comparison that is too
+    /// Times two arms on the same inputs, interleaved (A B B A), on graphs built beforehand. A comparison that is too
     /// noisy to decide a claim is repeated once; the first attempt stays in the record.
     pub fn measure_pair<'d>(
         &'d self,

@@ -63,16 +63,16 @@ pub struct DeviceInfo {
     pub uuid: String,
     /// Major and minor.
     pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
+    /// Streaming multiprocessors (SMs).
+    pub sms: u32,
     /// L2 cache, in bytes.
     pub l2_bytes: u64,
     /// Shared memory that one block can have, in bytes.
     pub shared_optin_bytes: usize,
-    /// Shared memory of one multiprocessor, in bytes.
-    pub shared_per_multiprocessor_bytes: usize,
-    /// Threads that one multiprocessor can hold.
-    pub threads_per_multiprocessor: u32,
+    /// Shared memory of one SM, in bytes.
+    pub shared_per_sm_bytes: usize,
+    /// Threads that one SM can hold.
+    pub threads_per_sm: u32,
     /// Device memory, in bytes.
     pub memory_bytes: u64,
     /// The CUDA version that the driver supports: major, minor.
@@ -80,7 +80,7 @@ pub struct DeviceInfo {
     /// The driver's own version, `580.65.06`; absent where NVML is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
-    /// The highest clock of the multiprocessors, in MHz, where the driver tells.
+    /// The highest SM clock, in MHz, where the driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<u32>,
     /// The highest clock of the memory, in MHz, where the driver tells.
@@ -114,9 +114,9 @@ pub struct FunctionResources {
     pub binary_version: u32,
     /// Architecture of the PTX that it came from.
     pub ptx_version: u32,
-    /// Blocks that fit on one multiprocessor at once.
-    pub blocks_per_multiprocessor: u32,
-    /// Threads of those blocks over the threads that the multiprocessor can hold.
+    /// Blocks that fit on one SM at once.
+    pub blocks_per_sm: u32,
+    /// Threads of those blocks over the threads that the SM can hold.
     pub occupancy: f64,
 }
 
@@ -130,7 +130,7 @@ pub struct CudaDevice {
     /// By the address of the fatbin, which lives as long as the program.
     modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
     helpers: RefCell<Option<Helpers>>,
-    lost: Cell<bool>,
+    sticky: Cell<bool>,
 }
 
 /// The kernels of `helpers.ptx`.
@@ -170,7 +170,7 @@ impl std::fmt::Debug for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        if self.lost.get() {
+        if self.sticky.get() {
             // Unloading code and releasing the context would wait for a kernel that never ends. The extra references
             // keep both until the process exits.
             std::mem::forget(Arc::clone(&self.stream));
@@ -221,7 +221,7 @@ impl CudaDevice {
             watchdog: DEFAULT_WATCHDOG,
             modules: RefCell::default(),
             helpers: RefCell::default(),
-            lost: Cell::new(false),
+            sticky: Cell::new(false),
         })
     }
 
@@ -263,7 +263,7 @@ impl CudaDevice {
         self.read_back(&kernel.name, staged, &inputs, &output)
     }
 
-    /// What the driver loaded for `kernel` on this device, and how many of its blocks fit on a multiprocessor.
+    /// What the driver loaded for `kernel` on this device, and how many of its blocks fit on an SM.
     pub fn resources(&self, stage: &LoadedStage, kernel: &Kernel) -> Result<FunctionResources, CudaError> {
         self.check_usable()?;
         let name = LaunchName {
@@ -291,8 +291,8 @@ impl CudaDevice {
             max_threads_per_block: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             binary_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
             ptx_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
-            blocks_per_multiprocessor: blocks,
-            occupancy: f64::from(blocks * kernel.threads) / f64::from(self.info.threads_per_multiprocessor),
+            blocks_per_sm: blocks,
+            occupancy: f64::from(blocks * kernel.threads) / f64::from(self.info.threads_per_sm),
         })
     }
 
@@ -432,7 +432,7 @@ impl CudaDevice {
         };
         // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64, and every entry
         // of a stage takes AttentionParams by value. Its addresses are allocations that the caller keeps until the
-        // stream has been waited for. What a kernel does within is checked by the gates (guard bytes around every
+        // stream has been waited for. What a kernel does within is checked by the gates (guard bands around every
         // tensor, inputs compared afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
         launched.map(drop).map_err(|error| self.launch_error(&kernel.name, error))
@@ -454,12 +454,12 @@ impl CudaDevice {
     }
 
     fn check_usable(&self) -> Result<(), CudaError> {
-        if self.lost.get() { Err(CudaError::Lost) } else { Ok(()) }
+        if self.sticky.get() { Err(CudaError::Sticky) } else { Ok(()) }
     }
 
-    /// Remembers that the context is lost, if `error` says so.
+    /// Remembers that an error is sticky, if `error` says so.
     fn failed(&self, error: CudaError) -> CudaError {
-        self.lost.set(self.lost.get() || error.is_fatal());
+        self.sticky.set(self.sticky.get() || error.is_fatal());
         error
     }
 
@@ -520,12 +520,11 @@ fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<Device
             get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
-        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        sms: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         l2_bytes: u64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
         shared_optin_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
-        shared_per_multiprocessor_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?
-            as usize,
-        threads_per_multiprocessor: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        shared_per_sm_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)? as usize,
+        threads_per_sm: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         memory_bytes: context.total_mem()? as u64,
         cuda_version,
         driver_version: None,

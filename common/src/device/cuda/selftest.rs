@@ -4,7 +4,7 @@
 use super::{CudaDevice, CudaError, InputPool};
 use crate::stage::{LoadedStage, Prepared};
 use crate::timing::Change;
-use crate::timing::{Floor, Plan};
+use crate::timing::{Plan, SpeedOfLight};
 use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -78,7 +78,7 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     })
 }
 
-/// An empty kernel in the place of a stage must be refused twice over: by the floor, and because it leaves NaN.
+/// An empty kernel in the place of a stage must be refused twice over: by the speed of light and because it leaves NaN.
 fn nothing_done(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -90,12 +90,12 @@ fn nothing_done(
     // no fine interval.
     let plan = &Plan { samples: 40, ..plan.clone() };
     let zero_line = device.zero_line(plan)?;
-    let floor = Floor::roofline(pool.problem(), &device.info().name, pool.rotation());
-    let floor = floor.with_zero_line(zero_line.device.p50);
+    let speed_of_light = SpeedOfLight::roofline(pool.problem(), &device.info().name, pool.rotation());
+    let speed_of_light = speed_of_light.with_zero_line(zero_line.device.p50);
     let mut base = device.arm(stage, prepared, pool)?;
     let mut noop = device.noop_arm(Some(pool))?;
     let timed = device.measure_pair(&mut base, &mut noop, plan)?;
-    let refused = floor.impossible(timed.pair.comparison.new.min);
+    let refused = speed_of_light.impossible(timed.pair.comparison.new.min);
     let untouched =
         |output: &super::RotatedOutput| output.execution.output == pool.contents()[output.input].output.bytes;
     let all_untouched = timed.new_outputs.iter().all(untouched);

@@ -25,7 +25,7 @@ pub struct Batch<'p> {
     pub inputs: Arc<Inputs>,
     /// The same, laid out.
     pub staged: Arc<StagedInputs>,
-    /// What came of each; fewer than `cases` where the GPU was lost.
+    /// The outcome of each; fewer than `cases` after a sticky CUDA error.
     pub launched: Vec<Result<Launched, NoOutput>>,
 }
 
@@ -82,14 +82,14 @@ pub fn keep(
         if let Some(output) = &checked.output {
             sink.output(&result, output)?;
         }
-        let lost = match &result.outcome {
+        let sticky = match &result.outcome {
             Outcome::Failed { reason } if checked.fatal => Some(reason.clone()),
             _ => None,
         };
         measured.append(&result);
         sink.grown(measured)?;
-        if let Some(reason) = lost {
-            return Err(ExecuteError::Lost { case: label(case), reason });
+        if let Some(reason) = sticky {
+            return Err(ExecuteError::Sticky { case: label(case), reason });
         }
     }
     if sink.is_interrupted() { Err(ExecuteError::Interrupted) } else { Ok(()) }

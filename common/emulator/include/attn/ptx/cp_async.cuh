@@ -23,7 +23,7 @@ __device__ __forceinline__ void cp_async_commit(EMULATOR_HERE) {
     emulator_cp_async_commit(emulator_current, EMULATOR_SITE);
 }
 
-// Waits until at most the N newest groups of this thread are still under way.
+// Waits until at most the N newest groups of this thread are still in flight.
 template <int N> __device__ __forceinline__ void cp_async_wait_group(EMULATOR_HERE) {
     static_assert(N >= 0);
     emulator_cp_async_wait(emulator_current, N, EMULATOR_SITE);

@@ -62,10 +62,10 @@ fn the_last_tile_of_a_pipeline_is_not_covered_by_the_usual_wait() {
     };
     // One tile alone is the small shape.
     for tiles in [1, 2, 5] {
-        let text = only(&run(tiles, 0, 0), HazardKind::ReadBeforeWait);
+        let text = only(&run(tiles, 0, 0), HazardKind::ReadInFlight);
         let wait = at("hazards.cu", "// but not for the last tile");
         assert!(
-            text.contains(&format!("The wait_group<1> at {wait} leaves the newest 1 group(s) under way")),
+            text.contains(&format!("The wait_group<1> at {wait} leaves the newest 1 group(s) in flight")),
             "{text}"
         );
         assert!(text.contains("on the last tile wait for all (wait_group<0>)"), "{text}");
@@ -84,7 +84,7 @@ fn waits_cover_nobody_elses_copies() {
         let run = Run::new(traced::copied_by_a_producer, 96).shared(512);
         run.number(0, producer_waits).number(1, barrier)
     };
-    let text = only(&run(0, 1), HazardKind::ReadBeforeWait);
+    let text = only(&run(0, 1), HazardKind::ReadInFlight);
     let wait = at("hazards.cu", "// its own groups only");
     assert!(
         text.contains(&format!("The wait_group at {wait} covers only copies that the waiting thread issued itself")),
@@ -103,7 +103,7 @@ fn a_wait_tells_nobody_else() {
         let report = run.clone().input(0, &[0f32; 256]).schedule(schedule).trace([8192, 0]);
         // Under one schedule the consumers come after the wait, under another before the copy: a race either way.
         let kinds: Vec<HazardKind> = report.hazards.iter().map(|hazard| hazard.kind).collect();
-        assert!(kinds.contains(&HazardKind::Race) || kinds.contains(&HazardKind::ReadBeforeWait), "{kinds:?}");
+        assert!(kinds.contains(&HazardKind::Race) || kinds.contains(&HazardKind::ReadInFlight), "{kinds:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn hazards_of_helpers_name_their_callers_the_operand_and_both_remedies() {
                 let text = hazard.to_string();
                 assert!(text.contains(&read), "{text}");
                 // Without a barrier the reader may come before the copy is even issued, and finds nothing at all.
-                if hazard.kind != HazardKind::UnsetShared {
+                if hazard.kind != HazardKind::UninitialisedShared {
                     assert!(text.contains(&copied), "{text}");
                 }
             }
@@ -130,9 +130,9 @@ fn hazards_of_helpers_name_their_callers_the_operand_and_both_remedies() {
     }
     let found = hazards_in_order(&run(1, 1));
     let wait = at("hazards.cu", "// one too lax");
-    let early = found.iter().find(|hazard| hazard.kind == HazardKind::ReadBeforeWait).unwrap().to_string();
+    let early = found.iter().find(|hazard| hazard.kind == HazardKind::ReadInFlight).unwrap().to_string();
     assert!(early.contains("bytes 0-15 of shared memory, copied from bytes 0-15 of in 0"), "{early}");
-    assert!(early.contains(&format!("The wait_group<2> at {wait} leaves the newest 2 group(s) under way")), "{early}");
+    assert!(early.contains(&format!("The wait_group<2> at {wait} leaves the newest 2 group(s) in flight")), "{early}");
     assert!(early.contains("Or, if the copying thread waits again before this access, a __syncthreads()"), "{early}");
     // The other warp comes when the first one has waited for the next tile.
     let late = found.iter().find(|hazard| hazard.kind == HazardKind::Race).unwrap().to_string();
@@ -166,7 +166,7 @@ fn a_slot_that_is_filled_again_while_it_is_read() {
 #[test]
 fn rows_that_nobody_wrote_and_rows_that_are_not_there() {
     let run = |written, read| Run::new(traced::rows_one_too_many, 32).shared(1024).number(0, written).number(1, read);
-    let text = only(&run(7, 8), HazardKind::UnsetShared);
+    let text = only(&run(7, 8), HazardKind::UninitialisedShared);
     assert!(text.contains("of shared memory") && text.contains(&at("hazards.cu", "// a row")), "{text}");
     let text = only(&run(8, 9), HazardKind::OutOfBounds);
     assert!(text.contains("The launch declares 1024 bytes of dynamic shared memory"), "{text}");
@@ -239,9 +239,9 @@ fn a_shuffle_orders_nothing() {
 #[test]
 fn copies_that_are_not_waited_for() {
     let run = |commit, wait| Run::new(traced::copy_without, 32).shared(512).number(0, commit).number(1, wait);
-    let text = only(&run(0, 1), HazardKind::ReadBeforeWait);
+    let text = only(&run(0, 1), HazardKind::ReadInFlight);
     assert!(text.contains("cp_async_commit is missing before the wait"), "{text}");
-    let text = only(&run(1, 0), HazardKind::ReadBeforeWait);
+    let text = only(&run(1, 0), HazardKind::ReadInFlight);
     assert!(text.contains("cp_async_wait_group is missing before this access"), "{text}");
     assert_clean(&run(1, 1), "committed and waited for");
     assert_clean(&Run::new(traced::groups_of_ones_own, 32).shared(2048), "several groups in flight");

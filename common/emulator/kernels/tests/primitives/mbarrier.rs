@@ -29,22 +29,26 @@ fn a_ring_with_full_and_empty_barriers_is_clean() {
 
 #[test]
 fn every_way_to_break_the_ring_is_found_and_named() {
-    use HazardKind::{BarrierObject, Deadlock, Race, ReadBeforeWait, Stopped, UnsetShared};
+    use HazardKind::{BarrierObject, Deadlock, Race, ReadInFlight, Stopped, UninitialisedShared};
     let never = "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names";
     let unseen = "while no thread has observed the end of phase 0";
     let race_of_waiters = "an mbarrier_wait for the phase is missing in this thread";
     let breaks: [(i32, &[HazardKind], &str); 13] = [
-        (1, &[Race, ReadBeforeWait, UnsetShared], "no thread has observed the end of that phase: mbarrier_wait for it"),
-        (2, &[Race, ReadBeforeWait], "it must be waited for (and a barrier must follow) before they are written again"),
+        (
+            1,
+            &[Race, ReadInFlight, UninitialisedShared],
+            "no thread has observed the end of that phase: mbarrier_wait for it",
+        ),
+        (2, &[Race, ReadInFlight], "it must be waited for (and a barrier must follow) before they are written again"),
         (4, &[Deadlock], "phase 0, parity 0, has 0 of 64 arrivals"),
         (8, &[Deadlock], "phase 0, parity 0, has 32 of 33 arrivals"),
-        (16, &[ReadBeforeWait, Race], "mbarrier_wait for it is missing before this access"),
+        (16, &[ReadInFlight, Race], "mbarrier_wait for it is missing before this access"),
         (32, &[Deadlock], never),
         (64, &[Race, Stopped], "a __syncthreads() is missing after mbarrier_init"),
         (128, &[Stopped], "it is not initialised yet: one thread calls mbarrier_init"),
         (256, &[Race, Stopped], "more threads arrive than the 32 that mbarrier_init at"),
-        (512, &[ReadBeforeWait], "The thread that issued the copy has not waited for it"),
-        (1024, &[Race, ReadBeforeWait, UnsetShared], race_of_waiters),
+        (512, &[ReadInFlight], "The thread that issued the copy has not waited for it"),
+        (1024, &[Race, ReadInFlight, UninitialisedShared], race_of_waiters),
         (2048, &[BarrierObject], "only mbarrier operations may touch them"),
         (4096, &[Deadlock], "has 0 of 32 arrivals"),
     ];

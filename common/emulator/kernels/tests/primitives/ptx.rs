@@ -196,7 +196,7 @@ fn each_wrapper_gives_the_documented_registers() {
 }
 
 #[test]
-fn every_wrapper_has_a_twin_and_a_case() {
+fn every_wrapper_has_a_counterpart_and_a_case() {
     let common = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let read =
         |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -211,10 +211,10 @@ fn every_wrapper_has_a_twin_and_a_case() {
         if !text.contains("asm volatile") {
             continue;
         }
-        let twin = words(&read(&common.join("emulator/include/attn/ptx").join(path.file_name().unwrap())));
+        let counterpart = words(&read(&common.join("emulator/include/attn/ptx").join(path.file_name().unwrap())));
         for declaration in text.lines().filter(|line| line.starts_with("static __device__")) {
             let name = declaration.split('(').next().unwrap().split(' ').next_back().unwrap();
-            assert!(twin.contains(name), "{name}: the emulator has no twin");
+            assert!(counterpart.contains(name), "{name}: the emulator has no counterpart");
             assert!(cases.contains(name), "{name}: no kernel of cu/ptx.cu runs it");
             wrappers += 1;
         }

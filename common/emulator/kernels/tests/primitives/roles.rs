@@ -9,7 +9,7 @@ use crate::support::{Run, at};
 #[test]
 fn a_helper_for_the_whole_block_that_one_warp_calls() {
     let run = |steps_by_warp| Run::new(traced::tile_copied_by_one_warp, 128).shared(2048).number(0, steps_by_warp);
-    let text = only(&run(0), HazardKind::UnsetShared);
+    let text = only(&run(0), HazardKind::UninitialisedShared);
     assert!(text.contains(&at("roles.cu", "// consumes a chunk")), "{text}");
     assert!(text.contains("compare the threads that run the loop with its step"), "{text}");
     assert!(text.ends_with("(96 times)"), "three quarters of the tile: {text}");

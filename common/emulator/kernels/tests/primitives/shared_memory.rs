@@ -6,7 +6,7 @@ use crate::support::{Run, SCHEDULES};
 #[test]
 fn shared_memory_starts_as_nan_in_every_block() {
     for schedule in SCHEDULES {
-        let run = Run::new(entry::read_unset, 64).blocks(40).shared(256).schedule(schedule);
+        let run = Run::new(entry::read_uninitialised, 64).blocks(40).shared(256).schedule(schedule);
         let output: Vec<f32> = run.output(160).unwrap();
         for block in output.chunks(4) {
             assert!(block[0].is_nan() && block[1].is_nan());

@@ -69,13 +69,13 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         let whole = run.trace([8192, 8192]);
         assert_eq!(whole.hazards, []);
         for site in &whole.sync_sites {
-            let is_caught = SCHEDULES.map(|schedule| {
+            let is_killed = SCHEDULES.map(|schedule| {
                 let broken = run.clone().schedule(schedule).suppress(site.place.clone()).trace([8192, 8192]);
                 assert!(broken.sync_sites.contains(site), "a suppressed site is still a site");
                 !broken.hazards.is_empty()
             });
-            assert!(is_caught.iter().all(|caught| *caught == is_caught[0]), "{site:?} by schedule: {is_caught:?}");
-            *needed.entry(site.place.clone()).or_default() |= is_caught[0];
+            assert!(is_killed.iter().all(|killed| *killed == is_killed[0]), "{site:?} by schedule: {is_killed:?}");
+            *needed.entry(site.place.clone()).or_default() |= is_killed[0];
             operations.insert(site.operation.clone());
         }
     }

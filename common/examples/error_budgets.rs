@@ -1,6 +1,6 @@
-//! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/honest-errors.md`.
+//! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/error-budgets.md`.
 //!
-//! `cargo run -p common --example honest_errors`
+//! `cargo run -p common --example error_budgets`
 
 use common::faults::{Fault, Model, faulty_output};
 use common::gate::{Errors, Evidence, c4_tolerance};
@@ -68,7 +68,7 @@ fn main() -> Result<(), Failure> {
 fn lost_precision() -> Result<(), Failure> {
     const FAULTS: [Fault; 4] =
         [Fault::ProbabilityTruncated, Fault::SumInHalf, Fault::AccumulatorInHalf, Fault::OutputTruncated];
-    println!("\n### Lost precision, P in f16: root mean square of row errors over the plain implementation's\n");
+    println!("\n### Lost precision, P in f16: root mean square of row errors over the same-precision baseline's\n");
     println!("| dtype | shape | mask | family | bound | correct | {} |", FAULTS.map(Fault::name).join(" | "));
     println!("|---|---|---|---|---|---|{}", "---|".repeat(FAULTS.len()));
     let ragged = Shape { seq_kv: 203, heads_kv: 1, ..Shape::bhsd(1, 2, 113, 64) };
@@ -86,9 +86,9 @@ fn lost_precision() -> Result<(), Failure> {
                 Errors::measure(&Evidence { problem: &problem, family: Some(family), reference: &reference, output })
             };
             let correct = measure(&Model::default().output(&inputs));
-            let plain = correct.plain_rms_row_rel;
-            let faulty = FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / plain);
-            let cells = [correct.c2_rows_bound() / plain, correct.rms_row_rel / plain].into_iter().chain(faulty);
+            let baseline = correct.baseline_rms_row_rel;
+            let faulty = FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / baseline);
+            let cells = [correct.c2_rows_bound() / baseline, correct.rms_row_rel / baseline].into_iter().chain(faulty);
             let cells: Vec<String> = cells.map(|ratio| format!("{ratio:.2}")).collect();
             println!("| {dtype} | {shape} | {mask} | {family} | {} |", cells.join(" | "));
         }
