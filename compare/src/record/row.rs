@@ -14,7 +14,7 @@ pub struct Row {
     pub subject: Subject,
     pub on: On,
     pub by: Source,
-    /// The other arm of a pair that was timed A B B A.
+    /// The other candidate of a pair that was interleaved (A B B A).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Subject>,
     /// What must be equal before two rows are compared: `warm L2`.
@@ -152,7 +152,7 @@ pub enum Source {
     Emulator,
     /// The run on a GPU.
     Gpu,
-    /// The session in which our arms and those of peers were alternated.
+    /// The session in which our candidates and those of peers were interleaved.
     Peers,
     Ncu,
     ComputeSanitizer,
