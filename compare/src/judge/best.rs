@@ -1,5 +1,6 @@
 //! Which variant is best, by which figure, and whose it is.
 
+use super::list::grouped;
 use super::state::is_green;
 use super::{Known, Origin};
 use crate::record::meta::Gpu;
@@ -38,7 +39,11 @@ pub fn p50(row: &Row) -> f64 {
 /// The fastest shown variant of a stage on a problem, of those that `takes`.
 pub fn best<'a>(record: &'a Record, stage: &str, place: &Place, takes: impl Fn(&str) -> bool) -> Option<&'a Row> {
     let of_stage = shown(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
-    of_stage.filter(|row| takes(row.subject.name())).min_by(|a, b| p50(a).total_cmp(&p50(b)))
+    fastest(of_stage.filter(|row| takes(row.subject.name())))
+}
+
+fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    rows.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// The fastest of a family.
@@ -119,18 +124,11 @@ pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
 /// The best of each stage on every problem of the first record that timed any, in the order of the rows.
 pub fn by_problem<'a>(known: &Known<'a>) -> Option<(Option<&'a str>, &'a Record, Vec<OnProblem<'a>>)> {
     let (name, record) = known.sources().into_iter().find(|(_, record)| shown(record).next().is_some())?;
-    let mut places: Vec<OnProblem<'_>> = Vec::new();
-    for row in shown(record) {
-        let Some(index) = known.stages.iter().position(|stage| stage.id == row.subject.stage()) else { continue };
-        let Some(place) = row.on.problem() else { continue };
-        let at = places.iter().position(|(other, _)| other == place).unwrap_or_else(|| {
-            places.push((place.clone(), vec![None; known.stages.len()]));
-            places.len() - 1
-        });
-        let best = &mut places[at].1[index];
-        if best.is_none_or(|other| p50(row) < p50(other)) {
-            *best = Some(row);
-        }
-    }
-    Some((name, record, places))
+    let rows = shown(record).filter(|row| known.stage(row.subject.stage()).is_some());
+    let by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+    let best_of_each = |(place, rows): (&Place, Vec<&'a Row>)| {
+        let of = |stage: &StageMeta| fastest(rows.iter().copied().filter(|row| row.subject.stage() == stage.id));
+        (place.clone(), known.stages.iter().map(of).collect())
+    };
+    Some((name, record, by_place.into_iter().map(best_of_each).collect()))
 }

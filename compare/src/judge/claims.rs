@@ -21,12 +21,12 @@ pub struct Finding {
     pub verdict: Verdict,
     /// With the figures.
     pub reason: String,
-    /// Of a claim of speed: both arms and the speedup on p50.
+    /// Of a claim of speed: both candidates and the speedup on p50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
 }
 
-/// Two arms that were alternated.
+/// Two candidates that were interleaved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     pub new: Subject,
@@ -39,8 +39,9 @@ pub struct Pair {
 }
 
 impl Finding {
-    fn no_data(reason: String) -> Self {
-        Self { verdict: Verdict::NoData, reason, pair: None }
+    /// Of a claim that no pair decides.
+    fn new(verdict: Verdict, reason: String) -> Self {
+        Self { verdict, reason, pair: None }
     }
 }
 
@@ -95,7 +96,7 @@ fn faster_than<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim, rival: 
     peers::fastest(record, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 
-/// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A time below the floor has failed
+/// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A time below the speed of light has failed
 /// whatever the ratio.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     let ratio = |metric: Metric| {
@@ -128,11 +129,10 @@ fn both(counted: Option<Finding>, by_ncu: Option<Finding>) -> Option<Finding> {
     Some(match (counted.verdict, by_ncu.verdict) {
         (Verdict::NoData, Verdict::NoData) => counted.clone(),
         (Verdict::NoData, _) => Finding { reason: format!("ncu: {}", by_ncu.reason), ..by_ncu.clone() },
-        (here, there) => Finding {
-            verdict: if there == Verdict::Fail { Verdict::Fail } else { here },
-            reason: format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason),
-            pair: None,
-        },
+        (here, there) => Finding::new(
+            if there == Verdict::Fail { Verdict::Fail } else { here },
+            format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason),
+        ),
     })
 }
 
@@ -174,35 +174,34 @@ pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -
     }
     let pairs = match compared(&record.meta.stages, stage, claim) {
         Ok(pairs) => pairs.into_iter().filter(|(variant, _)| has(variant)).collect::<Vec<_>>(),
-        Err(reason) => return Some(Finding::no_data(reason)),
+        Err(reason) => return Some(Finding::new(Verdict::NoData, reason)),
     };
     if pairs.is_empty() {
         let reason = format!("no variant of {} in this run is one that the claim compares", claim.family);
-        return Some(Finding::no_data(reason));
+        return Some(Finding::new(Verdict::NoData, reason));
     }
-    let (mut holds, mut breaks, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut kept, mut broken, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (variant, base) in pairs {
         match compare(record, (stage, variant), base, claim, by) {
             Err(reason) => missing.push(reason),
-            Ok(found) => found.into_iter().for_each(
-                |(is_kept, words)| {
-                    if is_kept { holds.push(words) } else { breaks.push(words) }
-                },
-            ),
+            Ok(found) => {
+                for (is_kept, words) in found {
+                    if is_kept { kept.push(words) } else { broken.push(words) }
+                }
+            }
         }
     }
-    let finding = |verdict, reason| Some(Finding { verdict, reason, pair: None });
-    match (breaks.is_empty(), missing.into_iter().next(), holds.split_first()) {
-        (false, ..) => finding(Verdict::Fail, breaks.join("; ")),
-        (true, Some(reason), _) => finding(Verdict::NoData, reason),
-        (true, None, Some((first, []))) => finding(Verdict::Pass, first.clone()),
-        (true, None, Some((first, others))) => {
-            finding(Verdict::Pass, format!("{first}; {} more as predicted", others.len()))
+    let (verdict, reason) = match (&broken[..], &missing[..], &kept[..]) {
+        ([_, ..], ..) => (Verdict::Fail, broken.join("; ")),
+        ([], [first, ..], _) => (Verdict::NoData, first.clone()),
+        ([], [], [only]) => (Verdict::Pass, only.clone()),
+        ([], [], [first, others @ ..]) => (Verdict::Pass, format!("{first}; {} more as predicted", others.len())),
+        ([], [], []) => {
+            let family = &claim.family;
+            (Verdict::NoData, format!("{family} was not compiled for the same architecture as its base"))
         }
-        (true, None, None) => {
-            finding(Verdict::NoData, format!("{} was not compiled for the same architecture as its base", claim.family))
-        }
-    }
+    };
+    Some(Finding::new(verdict, reason))
 }
 
 /// Whether a variant is as predicted, in words, for each architecture that both sides were compiled for.

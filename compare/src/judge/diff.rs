@@ -4,18 +4,18 @@
 //! What cannot be compared as if it were the same (another GPU, driver, compiler, state of the cache) is missing, with the
 //! reason. Where latency was measured on both sides, it has the last word on what occupancy and counters are worth.
 
-use super::claims::{self, is_of_gpu};
-use super::state;
-use super::{Known, best, place};
+use super::claims::{self, Finding, is_of_gpu};
+use super::list::joined;
+use super::{Known, best, place, state};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
-use crate::record::store::Samples;
-use crate::record::{Figure, On, Record, Row, Source, StageMeta, Subject};
-use common::metric::{self, Better, ERROR_MARGIN, Metric, Threshold};
+use crate::record::{Claim, Figure, On, Record, Row, Source, StageMeta, Subject};
+use common::metric::{self, Better, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
@@ -23,7 +23,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// A gate fails now, or a figure that has a good side moved to the other.
+    /// A gate fails now, or a figure that is better one way moved the other.
     Worse,
     /// The evidence does not decide.
     Ambiguous,
@@ -66,6 +66,18 @@ pub enum Group {
     Counters,
 }
 
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Group::Gates => "gates",
+            Group::Latency => "latency",
+            Group::Errors => "errors",
+            Group::Resources => "resources",
+            Group::Counters => "counters",
+        })
+    }
+}
+
 /// One figure or verdict on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
@@ -97,59 +109,69 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(subject: Subject, what: impl Into<String>, group: Group, change: Change, why: impl Into<String>) -> Self {
-        let (on, metric, base, new, ratio, resampled) = Default::default();
+    fn new(
+        subject: impl Into<Subject>,
+        what: impl Into<String>,
+        group: Group,
+        change: Change,
+        why: impl Into<String>,
+    ) -> Self {
         Self {
-            subject,
-            on,
+            subject: subject.into(),
+            on: None,
             what: what.into(),
-            metric,
+            metric: None,
             group,
             change,
-            base,
-            new,
-            ratio,
-            resampled,
+            base: None,
+            new: None,
+            ratio: None,
+            resampled: None,
             why: why.into(),
             required: false,
         }
     }
 
-    fn values(mut self, base: impl fmt::Display, new: impl fmt::Display) -> Self {
-        (self.base, self.new) = (Some(base.to_string()), Some(new.to_string()));
-        self
+    fn values<T: fmt::Display>(self, base: T, new: T) -> Self {
+        self.verdicts(Some(base), Some(new))
     }
 
-    fn on(mut self, on: &On) -> Self {
-        self.on = Some(on.clone());
-        self
+    /// What a gate or claim says on both sides, where it says something.
+    fn verdicts<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
+        Self { base: base.map(|of| of.to_string()), new: new.map(|of| of.to_string()), ..self }
     }
 
-    fn of(mut self, metric: Metric) -> Self {
-        self.metric = Some(metric);
-        self
+    fn on(self, on: &On) -> Self {
+        Self { on: Some(on.clone()), ..self }
     }
 
-    fn required(mut self) -> Self {
-        self.required = true;
-        self
+    fn of(self, metric: Metric) -> Self {
+        Self { metric: Some(metric), ..self }
+    }
+
+    fn required(self, required: bool) -> Self {
+        Self { required, ..self }
     }
 }
 
 const WHOLE: &str = "the record";
+const BASE_ONLY: &str = "judged in the base only";
 
 /// Two records side by side. `threshold` is the latency's (0.02: 2 %).
 pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Difference> {
     let sides = Sides::of(base, new, threshold);
     let latencies = sides.latencies();
-    let mut found = sides.presence();
-    found.extend(sides.retired());
-    found.extend(sides.gates());
-    found.extend(sides.claims());
-    found.extend(sides.self_test());
-    found.extend(sides.errors());
-    found.extend(sides.figures(&latencies));
-    found.extend(latencies);
+    let mut found = [
+        sides.presence(),
+        sides.retired(),
+        sides.gates(),
+        sides.claims(),
+        sides.self_test(),
+        sides.errors(),
+        sides.figures(&latencies),
+        latencies,
+    ]
+    .concat();
     let ids: Vec<&str> = new.meta.stages.iter().chain(&base.meta.stages).map(|stage| stage.id.as_str()).collect();
     found.sort_by_key(|d| (ids.iter().position(|id| *id == d.subject.stage()), d.group, d.change));
     found
@@ -160,15 +182,14 @@ pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
     let is_other =
         |stage: &&StageMeta| now.iter().any(|built| built.id == stage.id && built.identity != stage.identity);
     let why = "the kernel has changed since the new record was made; run `compare` again";
-    let difference = |stage: &StageMeta| {
-        Difference::new(Subject::from(&*stage.id), "whole run", Group::Gates, Change::Missing, why).required()
-    };
+    let difference =
+        |stage: &StageMeta| Difference::new(&*stage.id, "whole run", Group::Gates, Change::Missing, why).required(true);
     record.meta.stages.iter().filter(is_other).map(difference).collect()
 }
 
 /// What keeps a whole record from being compared.
 pub fn whole(why: impl Into<String>) -> Difference {
-    Difference::new(Subject::from(WHOLE), "whole run", Group::Gates, Change::Missing, why).required()
+    Difference::new(WHOLE, "whole run", Group::Gates, Change::Missing, why).required(true)
 }
 
 type Index<'a> = HashMap<(&'a Subject, &'a On, Source), &'a Row>;
@@ -190,13 +211,22 @@ impl<'a> Sides<'a> {
         Self { base, new, threshold, old_rows: index(base), new_rows: index(new) }
     }
 
+    fn has_one_backend(&self) -> bool {
+        self.base.meta.backend == self.new.meta.backend
+    }
+
+    /// Whether the subject's kernel is the same on both sides.
+    fn has_one_kernel(&self, subject: &Subject) -> bool {
+        self.new.has_kernel_of(self.base, subject.stage())
+    }
+
     /// Whether the new record set out to run all that the base did: neither was narrowed by flags or to a smaller tier,
     /// and both ran on the same backend and a device that refuses the same.
     fn covers(&self) -> bool {
         let (base, new) = (&self.base.meta, &self.new.meta);
         new.scope == Scope::Whole
             && new.tier >= base.tier
-            && new.backend == base.backend
+            && self.has_one_backend()
             && refused(self.new).eq(refused(self.base))
     }
 
@@ -207,44 +237,42 @@ impl<'a> Sides<'a> {
                 found.push(whole(format!("the {side} is of a run that ended after {finished} of {planned} cases")));
             }
         }
-        if self.base.meta.backend != self.new.meta.backend {
+        if !self.has_one_backend() {
             let (new, base) = (place(self.new), place(self.base));
             found.push(whole(format!("{new} against {base} (base): gates and latencies do not compare")));
         }
         let row = |subject, change, why: &str| Difference::new(subject, "variant", Group::Gates, change, why);
-        for subject in self.base.variants() {
-            if !self.new.variants().any(|other| other == subject) {
-                let is_refused = refused(self.new).any(|other| other == subject);
-                found.push(match is_refused {
-                    true => row(subject, Change::Missing, "the new record is of a device that refuses it"),
-                    false => row(subject, Change::Differs, "the new record does not declare it: removed, or renamed"),
-                });
-            } else if state::summary(self.base, &subject).is_some() && state::summary(self.new, &subject).is_none() {
+        let [before, after]: [Vec<Subject>; 2] = [self.base, self.new].map(|record| record.variants().collect());
+        for subject in &before {
+            let is_checked = |record| state::summary(record, subject).is_some();
+            if after.contains(subject) {
                 let why = "it was checked in the base, and not in the new record";
-                found.push(row(subject, Change::Missing, why).required());
+                let is_lost = is_checked(self.base) && !is_checked(self.new);
+                found.extend(is_lost.then(|| row(subject, Change::Missing, why).required(true)));
+            } else if refused(self.new).any(|other| other == *subject) {
+                found.push(row(subject, Change::Missing, "the new record is of a device that refuses it"));
+            } else {
+                found.push(row(subject, Change::Differs, "the new record does not declare it: removed, or renamed"));
             }
         }
-        for subject in self.new.variants().filter(|found| !self.base.variants().any(|other| other == *found)) {
-            found.push(row(subject, Change::Differs, "the base does not have it"));
-        }
+        let added = after.iter().filter(|subject| !before.contains(subject));
+        found.extend(added.map(|subject| row(subject, Change::Differs, "the base does not have it")));
         found
     }
 
     /// What either record measured or claimed by a metric that the registry no longer has. It is said, and nothing is missing.
     fn retired(&self) -> Vec<Difference> {
-        const WHY: &str = "the registry of metrics does not have it: removed, or renamed";
-        let both = || [self.base, self.new].into_iter();
-        let names: BTreeSet<&str> =
-            both().flat_map(|record| &record.rows).flat_map(|row| row.retired.keys().map(String::as_str)).collect();
-        let claims: BTreeSet<(&str, String)> = (both().flat_map(|record| &record.meta.stages))
-            .flat_map(|stage| stage.retired.iter().map(|claim| (&*stage.id, retired_claim(claim))))
-            .collect();
-        let metric =
-            |name| Difference::new(Subject::from(WHOLE), format!("metric {name}"), Group::Gates, Change::Differs, WHY);
-        let claim = |(stage, claim): (&str, String)| {
-            Difference::new(Subject::from(stage), format!("claim {claim}"), Group::Gates, Change::Differs, WHY)
-        };
-        names.into_iter().map(metric).chain(claims.into_iter().map(claim)).collect()
+        let why = "the registry of metrics does not have it: removed, or renamed";
+        let row = |subject, what| Difference::new(subject, what, Group::Gates, Change::Differs, why);
+        let (mut metrics, mut claims) = (BTreeSet::new(), BTreeSet::new());
+        for record in [self.base, self.new] {
+            metrics.extend(record.rows.iter().flat_map(|row| row.retired.keys()));
+            let of_stage =
+                |stage: &'a StageMeta| stage.retired.iter().map(|claim| (stage.id.as_str(), retired_claim(claim)));
+            claims.extend(record.meta.stages.iter().flat_map(of_stage));
+        }
+        let metrics = metrics.into_iter().map(|name| row(WHOLE, format!("metric {name}")));
+        metrics.chain(claims.into_iter().map(|(stage, claim)| row(stage, format!("claim {claim}")))).collect()
     }
 
     /// A gate that fails now and did not fail before is worse whatever the backend; all else needs the same backend, but
@@ -252,37 +280,24 @@ impl<'a> Sides<'a> {
     fn gates(&self) -> Vec<Difference> {
         let mut found = Vec::new();
         for subject in self.new.variants() {
-            let (before, after) = (state::gates(self.base, &subject), state::gates(self.new, &subject));
+            let [before, after] = [self.base, self.new].map(|record| state::gates(record, &subject));
+            let was = |gate| before.get(&gate).map(|judged| judged.verdict);
+            let is = |gate| after.get(&gate).map(|judged| judged.verdict);
+            let row = |gate, change, why: &str| {
+                let row = Difference::new(&subject, format!("gate {gate}"), Group::Gates, change, why);
+                row.verdicts(was(gate), is(gate))
+            };
             for (&gate, judged) in &after {
-                let was = before.get(&gate).map(|judged| judged.verdict);
-                let is_comparable = self.base.meta.backend == self.new.meta.backend || gate == GateId::R1;
-                let Some(change) = turned(was, judged.verdict, is_comparable) else { continue };
-                let mut row = Difference::new(
-                    subject.clone(),
-                    format!("gate {gate}"),
-                    Group::Gates,
-                    change,
-                    judged.reason.clone(),
-                );
-                (row.base, row.new) = (was.map(|was| was.to_string()), Some(judged.verdict.to_string()));
-                row.required = change == Change::Missing && self.covers();
-                found.push(row);
+                let is_comparable = self.has_one_backend() || gate == GateId::R1;
+                let Some(change) = turned(was(gate), judged.verdict, is_comparable) else { continue };
+                let is_required = change == Change::Missing && self.covers();
+                found.push(row(gate, change, &judged.reason).required(is_required));
             }
             // A variant that was not run at all has a row of its own.
-            let ran = !after.is_empty() && self.covers();
-            for (gate, judged) in before.iter().filter(|(gate, _)| ran && !after.contains_key(gate)) {
-                if judged.verdict != Verdict::NoData {
-                    let what = format!("gate {gate}");
-                    let mut row = Difference::new(
-                        subject.clone(),
-                        what,
-                        Group::Gates,
-                        Change::Missing,
-                        "judged in the base only",
-                    );
-                    (row.base, row.required) = (Some(judged.verdict.to_string()), *gate != GateId::R1);
-                    found.push(row);
-                }
+            if !after.is_empty() && self.covers() {
+                let judged_before = before.iter().filter(|(_, judged)| judged.verdict != Verdict::NoData);
+                let lost = judged_before.filter(|(gate, _)| !after.contains_key(gate));
+                found.extend(lost.map(|(&gate, _)| row(gate, Change::Missing, BASE_ONLY).required(gate != GateId::R1)));
             }
         }
         found
@@ -290,121 +305,92 @@ impl<'a> Sides<'a> {
 
     /// The claims that both sides judged; those of a GPU on one GPU only.
     fn claims(&self) -> Vec<Difference> {
-        let gpus = [self.base, self.new].map(|record| record.meta.machine.gpu.name());
-        let before: BTreeMap<(String, String), Verdict> = (claims::judged(self.base))
-            .map(|(stage, claim, finding)| ((stage.id.clone(), claim.to_string()), finding.verdict))
-            .collect();
+        let [was, is] = [self.base, self.new].map(|record| record.meta.machine.gpu.name());
+        let is_comparable = |claim: &Claim| was == is || !is_of_gpu(claim);
+        let row = |(stage, claim): &(&str, String), change, why: String| {
+            Difference::new(*stage, format!("claim {claim}"), Group::Gates, change, why)
+        };
+        let key = |stage: &'a StageMeta, claim: &Claim| (stage.id.as_str(), claim.to_string());
+        let mut before: BTreeMap<(&str, String), Verdict> =
+            claims::judged(self.base).map(|(stage, claim, finding)| (key(stage, claim), finding.verdict)).collect();
         let mut found = Vec::new();
-        let mut seen = Vec::new();
-        for (stage, claim, finding) in claims::judged(self.new) {
-            let key = (stage.id.clone(), claim.to_string());
-            let was = before.get(&key).copied();
-            seen.push(key.clone());
-            if is_of_gpu(claim) && gpus[0] != gpus[1] {
-                continue;
-            }
-            let Some(mut change) = turned(was, finding.verdict, true) else { continue };
-            let is_refuted = self.new.meta.refuted(&key.0, &key.1).is_some();
-            let mut why = finding.reason;
-            if change == Change::Worse && is_refuted {
-                (change, why) = (Change::Differs, format!("refuted and recorded: {why}"));
-            }
-            let mut row =
-                Difference::new(Subject::from(&*key.0), format!("claim {}", key.1), Group::Gates, change, why);
-            (row.base, row.new) = (was.map(|was| was.to_string()), Some(finding.verdict.to_string()));
-            found.push(row);
+        for (stage, claim, Finding { verdict, reason, .. }) in claims::judged(self.new) {
+            let key = key(stage, claim);
+            let was = before.remove(&key);
+            let Some(change) = turned(was, verdict, true).filter(|_| is_comparable(claim)) else { continue };
+            let is_refuted = change == Change::Worse && self.new.meta.refuted(key.0, &key.1).is_some();
+            let row = match is_refuted {
+                true => row(&key, Change::Differs, format!("refuted and recorded: {reason}")),
+                false => row(&key, change, reason),
+            };
+            found.push(row.verdicts(was, Some(verdict)));
         }
-        // A promise that is taken back is said, lest a failed claim be mended by deleting it; so is one that the new record
+        // A claim that is taken back is said, lest one that fails be settled by deleting it; so is one that the new record
         // has no figures of.
-        for ((stage, claim), verdict) in before.iter().filter(|(key, _)| !seen.contains(key)) {
-            let Some(stands) = self.new.stage(stage) else { continue };
-            let declared = stands.claims.iter().find(|other| other.to_string() == *claim);
-            let row = |change, why| {
-                Difference::new(Subject::from(&**stage), format!("claim {claim}"), Group::Gates, change, why)
+        for (key, was) in &before {
+            let Some(stage) = self.new.stage(key.0) else { continue };
+            let row = match stage.claims.iter().find(|claim| claim.to_string() == key.1) {
+                None => row(key, Change::Differs, "no longer claimed".into()),
+                Some(claim) if !is_comparable(claim) => continue,
+                Some(_) => row(key, Change::Missing, BASE_ONLY.into()).required(self.covers()),
             };
-            let row = match declared {
-                None => row(Change::Differs, "no longer claimed"),
-                Some(claim) if is_of_gpu(claim) && gpus[0] != gpus[1] => continue,
-                Some(_) if self.covers() => row(Change::Missing, "judged in the base only").required(),
-                Some(_) => row(Change::Missing, "judged in the base only"),
-            };
-            found.push(Difference { base: Some(verdict.to_string()), ..row });
+            found.push(row.verdicts(Some(was), None));
         }
         found
     }
 
     /// Planted faults that survive, and synchronisation that is not as listed.
     fn self_test(&self) -> Vec<Difference> {
-        let has = |record: &Record| record.by(Source::SelfTest).next().is_some();
-        if !has(self.base) || !has(self.new) {
+        let both = [self.base, self.new];
+        if both.iter().any(|record| record.by(Source::SelfTest).next().is_none()) {
             return Vec::new();
         }
-        let [was, is] = [self.base, self.new].map(|record| state::self_test(record).count());
+        let [was, is] = both.map(|record| state::self_test(record).count());
         let change = match is.cmp(&was) {
-            std::cmp::Ordering::Greater => Change::Worse,
-            std::cmp::Ordering::Less => Change::Better,
-            std::cmp::Ordering::Equal => Change::Same,
+            Ordering::Greater => Change::Worse,
+            Ordering::Less => Change::Better,
+            Ordering::Equal => Change::Same,
         };
-        let names: Vec<String> = state::self_test(self.new).map(|row| format!("{}{}", row.subject, row.on)).collect();
-        let row = Difference::new(Subject::from(WHOLE), SELF_TEST, Group::Gates, change, names.join("; "));
-        vec![row.values(was, is)]
+        let names = joined(state::self_test(self.new).map(|row| format!("{}{}", row.subject, row.on)), "; ");
+        vec![Difference::new(WHOLE, SELF_TEST, Group::Gates, change, names).values(was, is)]
     }
 
     /// The latencies of both sides. What one side alone timed is one line a stage.
     fn latencies(&self) -> Vec<Difference> {
-        let timed = |record: &'a Record| best::timed(record).count();
-        if timed(self.base) == 0 && timed(self.new) == 0 {
-            return Vec::new();
-        }
-        let stages: Vec<&StageMeta> = self.new.meta.stages.iter().collect();
+        let is_timed = |record, stage: &StageMeta| best::timed(record).any(|row| row.subject.stage() == stage.id);
+        let row = |stage: &StageMeta, why| Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why);
+        let stages = self.new.meta.stages.iter();
         if let Some(why) = self.other_gpu() {
-            let has = |stage: &&&StageMeta| {
-                best::timed(self.base).chain(best::timed(self.new)).any(|row| row.subject.stage() == stage.id)
-            };
-            let row = |stage: &&StageMeta| {
-                let row =
-                    Difference::new(Subject::from(&*stage.id), "p50", Group::Latency, Change::Missing, why.clone());
-                Difference { required: timed(self.base) > 0, ..row }
-            };
-            return stages.iter().filter(has).map(row).collect();
+            let of_either = stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
+            let is_required = super::is_timed(self.base);
+            return of_either.map(|stage| row(stage, why.clone()).required(is_required)).collect();
         }
-        let samples = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a Samples> {
-            record.samples.iter().filter(|s| s.by == Source::Gpu).map(|s| ((&s.subject, &s.on), s)).collect()
+        let samples = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a [f64]> {
+            let of_gpu = record.samples.iter().filter(|samples| samples.by == Source::Gpu);
+            of_gpu.map(|samples| ((&samples.subject, &samples.on), &*samples.device_ns)).collect()
         };
         let (old_samples, new_samples) = (samples(self.base), samples(self.new));
-        let pairs: Vec<(&Row, &Row)> = best::timed(self.new)
-            .filter_map(|row| Some((*self.old_rows.get(&(&row.subject, &row.on, row.by))?, row)))
-            .filter(|(old, _)| old.figures.contains_key(&Metric::P50))
-            .collect();
-        let arm = |(old, row): &(&Row, &Row)| {
-            let key = (&row.subject, &row.on);
-            let raw = old_samples.get(&key).zip(new_samples.get(&key));
-            self.arm(old, row, raw.map(|(old, new)| (&*old.device_ns, &*new.device_ns)))
+        let timed_in = |rows: &Index<'a>, row: &Row| {
+            let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
+            found.filter(|other| other.figures.contains_key(&Metric::P50))
         };
-        let mut found: Vec<Difference> = pairs.par_iter().map(arm).collect();
+        let pairs: Vec<(&Row, &Row)> =
+            best::timed(self.new).filter_map(|row| Some((timed_in(&self.old_rows, row)?, row))).collect();
+        let latency = |(old, row): &(&Row, &Row)| {
+            let key = (&row.subject, &row.on);
+            self.latency(old, row, old_samples.get(&key).copied().zip(new_samples.get(&key).copied()))
+        };
+        let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
-            let alone = |here: &'a Record, there: &Index<'_>| {
-                let of_stage = best::timed(here).filter(|row| row.subject.stage() == stage.id);
-                of_stage
-                    .filter(|row| {
-                        !there
-                            .get(&(&row.subject, &row.on, row.by))
-                            .is_some_and(|o| o.figures.contains_key(&Metric::P50))
-                    })
-                    .collect::<Vec<_>>()
-            };
+            let of_stage = |record: &'a Record| best::timed(record).filter(|row| row.subject.stage() == stage.id);
             // A run times some variants only where it says so; a removed variant has a row of its own.
             let says_so = self.new.meta.left_out.iter().any(|scope| scope.stage == stage.id && scope.left_out > 0);
-            let still = |row: &&&Row| stage.variant(row.subject.name()).is_some();
-            let (gone, added) = (alone(self.base, &self.new_rows), alone(self.new, &self.old_rows));
-            for (count, side, required) in
-                [(gone.iter().filter(still).count(), "the base", !says_so), (added.len(), "the new record", false)]
-            {
-                if count > 0 {
-                    let why = format!("{count} timed in {side} only");
-                    let row = Difference::new(Subject::from(&*stage.id), "p50", Group::Latency, Change::Missing, why);
-                    found.push(Difference { required, ..row });
-                }
+            let gone = of_stage(self.base).filter(|row| timed_in(&self.new_rows, row).is_none());
+            let gone = gone.filter(|row| stage.variant(row.subject.name()).is_some()).count();
+            let added = of_stage(self.new).filter(|row| timed_in(&self.old_rows, row).is_none()).count();
+            for (count, side, is_required) in [(gone, "the base", !says_so), (added, "the new record", false)] {
+                let line = || row(stage, format!("{count} timed in {side} only")).required(is_required);
+                found.extend((count > 0).then(line));
             }
         }
         found
@@ -431,14 +417,11 @@ impl<'a> Sides<'a> {
     }
 
     /// One latency on both sides, by the interval of the medians' ratio.
-    fn arm(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
-        let row = |change, why| {
-            Difference::new(new.subject.clone(), "p50", Group::Latency, change, why).on(&new.on).of(Metric::P50)
-        };
-        for (record, side) in [(self.base, old), (self.new, new)] {
-            if let Some(why) = best::withheld(record, side) {
-                return row(Change::Missing, why);
-            }
+    fn latency(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
+        let row =
+            |change, why| Difference::new(&new.subject, "p50", Group::Latency, change, why).on(&new.on).of(Metric::P50);
+        if let Some(why) = best::withheld(self.base, old).or_else(|| best::withheld(self.new, new)) {
+            return row(Change::Missing, why);
         }
         if let On::Problem(place) = &new.on
             && self.base.meta.shapes.get(&place.shape) != self.new.meta.shapes.get(&place.shape)
@@ -446,36 +429,33 @@ impl<'a> Sides<'a> {
             return row(Change::Missing, format!("{} is another shape in the base", place.shape));
         }
         if old.under != new.under {
-            let words = |row: &Row| row.under.clone().unwrap_or_else(|| "unknown".into());
-            return row(Change::Missing, format!("{} against {}", words(old), words(new)));
+            let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
+            return row(Change::Missing, format!("{was} against {is}"));
         }
         let resampled = raw.and_then(|(old, new)| Ratio::of_medians(old, new).ok());
         let is_resampled = Some(resampled.is_some());
         let ratio = resampled.unwrap_or_else(|| ratio(old, new));
         let (change, mut why) = self.judge_latency(&ratio, old, new);
-        if matches!(change, Change::Worse | Change::Better) && self.new.has_kernel_of(self.base, new.subject.stage()) {
+        if matches!(change, Change::Worse | Change::Better) && self.has_one_kernel(&new.subject) {
             why += "; the kernel has not changed: look at the machine and the harness";
         }
-        let us = |row: &Row| format!("{} us", Metric::P50.show(best::p50(row)).trim_end_matches(" us"));
-        let row = row(change, why).values(us(old), us(new));
-        Difference { ratio: Some(ratio), resampled: is_resampled, ..row }
+        let [was, is] = [old, new].map(|row| Metric::P50.show(best::p50(row)));
+        Difference { ratio: Some(ratio), resampled: is_resampled, ..row(change, why).values(was, is) }
     }
 
     fn judge_latency(&self, ratio: &Ratio, old: &Row, new: &Row) -> (Change, String) {
         let percent = 100.0 * self.threshold;
-        let decided = match Decided::of(ratio, self.threshold) {
+        let decided = Decided::of(ratio, self.threshold);
+        let holds_one = ratio.interval.low <= 1.0 && ratio.interval.high >= 1.0;
+        match decided {
             Decided::Same => return (Change::Same, format!("within {percent:.1} %")),
-            Decided::Ambiguous
-                if self.new.has_kernel_of(self.base, new.subject.stage())
-                    && ratio.interval.low <= 1.0
-                    && ratio.interval.high >= 1.0 =>
-            {
+            Decided::Ambiguous if holds_one && self.has_one_kernel(&new.subject) => {
                 let why = format!("the interval crosses {percent:.1} % and holds 1, and the kernel has not changed");
                 return (Change::Same, why);
             }
             Decided::Ambiguous => return (Change::Ambiguous, format!("the interval crosses {percent:.1} %")),
-            decided => decided,
-        };
+            Decided::Faster | Decided::Slower => {}
+        }
         let noise = |row: &Row| row.value(Metric::P90).map_or(0.0, |p90| (p90 - best::p50(row)) / best::p50(row));
         let noise = noise(old).max(noise(new));
         if Decided::of(ratio, self.threshold.max(noise)) != decided {
@@ -498,11 +478,10 @@ impl<'a> Sides<'a> {
     /// The errors of every variant that both sides checked, over the bounds of their gates: of the cases that both have,
     /// the one that moved furthest; else the largest over all cases.
     fn errors(&self) -> Vec<Difference> {
-        let mut found = Vec::new();
-        let by = state::source(self.new);
-        if self.base.meta.backend != self.new.meta.backend {
-            return found;
+        if !self.has_one_backend() {
+            return Vec::new();
         }
+        let mut found = Vec::new();
         let cases = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a Row> {
             let all = record.rows.iter().chain(&record.cases).filter(|row| matches!(row.on, On::Case(..)));
             all.map(|row| ((&row.subject, &row.on), row)).collect()
@@ -510,26 +489,23 @@ impl<'a> Sides<'a> {
         let (before, after) = (cases(self.base), cases(self.new));
         let same_cases = (self.base.meta.tier, &self.base.meta.scope) == (self.new.meta.tier, &self.new.meta.scope);
         for subject in self.new.variants() {
-            let key = (&subject, &On::All, by);
+            let key = (&subject, &On::All, state::source(self.new));
             let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else { continue };
-            for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
-                let of_case = |(key, new): (&(&Subject, &On), &&Row)| {
-                    Some((before.get(key)?.value(metric)?, new.value(metric)?, Some(key.1.clone())))
-                };
-                let shared = after.iter().filter(|((of, _), _)| **of == subject).filter_map(of_case);
-                let shared: Vec<(f64, f64, Option<On>)> = shared.collect();
-                // The largest of other cases is another figure.
-                let as_many = same_cases && was.value(Metric::Cases) == is.value(Metric::Cases);
-                let whole =
-                    was.value(metric).zip(is.value(metric)).filter(|_| as_many).map(|(was, is)| (was, is, None));
-                let Some((was, is, at)) = furthest(shared).or(whole) else { continue };
-                let change = moved(was, is);
-                let margin = format!("of the bound; margin {:.0} % of it", 100.0 * ERROR_MARGIN);
+            // The largest of other cases is another figure.
+            let as_many = same_cases && was.value(Metric::Cases) == is.value(Metric::Cases);
+            for &metric in Metric::ALL {
+                let Threshold::Absolute(margin) = metric.spec().threshold else { continue };
+                let both = |old: &Row, new: &Row| old.value(metric).zip(new.value(metric));
+                let of_variant = after.iter().filter(|((of, _), _)| **of == subject);
+                let shared = of_variant.filter_map(|(key, new)| Some((both(before.get(key)?, new)?, Some(key.1))));
+                let whole = both(was, is).filter(|_| as_many).map(|both| (both, None));
+                let Some(((was, is), on)) = furthest(shared.collect(), margin).or(whole) else { continue };
                 let gate = metric.spec().gate.map_or(String::new(), |gate| format!(" ({gate})"));
-                let what = format!("{metric}{gate}");
-                let row = Difference::new(subject.clone(), what, Group::Errors, change, margin).of(metric);
-                let row = Difference { on: at, ..row };
-                found.push(row.values(metric.show(was), metric.show(is)));
+                let why = format!("of the bound; margin {:.0} % of it", 100.0 * margin);
+                let change = moved(was, is, margin);
+                let row = Difference::new(&subject, format!("{metric}{gate}"), Group::Errors, change, why);
+                let row = row.of(metric).values(metric.show(was), metric.show(is));
+                found.push(Difference { on: on.cloned(), ..row });
             }
         }
         found
@@ -538,56 +514,46 @@ impl<'a> Sides<'a> {
     /// Every other figure that the registry compares.
     fn figures(&self, latencies: &[Difference]) -> Vec<Difference> {
         let mut found = Vec::new();
-        let mut refused: Vec<(String, Source)> = Vec::new();
-        for row in self.new.rows.iter().filter(|row| row.against.is_none()) {
-            let Some(old) = self.old_rows.get(&(&row.subject, &row.on, row.by)) else { continue };
-            let group = match row.by {
+        let mut refused = BTreeSet::new();
+        let is_compared = |metric: &Metric| metric.spec().threshold != Threshold::NotCompared;
+        for new in self.new.rows.iter().filter(|row| row.against.is_none()) {
+            let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else { continue };
+            let group = match new.by {
                 Source::Ptxas | Source::Kernel => Group::Resources,
-                Source::Emulator if row.on.problem().is_some() => Group::Counters,
+                Source::Emulator if new.on.problem().is_some() => Group::Counters,
                 _ => continue,
             };
-            let stage = row.subject.stage().to_string();
-            if let Some(why) = self.other_compiler(&stage, row.by) {
-                if !refused.contains(&(stage.clone(), row.by)) {
-                    found.push(Difference::new(Subject::from(&*stage), group_name(group), group, Change::Missing, why));
-                    refused.push((stage, row.by));
+            let stage = new.subject.stage();
+            if let Some(why) = self.other_compiler(stage, new.by) {
+                if refused.insert((stage, new.by)) {
+                    found.push(Difference::new(stage, group.to_string(), group, Change::Missing, why));
                 }
                 continue;
             }
-            let mut equal = true;
-            for (&metric, new) in &row.figures {
-                let Some(was) = old.figures.get(&metric) else { continue };
-                if was.value == new.value || metric.spec().threshold == Threshold::NotCompared {
-                    continue;
-                }
-                equal = false;
-                let (change, why) = judge(metric, *was, *new, self.word(latencies, row));
-                let row =
-                    Difference::new(row.subject.clone(), metric.label(), group, change, why).on(&row.on).of(metric);
-                found.push(row.values(metric.show(was.value), metric.show(new.value)));
-            }
-            let lost = old.figures.keys().filter(|metric| !row.figures.contains_key(metric));
-            let lost = lost.filter(|metric| metric.spec().threshold != Threshold::NotCompared);
-            let (lost, removed): (Vec<Metric>, Vec<Metric>) = lost.partition(|metric| is_measured(**metric, row.by));
-            let labels =
-                |metrics: &[Metric]| metrics.iter().map(|metric| metric.label()).collect::<Vec<_>>().join(", ");
+            let row = |what, change, why| Difference::new(&new.subject, what, group, change, why).on(&new.on);
+            let both = new.figures.iter().filter_map(|(metric, is)| Some((*metric, old.figures.get(metric)?, is)));
+            let moved = both.filter(|(metric, was, is)| is_compared(metric) && was.value != is.value);
+            let moved = moved.map(|(metric, was, is)| {
+                let (change, why) = judge(metric, *was, *is, self.word(latencies, new));
+                let row = row(metric.to_string(), change, why).of(metric);
+                row.values(metric.show(was.value), metric.show(is.value))
+            });
+            let moved: Vec<Difference> = moved.collect();
+            let absent = old.figures.keys().filter(|metric| is_compared(metric) && !new.figures.contains_key(metric));
+            let (lost, removed): (Vec<&Metric>, Vec<&Metric>) =
+                absent.partition(|metric| is_measured(**metric, new.by));
+            let is_equal = moved.is_empty() && removed.is_empty();
+            found.extend(moved);
             if !removed.is_empty() {
-                let why = format!("{} no longer measures it: removed", row.by);
-                found.push(
-                    Difference::new(row.subject.clone(), labels(&removed), group, Change::Differs, why).on(&row.on),
-                );
+                let why = format!("{} no longer measures it: removed", new.by);
+                found.push(row(joined(removed, ", "), Change::Differs, why));
             }
             if !lost.is_empty() {
-                let why = format!("the new record has no {}: {}", labels(&lost), row.note.clone().unwrap_or_default());
-                found.push(
-                    Difference::new(row.subject.clone(), group_name(group), group, Change::Missing, why)
-                        .on(&row.on)
-                        .required(),
-                );
-            } else if equal && removed.is_empty() && row.by != Source::Kernel {
-                found.push(
-                    Difference::new(row.subject.clone(), group_name(group), group, Change::Same, "exact").on(&row.on),
-                );
+                let why =
+                    format!("the new record has no {}: {}", joined(lost, ", "), new.note.as_deref().unwrap_or(""));
+                found.push(row(group.to_string(), Change::Missing, why).required(true));
+            } else if is_equal && new.by != Source::Kernel {
+                found.push(row(group.to_string(), Change::Same, "exact".into()));
             }
         }
         found.extend(self.uncounted());
@@ -596,20 +562,19 @@ impl<'a> Sides<'a> {
 
     /// Variants that the base counted and the new record did not, though it has them and set out to.
     fn uncounted(&self) -> Vec<Difference> {
-        let is_counted = |row: &&Row| row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
-        let counted = self.base.by(Source::Emulator).filter(is_counted);
         let is_gone = |row: &&Row| {
-            let is_declared =
-                self.new.stage(row.subject.stage()).is_some_and(|stage| stage.variant(row.subject.name()).is_some());
-            is_declared && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
+            let is_counted = row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
+            let stage = self.new.stage(row.subject.stage());
+            let is_declared = stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
+            is_counted && is_declared && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
         };
         let row = |row: &Row| {
             let why = "counted in the base only";
-            Difference::new(row.subject.clone(), "counters", Group::Counters, Change::Missing, why)
-                .on(&row.on)
-                .required()
+            let row = Difference::new(&row.subject, "counters", Group::Counters, Change::Missing, why).on(&row.on);
+            row.required(true)
         };
-        counted.filter(|_| self.covers()).filter(is_gone).map(row).collect()
+        let counted = self.base.by(Source::Emulator).filter(|_| self.covers());
+        counted.filter(is_gone).map(row).collect()
     }
 
     fn other_compiler(&self, stage: &str, by: Source) -> Option<String> {
@@ -628,18 +593,15 @@ impl<'a> Sides<'a> {
 
     /// What the latencies of both sides say of what a row is about: better (every one that decides is), worse, or neither.
     fn word(&self, latencies: &[Difference], row: &Row) -> Option<Change> {
-        let is_measured = |arch: &Option<String>| {
-            arch.as_ref()
-                .is_some_and(|arch| [self.base, self.new].iter().all(|record| record.meta.machine.gpu.runs(arch)))
-        };
+        let ran = |arch: &str| [self.base, self.new].iter().all(|record| record.meta.machine.gpu.runs(arch));
         let is_of = |difference: &&Difference| {
             let Some(On::Problem(place)) = &difference.on else { return false };
-            let head_dim = |name: &str| self.new.meta.shapes.get(name).map(|shape| shape.head_dim);
+            let head_dim = self.new.meta.shapes.get(&place.shape).map(|shape| shape.head_dim);
             difference.subject == row.subject
                 && match &row.on {
                     On::Problem(counted) => place == counted,
-                    On::Instance { dtype, head_dim: d, arch } => {
-                        place.dtype == *dtype && head_dim(&place.shape) == Some(*d) && is_measured(arch)
+                    On::Instance { dtype, head_dim: d, arch: Some(arch) } => {
+                        place.dtype == *dtype && head_dim == Some(*d) && ran(arch)
                     }
                     _ => false,
                 }
@@ -670,16 +632,6 @@ fn retired_claim(claim: &serde_json::Value) -> String {
 
 pub const SELF_TEST: &str = "self-test (S1)";
 
-fn group_name(group: Group) -> &'static str {
-    match group {
-        Group::Gates => "gates",
-        Group::Latency => "latency",
-        Group::Errors => "errors",
-        Group::Resources => "resources",
-        Group::Counters => "counters",
-    }
-}
-
 fn refused(record: &Record) -> impl Iterator<Item = Subject> {
     let stages = record.meta.stages.iter();
     stages.flat_map(|stage| stage.refused.iter().map(|refusal| Subject::variant(&stage.id, &refusal.variant)))
@@ -708,25 +660,29 @@ fn ratio(old: &Row, new: &Row) -> Ratio {
     Ratio { value: old.value / new.value, interval: Interval { low: from_low / to_high, high: from_high / to_low } }
 }
 
+/// An error before and now, and its case.
+type Moved<'a> = ((f64, f64), Option<&'a On>);
+
 /// Of cases with an error before and now, the one that moved furthest up; down where none moved up.
-fn furthest(cases: Vec<(f64, f64, Option<On>)>) -> Option<(f64, f64, Option<On>)> {
+fn furthest(cases: Vec<Moved<'_>>, margin: f64) -> Option<Moved<'_>> {
     // No number is the worst, and any number is better than none.
-    let moved = |(was, is, _): &(f64, f64, Option<On>)| match is - was {
+    let moved = |((was, is), _): &Moved<'_>| match is - was {
         moved if !moved.is_nan() => moved,
         _ if was.is_nan() && !is.is_nan() => f64::NEG_INFINITY,
         _ => f64::INFINITY,
     };
-    let up = cases.iter().max_by(|a, b| moved(a).total_cmp(&moved(b)))?;
-    let down = cases.iter().min_by(|a, b| moved(a).total_cmp(&moved(b)))?;
-    Some(if moved(up) <= ERROR_MARGIN && moved(down) < -ERROR_MARGIN { down.clone() } else { up.clone() })
+    let by_moved = |a: &Moved<'_>, b: &Moved<'_>| moved(a).total_cmp(&moved(b));
+    let up = cases.iter().copied().max_by(by_moved)?;
+    let down = cases.iter().copied().min_by(by_moved)?;
+    Some(if moved(&up) <= margin && moved(&down) < -margin { down } else { up })
 }
 
 /// An error as a share of its bound, before and now.
-fn moved(was: f64, is: f64) -> Change {
+fn moved(was: f64, is: f64, margin: f64) -> Change {
     let crosses = was <= 1.0 && is > 1.0;
-    if is.is_nan() || crosses || is - was > ERROR_MARGIN {
+    if is.is_nan() || crosses || is - was > margin {
         Change::Worse
-    } else if was.is_nan() || was - is > ERROR_MARGIN {
+    } else if was.is_nan() || was - is > margin {
         Change::Better
     } else {
         Change::Same
@@ -736,18 +692,19 @@ fn moved(was: f64, is: f64) -> Change {
 /// A figure that differs, by the policy of its metric.
 fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (Change, String) {
     let spec = metric.spec();
-    let is_better = match spec.better {
-        Better::Informational => return (Change::Differs, spec.because.to_string()),
-        Better::Lower => is.value < was.value,
-        Better::Higher => is.value > was.value,
+    let change = match spec.better {
+        Better::Informational => Change::Differs,
+        Better::Lower if is.value < was.value => Change::Better,
+        Better::Higher if is.value > was.value => Change::Better,
+        Better::Lower | Better::Higher => Change::Worse,
     };
-    let opposite = if is_better { Change::Worse } else { Change::Better };
+    let is_contradicted =
+        matches!((change, latency), (Change::Better, Some(Change::Worse)) | (Change::Worse, Some(Change::Better)));
     match spec.threshold {
-        Threshold::ExactUnlessLatency if latency == Some(opposite) => {
+        Threshold::ExactUnlessLatency if is_contradicted => {
             (Change::Differs, "the measured latency says the opposite".into())
         }
-        _ if is_better => (Change::Better, spec.because.to_string()),
-        _ => (Change::Worse, spec.because.to_string()),
+        _ => (change, spec.because.into()),
     }
 }
 
@@ -766,10 +723,11 @@ pub fn lines<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<L
     let mut lines: Vec<Line> = Vec::new();
     for difference in differences {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
+        let Difference { what, .. } = difference;
         let what = match (&difference.on, difference.group) {
-            (Some(on), Group::Latency) => format!("{} on {on}", difference.what),
-            (Some(on), _) => format!("{} ({on})", difference.what),
-            (None, _) => difference.what.clone(),
+            (Some(on), Group::Latency) => format!("{what} on {on}"),
+            (Some(on), _) => format!("{what} ({on})"),
+            (None, _) => what.clone(),
         };
         let line = Line { what, base: value(&difference.base), new: value(&difference.new), first: difference.clone() };
         let shares = |other: &&mut Line| {

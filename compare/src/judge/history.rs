@@ -1,5 +1,6 @@
 //! Figures over the committed records: one line per stage or variant, and per GPU.
 
+use super::list::distinct;
 use super::{Named, best, place};
 use crate::record::meta::Git;
 use crate::record::{On, Place, Record, Source, StageMeta, Subject};
@@ -37,34 +38,19 @@ pub struct Point {
 
 /// The history of all stages, or of every variant of `only`.
 pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
-    let mut names: Vec<(String, Option<String>)> = Vec::new();
-    for stage in records.iter().flat_map(|(_, record)| &record.meta.stages) {
-        let followed: Vec<_> = match only {
-            None => vec![(stage.id.clone(), None)],
-            Some(id) if id == stage.id => {
-                stage.variants.iter().map(|variant| (stage.id.clone(), Some(variant.name.clone()))).collect()
-            }
-            Some(_) => vec![],
-        };
-        followed.into_iter().for_each(|name| {
-            if !names.contains(&name) {
-                names.push(name)
-            }
-        });
-    }
-    names.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut gpus: Vec<String> = Vec::new();
-    records.iter().map(|(_, record)| place(record)).for_each(|gpu| {
-        if !gpus.contains(&gpu) {
-            gpus.push(gpu)
-        }
-    });
+    let stages = records.iter().flat_map(|(_, record)| &record.meta.stages);
+    let mut names = distinct(stages.flat_map(|stage| match only {
+        None => vec![(&stage.id, None)],
+        Some(id) if id == stage.id => stage.variants.iter().map(|variant| (&stage.id, Some(&variant.name))).collect(),
+        Some(_) => vec![],
+    }));
+    names.sort_by_key(|(stage, _)| *stage);
     let mut series = Vec::new();
-    for gpu in gpus {
-        for (stage, variant) in &names {
+    for gpu in distinct(records.iter().map(|(_, record)| place(record))) {
+        for &(stage, variant) in &names {
             let of_gpu = records.iter().filter(|(_, record)| place(record) == gpu);
-            let points = of_gpu.map(|named| point(named, stage, variant.as_deref())).collect();
-            series.push(Series { stage: stage.clone(), variant: variant.clone(), gpu: gpu.clone(), points });
+            let points = of_gpu.map(|named| point(named, stage, variant.map(String::as_str))).collect();
+            series.push(Series { stage: stage.clone(), variant: variant.cloned(), gpu: gpu.clone(), points });
         }
     }
     series

@@ -2,6 +2,7 @@
 
 use super::Known;
 use super::claims::{Claimed, Status};
+use super::list::joined;
 use super::state::{State, is_sanitized, measurable, source, state, summary};
 use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{On, Place, Record, Row, Source};
@@ -39,8 +40,7 @@ pub fn missing(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
     for stage in known.stages {
         for subject in stage.subjects() {
             let State::NoData(gates) = state(known, stage, &subject) else { continue };
-            let names: Vec<String> = gates.iter().map(GateId::to_string).collect();
-            let names = if names.is_empty() { "every gate".to_string() } else { names.join(", ") };
+            let names = if gates.is_empty() { "every gate".to_string() } else { joined(&gates, ", ") };
             let checked = summary(record, &subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
             let why = match &gates[..] {
                 _ if checked == 0.0 => "no case of it ran",

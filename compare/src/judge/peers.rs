@@ -17,7 +17,7 @@ const DEFAULT: &str = "torch-default";
 /// KernelBench runs a program on this many random inputs before it calls it correct.
 const INPUTS: f64 = 5.0;
 
-/// One problem: our arm of the last stage, and the fastest right peer.
+/// One problem: our candidate of the last stage, and the fastest right peer.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
     pub place: Place,
@@ -45,7 +45,7 @@ pub struct FastP {
     pub faster: Vec<(f64, usize)>,
 }
 
-/// Arms of the session, ours and theirs, in the order of the record.
+/// Candidates of the session, ours and theirs, in the order of the record.
 pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     record.by(Source::Peers).filter(|row| row.against.is_none() && row.on.problem().is_some())
 }

@@ -1,6 +1,7 @@
 //! What the gates say of a variant.
 
 use super::Known;
+use super::list::distinct;
 use crate::record::meta::{Measurable, Scope, Tier};
 use crate::record::{Judged, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
@@ -153,9 +154,9 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     }
     // A selection may leave a gate without a case; a whole tier may not, but for C4, which has nothing to say about most
     // problems, where the device cannot run the variant on the others.
-    let excused = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
+    let waived = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
     let has_data = |gate: GateId| gates.get(&gate).is_some_and(|judged| judged.verdict == Verdict::Pass);
-    let due = OF_VARIANTS.into_iter().filter(|&gate| !excused(gate) && measurable(record, gate));
+    let due = OF_VARIANTS.into_iter().filter(|&gate| !waived(gate) && measurable(record, gate));
     let mut lacking: Vec<GateId> = due.filter(|&gate| !has_data(gate)).collect();
     // A run ends before `compare sanitize` can begin.
     let is_due = is_sanitized(record) || known.run.is_none();
@@ -170,20 +171,13 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
 
 /// Every gate that fails in a record, of variants, of stages and of real tensors' outputs; each once a subject.
 pub fn failures(record: &Record) -> Vec<Failure> {
-    let mut subjects: Vec<&Subject> = Vec::new();
-    for row in &record.rows {
-        if row.against.is_none() && row.failure().is_some() && !subjects.contains(&&row.subject) {
-            subjects.push(&row.subject);
-        }
-    }
-    let of = |subject: &&Subject| {
+    let failing = record.rows.iter().filter(|row| row.against.is_none() && row.failure().is_some());
+    let of = |subject: &Subject| {
         let failed = gates(record, subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let subject = (*subject).clone();
-        failed
-            .map(move |(gate, judged)| Failure { subject: subject.clone(), gate, reason: judged.reason })
-            .collect::<Vec<_>>()
+        let failure = |(gate, judged): (_, Judged)| Failure { subject: subject.clone(), gate, reason: judged.reason };
+        failed.map(failure).collect::<Vec<_>>()
     };
-    subjects.iter().flat_map(of).collect()
+    distinct(failing.map(|row| &row.subject)).into_iter().flat_map(of).collect()
 }
 
 /// What the self-test found wrong (gate S1): faults that survive, and synchronisation that is not as listed.

@@ -253,7 +253,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
 }
 
 #[test]
-fn the_fastest_green_variant_speaks_for_its_stage() {
+fn the_fastest_green_variant_is_the_best_of_its_stage() {
     let best = |stages: &[StageMeta], run: Option<&Record>, committed: &[Named]| -> Vec<String> {
         let known = Known { stages, run: run.map(|run| ("run", run)), committed };
         stages.iter().map(|stage| variant(&known, stage).to_string()).collect()

@@ -2,6 +2,7 @@
 
 use super::claims::{self, Claimed, Status};
 use super::diff::{Change, Difference, Group, SELF_TEST};
+use super::list::joined;
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
@@ -239,7 +240,7 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let line = match (compared + worse, differences.iter().find(|d| d.required)) {
         (0, Some(first)) => format!("nothing can be compared: {}", first.why),
         (0, None) => "nothing can be compared".to_string(),
-        _ => tally(differences).iter().map(|(change, n)| format!("{n} {change}")).collect::<Vec<_>>().join(", "),
+        _ => joined(tally(differences).iter().map(|(change, n)| format!("{n} {change}")), ", "),
     };
     let mut actions = Vec::new();
     let mut advise = |is: bool, what: &str| actions.extend(is.then(|| what.to_string()));

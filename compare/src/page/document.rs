@@ -20,6 +20,12 @@ pub struct Verdict {
     pub why: String,
 }
 
+/// The cells of a row, each of anything that a cell can be.
+macro_rules! row {
+    ($($cell:expr),* $(,)?) => { vec![$($crate::page::Cell::from($cell)),*] };
+}
+pub(crate) use row;
+
 impl Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.word, self.why)
@@ -90,6 +96,16 @@ pub struct Table {
 impl Table {
     pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = T>) -> Self {
         Self { columns: columns.into_iter().map(T::into).collect(), rows: Vec::new() }
+    }
+
+    /// A table of these rows, each with a cell for each column.
+    pub fn of<T: Into<String>>(
+        columns: impl IntoIterator<Item = T>,
+        rows: impl IntoIterator<Item = Vec<Cell>>,
+    ) -> Self {
+        let mut table = Self::new(columns);
+        rows.into_iter().for_each(|cells| table.push(cells));
+        table
     }
 
     /// Adds a row with a cell for each column.
@@ -303,6 +319,12 @@ impl Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
+        Text::default().plain(text)
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Self {
         Text::default().plain(text)
     }
 }

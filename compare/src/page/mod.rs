@@ -7,6 +7,7 @@ pub mod json;
 pub mod markdown;
 pub mod terminal;
 
+pub(crate) use document::row;
 pub use document::{Block, Cell, Digits, Document, Span, Table, Text, Tone, Verdict};
 
 use std::io::{self, Write};

@@ -1,17 +1,19 @@
 //! `compare brief`: one stage for whoever tunes it. What follows from the figures first, then the figures.
 
 use super::insights::{insights, register_limit};
-use super::{claimed, clip, figure, gpu, missing, of, state, us, words};
+use super::{claimed, clip, figure, gpu, missing, noted, of, or_missing, stale, state, text, us, words};
 use crate::judge::best::{self, Latency};
-use crate::judge::state::summary;
+use crate::judge::list::joined;
+use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
-use crate::page::{Block, Cell, Document, Table, Text};
-use crate::record::TuningCache;
+use crate::page::{Block, Cell, Document, Table, Text, row};
 use crate::record::meta::Gpu;
-use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
+use crate::record::tuning_cache::Entry;
+use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject, TuningCache};
 use common::metric::Metric;
 use common::problem::{Dtype, NAMED_SHAPES};
 use common::resources::multiprocessor;
+use std::collections::BTreeSet;
 
 /// `None` where there is no such stage. `tuned` are the files of tune/.
 pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<Document> {
@@ -33,28 +35,46 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     blocks.extend(targets(report, id));
     blocks.extend(negatives(report, id));
     blocks.extend([Block::section("Figures"), Block::Table(figures(report, stage, &best))]);
-    blocks.push(Block::section("Tuned configurations (tune/)"));
-    blocks.push(some(best_presets(stage, tuned), "NO DATA: it was not tuned; `compare tune` on a GPU."));
+    let tuned = best_presets(stage, tuned);
+    let untuned = "NO DATA: it was not tuned; `compare tune` on a GPU.";
+    let mut tables = vec![("Tuned configurations (tune/)".to_string(), tuned, untuned)];
     if let Some((_, record)) = found {
         let on = On::Problem(Place::claims(Dtype::F16));
-        blocks.push(Block::section(format!("Compiled: {}", best.name())));
-        blocks.push(some(compiled(record, &best), "NO DATA: no record of this kernel was built by nvcc."));
         let counted = figures_of(record.row(&best, &on, Source::Emulator), "counter (0 where not listed)");
-        blocks.push(Block::section(format!("Counted on mission, f16, full mask: {}", best.name())));
-        blocks.push(some(counted, "NO DATA: the record does not count it."));
         let read = figures_of(record.row(&best, &on, Source::Ncu), "figure");
-        blocks.push(Block::section(format!("Profiled on mission, f16, full mask (ncu): {}", best.name())));
-        blocks.push(some(read, "NO DATA: the record has no profile of it; `compare profile` on its GPU completes it."));
-        blocks.push(Block::section("Presets (f16, head_dim 64)"));
-        blocks.push(some(presets(record, stage), "NO DATA: the record does not say."));
-        blocks.push(Block::section("Limits of an SM"));
-        blocks.push(some(limits(record, id), "NO DATA: no record is of a GPU, and nvcc built none of this kernel."));
+        let best_name = best.name();
+        tables.extend([
+            (
+                format!("Compiled: {best_name}"),
+                compiled(record, &best),
+                "NO DATA: no record of this kernel was built by nvcc.",
+            ),
+            (
+                format!("Counted on mission, f16, full mask: {best_name}"),
+                counted,
+                "NO DATA: the record does not count it.",
+            ),
+            (
+                format!("Profiled on mission, f16, full mask (ncu): {best_name}"),
+                read,
+                "NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.",
+            ),
+            ("Presets (f16, head_dim 64)".into(), presets(record, stage), "NO DATA: the record does not say."),
+            (
+                "Limits of an SM".into(),
+                limits(record, id),
+                "NO DATA: no record is of a GPU, and nvcc built none of this kernel.",
+            ),
+        ]);
+    }
+    for (title, table, otherwise) in tables {
+        blocks.extend([Block::section(title), table_or(table, otherwise)]);
     }
     blocks.extend(task(stage));
     Some(Document { title: format!("Brief of {id}: {}", stage.idea), blocks, ..Document::default() })
 }
 
-fn some(table: Table, otherwise: &str) -> Block {
+fn table_or(table: Table, otherwise: &str) -> Block {
     if table.rows.is_empty() { Block::paragraph(words(otherwise)) } else { Block::Table(table) }
 }
 
@@ -68,10 +88,10 @@ fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
             kept += 1;
             continue;
         }
-        table.push(vec![claim.claim.to_string().into(), verdict, clip(&measured, 240).into()]);
+        table.push(row![text(&claim.claim), verdict, clip(&measured, 240)]);
     }
     let kept = (kept > 0).then(|| Block::paragraph(format!("{kept} claims of counters are kept.")));
-    [Block::section("Targets"), some(table, "It claims nothing else.")].into_iter().chain(kept).collect()
+    [Block::section("Targets"), table_or(table, "It claims nothing else.")].into_iter().chain(kept).collect()
 }
 
 fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
@@ -88,122 +108,112 @@ fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
 }
 
 fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
-    let mut table = Table::new(["variant", "verdict", "p50 µs", "vs previous", "vs first", "max error"]);
     let record = report.known.subject().map(|(_, record)| record);
-    for (subject, of_variant) in report.states.iter().filter(|(subject, _)| subject.stage() == stage.id) {
-        let name = Cell::from(subject.name());
-        let mut cells = vec![if subject == best { name.noted("best") } else { name }, state(of_variant)];
+    let row = |(subject, of_variant): &(Subject, State)| {
+        let note = (subject == best).then_some("best");
+        let mut cells = row![noted(subject.name(), note), state(of_variant)];
         match best::latency(&report.known, subject, &Place::claims(Dtype::F16)) {
             Latency::Measured { row, record, origin } => {
-                let time = us(best::p50(row));
-                cells.push(if origin.is_stale() { time.noted("STALE") } else { time });
-                let ratio = |speedup: Option<(Subject, f64)>| {
-                    speedup.map_or_else(|| missing("not timed in this record"), |(_, ratio)| Cell::Ratio(ratio))
-                };
-                cells.extend(best::speedups(record, row).map(ratio));
+                cells.push(stale(us(best::p50(row)), &origin));
+                let ratios = best::speedups(record, row).map(|speedup| speedup.map(|(_, ratio)| Cell::Ratio(ratio)));
+                cells.extend(ratios.map(|ratio| or_missing(ratio, "not timed in this record")));
             }
-            Latency::Withheld(why) | Latency::NoData(why) => cells.extend((0..3).map(|_| missing(&*why))),
+            Latency::Withheld(why) | Latency::NoData(why) => cells.extend(vec![missing(why); 3]),
         }
         cells.push(of(record.and_then(|record| summary(record, subject)), Metric::MaxError));
-        table.push(cells);
-    }
-    table
+        cells
+    };
+    let columns = ["variant", "verdict", "p50 µs", "vs previous", "vs first", "max error"];
+    Table::of(columns, report.states.iter().filter(|(subject, _)| subject.stage() == stage.id).map(row))
 }
 
 fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
-    let mut table = Table::new(["GPU", "problem", "best, p50 µs", "of"]);
-    for file in tuned {
-        for entry in file.entries.iter().filter(|entry| entry.stage == stage.id) {
-            let best = entry.best.iter().map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
-            let is_now = entry.identity == stage.identity;
-            table.push(vec![
-                file.gpu.as_str().into(),
-                format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask).into(),
-                best.collect::<Vec<_>>().join(", ").into(),
-                if is_now { "this kernel" } else { "STALE: the kernel has changed" }.into(),
-            ]);
-        }
-    }
-    table
+    let entries = tuned.iter().flat_map(|file| file.entries.iter().map(move |entry| (&file.gpu, entry)));
+    let row = |(gpu, entry): (&String, &Entry)| {
+        let best = entry.best.iter().map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
+        let is_now = entry.identity == stage.identity;
+        row![
+            gpu,
+            format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask),
+            joined(best, ", "),
+            if is_now { "this kernel" } else { "STALE: the kernel has changed" },
+        ]
+    };
+    let of_stage = entries.filter(|(_, entry)| entry.stage == stage.id);
+    Table::of(["GPU", "problem", "best, p50 µs", "of"], of_stage.map(row))
 }
 
-fn declared<'a>(record: &'a Record, row: &Row) -> Option<&'a Row> {
-    let On::Instance { dtype, head_dim, .. } = &row.on else { return None };
-    let on = On::Instance { dtype: *dtype, head_dim: *head_dim, arch: None };
-    record.row(&row.subject, &on, Source::Kernel)
+/// What launch bounds leave to a thread of an instance.
+fn limit(declared: Option<&Row>) -> Cell {
+    or_missing(declared.and_then(register_limit).map(|limit| Cell::Count(limit as u64)), "not declared")
 }
 
 fn compiled(record: &Record, subject: &Subject) -> Table {
-    let mut table = Table::new(["instance", "registers", "limit", "spilled B", "dynamic shared B", "occupancy"]);
-    for row in record.by(Source::Ptxas).filter(|row| row.subject == *subject) {
-        let declared = declared(record, row);
-        let limit = declared.and_then(register_limit);
-        table.push(vec![
-            row.on.to_string().into(),
+    let row = |row: &Row| {
+        let declared = record.declared(row);
+        row![
+            text(&row.on),
             of(Some(row), Metric::Registers),
-            limit.map_or_else(|| missing("not declared"), |limit| Cell::Count(limit as u64)),
+            limit(declared),
             of(Some(row), Metric::SpillBytes),
             of(declared, Metric::DynamicSharedBytes),
             of(Some(row), Metric::Occupancy),
-        ]);
-    }
-    table
+        ]
+    };
+    let columns = ["instance", "registers", "limit", "spilled B", "dynamic shared B", "occupancy"];
+    Table::of(columns, record.by(Source::Ptxas).filter(|row| row.subject == *subject).map(row))
 }
 
 fn figures_of(row: Option<&Row>, title: &str) -> Table {
-    let mut table = Table::new([title, "value"]);
-    for (&metric, found) in row.into_iter().flat_map(|row| &row.figures).filter(|(_, found)| found.value != 0.0) {
-        table.push(vec![metric.label().into(), figure(metric, found.value)]);
-    }
-    table
+    let figures = row.into_iter().flat_map(|row| &row.figures).filter(|(_, found)| found.value != 0.0);
+    Table::of([title, "value"], figures.map(|(&metric, found)| row![metric.label(), figure(metric, found.value)]))
 }
 
 fn presets(record: &Record, stage: &StageMeta) -> Table {
     let columns =
         ["variant", "query rows", "keys a tile", "threads", "blocks promised", "registers at most", "dynamic shared B"];
-    let mut table = Table::new(columns);
     let on = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: None };
-    for row in record.by(Source::Kernel).filter(|row| row.subject.stage() == stage.id && row.on == on) {
-        let name = Cell::from(row.subject.name());
-        let is_default = row.subject.name() == stage.default_variant;
-        let metrics = [Metric::TileM, Metric::TileN, Metric::Threads, Metric::MinBlocks];
-        let mut cells = vec![if is_default { name.noted("default") } else { name }];
-        cells.extend(metrics.map(|metric| of(Some(row), metric)));
-        cells.push(register_limit(row).map_or_else(|| missing("not declared"), |limit| Cell::Count(limit as u64)));
-        cells.push(of(Some(row), Metric::DynamicSharedBytes));
-        table.push(cells);
-    }
-    table
+    let rows = record.by(Source::Kernel).filter(|row| row.subject.stage() == stage.id && row.on == on);
+    let row = |row: &Row| {
+        let note = (row.subject.name() == stage.default_variant).then_some("default");
+        row![
+            noted(row.subject.name(), note),
+            of(Some(row), Metric::TileM),
+            of(Some(row), Metric::TileN),
+            of(Some(row), Metric::Threads),
+            of(Some(row), Metric::MinBlocks),
+            limit(Some(row)),
+            of(Some(row), Metric::DynamicSharedBytes),
+        ]
+    };
+    Table::of(columns, rows.map(row))
 }
 
 /// The limits of every architecture that the stage is built for; of the record's GPU where it is built for none.
 fn limits(record: &Record, id: &str) -> Table {
     let built = record.by(Source::Ptxas).filter(|row| row.subject.stage() == id);
-    let mut archs: Vec<String> = built
+    let mut archs: BTreeSet<&str> = built
         .filter_map(|row| match &row.on {
-            On::Instance { arch, .. } => arch.clone(),
+            On::Instance { arch, .. } => arch.as_deref(),
             _ => None,
         })
         .collect();
-    archs.sort_unstable();
-    archs.dedup();
     if let (true, Gpu::Present { arch, .. }) = (archs.is_empty(), &record.meta.machine.gpu) {
-        archs.push(arch.clone());
+        archs.insert(arch);
     }
-    let mut table = Table::new(["architecture", "registers", "threads", "blocks", "shared B", "shared B of one block"]);
-    for arch in archs {
-        let Some(sm) = multiprocessor(&arch) else { continue };
+    let row = |arch: &str| {
+        let sm = multiprocessor(arch)?;
         let figures =
             [sm.registers as usize, sm.threads as usize, sm.blocks as usize, sm.shared_bytes, sm.shared_opt_in_bytes];
-        let figures = figures.map(|figure| Cell::Count(figure as u64));
-        table.push([Cell::from(arch)].into_iter().chain(figures).collect());
-    }
-    table
+        Some([Cell::from(arch)].into_iter().chain(figures.map(|figure| Cell::Count(figure as u64))).collect())
+    };
+    let columns = ["architecture", "registers", "threads", "blocks", "shared B", "shared B of one block"];
+    Table::of(columns, archs.into_iter().filter_map(row))
 }
 
 fn task(stage: &StageMeta) -> [Block; 3] {
     let id = &stage.id;
-    let shapes: Vec<String> = NAMED_SHAPES.iter().map(|named| format!("{} {}", named.name, named.shape)).collect();
+    let shapes = joined(NAMED_SHAPES.iter().map(|named| format!("{} {}", named.name, named.shape)), ", ");
     let before = match &stage.predecessor {
         Some(before) => format!("It is a diff of {before}: one idea, everything else as it is."),
         None => "It is the control: every other stage is a diff of the one before.".to_string(),
@@ -213,7 +223,7 @@ fn task(stage: &StageMeta) -> [Block; 3] {
             "Fused attention forward in `{id}/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. \
              Claims are stated on mission, full mask."
         ),
-        format!("Shapes, batch x heads x length x head_dim: {}.", shapes.join(", ")),
+        format!("Shapes, batch x heads x length x head_dim: {shapes}."),
         before,
         format!(
             "Check a change: `cargo run -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \

@@ -1,12 +1,15 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, missing, short, state, tone, us, words,
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, or_missing, short, state, titled, tone, us,
+    words,
 };
 use crate::judge::diff::{Change, Difference, Group};
+use crate::judge::list::joined;
+use crate::judge::state::state as judged;
 use crate::judge::verdict::{Overall, count};
 use crate::judge::{Known, best, history};
-use crate::page::{Block, Cell, Document, Table, Text, Verdict};
+use crate::page::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::record::{Place, Record, Subject};
 use common::problem::Dtype;
 use serde_json::{Value, json};
@@ -82,13 +85,12 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         let others = found - better.len();
         blocks.push(Block::paragraph(words(&rest(pair, others))));
     }
-    if !comparison.unpaired.is_empty() {
-        blocks.push(Block::section("Records without a counterpart"));
-        blocks.push(Block::bullets(comparison.unpaired.iter().map(|line| words(line))));
-    }
-    blocks.extend(
-        (!comparison.notes.is_empty()).then(|| Block::bullets(comparison.notes.iter().map(|note| words(note)))),
-    );
+    let lines = |lines: &[String]| -> Vec<Block> {
+        let list = || Block::bullets(lines.iter().map(|line| words(line)));
+        (!lines.is_empty()).then(list).into_iter().collect()
+    };
+    blocks.extend(titled("Records without a counterpart", lines(&comparison.unpaired)));
+    blocks.extend(lines(&comparison.notes));
     Document { marker: Some(MARKER), title: String::new(), verdict: Some(verdict), blocks }
 }
 
@@ -153,12 +155,8 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
             words(&clip(&format!("{}: {}: {}", difference.subject, difference.what, difference.why), 160))
         })
         .collect();
-    if lines.is_empty() {
-        return Vec::new();
-    }
-    let mut blocks = vec![Block::section("Data that is missing")];
-    blocks.extend(first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), "compare diff --format json"));
-    blocks
+    let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
+    titled("Data that is missing", first_of(&lines, most, list, "compare diff --format json"))
 }
 
 /// New stages by their best variant, and new variants of others.
@@ -177,65 +175,47 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
             }
         }
     }
-    if subjects.is_empty() {
-        return Vec::new();
-    }
     let row = |(subject, what): &(Subject, String)| {
         let stage = known.stage(subject.stage());
-        let gates = stage.map(|stage| crate::judge::state::state(&known, stage, subject));
+        let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
         let place = Place::claims(Dtype::F16);
         let timed = best::shown(record).find(|row| row.subject == *subject && row.on.problem() == Some(&place));
-        let not_timed = || missing("not timed in this record");
+        let not_timed = "not timed in this record";
         let [previous, _] = timed.map(|row| best::speedups(record, row)).unwrap_or_default();
-        let registers = history::registers(record, subject);
-        vec![
-            short(subject).into(),
-            what.as_str().into(),
-            gates.as_ref().map_or_else(|| missing("not declared"), state),
-            timed.map_or_else(not_timed, |row| us(best::p50(row))),
-            previous.map_or_else(not_timed, |(_, ratio)| Cell::Ratio(ratio)),
-            registers.map_or_else(|| missing("not built by nvcc"), |registers| Cell::Count(registers as u64)),
+        let registers = history::registers(record, subject).map(|registers| Cell::Count(registers as u64));
+        row![
+            short(subject),
+            what,
+            or_missing(gates, "not declared"),
+            or_missing(timed.map(|row| us(best::p50(row))), not_timed),
+            or_missing(previous.map(|(_, ratio)| Cell::Ratio(ratio)), not_timed),
+            or_missing(registers, "not built by nvcc"),
         ]
     };
     let table = |subjects: &[(Subject, String)]| {
-        let mut table = Table::new(["variant", "what", "gates", "p50 µs", "vs previous", "registers"]);
-        subjects.iter().for_each(|subject| table.push(row(subject)));
-        Block::Table(table)
+        let columns = ["variant", "what", "gates", "p50 µs", "vs previous", "registers"];
+        Block::Table(Table::of(columns, subjects.iter().map(row)))
     };
-    let mut blocks = vec![Block::section("New")];
-    blocks.extend(first_of(&subjects, most, table, "compare show gates latencies"));
-    blocks
+    titled("New", first_of(&subjects, most, table, "compare show gates latencies"))
 }
 
 fn table(title: &str, of: &[&Difference], most: usize) -> Vec<Block> {
-    if of.is_empty() {
-        return Vec::new();
-    }
-    let mut blocks = vec![Block::section(title)];
-    blocks.extend(first_of(of, most, |of| Block::Table(changes(of)), "compare diff --format json"));
-    blocks
+    titled(title, first_of(of, most, |of| Block::Table(changes(of)), "compare diff --format json"))
 }
 
 /// Counts, and what the latencies were judged from.
 fn rest(pair: &Pair<'_>, better: usize) -> String {
     let others = pair.differences.iter().filter(|d| !matches!(d.change, Change::Worse | Change::Better));
     let others = counts(others);
-    let mut parts = Vec::new();
-    if better > 0 {
-        parts.push(format!("{better} better of other variants"));
-    }
-    parts.extend((!others.is_empty()).then_some(others));
-    let mut text = match parts.is_empty() {
-        true => String::new(),
-        false => format!("Besides: {}.", parts.join(", ")),
-    };
+    let better = (better > 0).then(|| format!("{better} better of other variants"));
+    let besides = joined(better.into_iter().chain(Some(others).filter(|others| !others.is_empty())), ", ");
+    let mut text = if besides.is_empty() { String::new() } else { format!("Besides: {besides}.") };
     let unpaired: BTreeSet<&str> = (pair.of(Change::Missing).into_iter())
         .filter(|difference| !difference.required && difference.group == Group::Latency)
         .map(|difference| difference.why.as_str())
         .collect();
     if !unpaired.is_empty() {
-        let why: Vec<&str> = unpaired.into_iter().collect();
-        text += &format!(" Latencies not compared: {}.", clip(&why.join("; "), 240));
+        text += &format!(" Latencies not compared: {}.", clip(&joined(unpaired, "; "), 240));
     }
     let judged = |from: bool| pair.differences.iter().filter(|d| d.resampled == Some(from)).count();
     if let (raw, by_interval @ 1..) | (raw @ 1.., by_interval) = (judged(true), judged(false)) {

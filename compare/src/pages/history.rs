@@ -1,8 +1,8 @@
 //! `compare history`: per GPU a row per record of each stage or variant.
 
-use super::{figure, missing, us};
+use super::{figure, or_missing, us};
 use crate::judge::history::{Point, Series};
-use crate::page::{Block, Cell, Document, Table};
+use crate::page::{Block, Cell, Document, Table, row};
 use common::metric::Metric;
 
 pub fn document(series: &[Series]) -> Document {
@@ -10,7 +10,7 @@ pub fn document(series: &[Series]) -> Document {
     gpus.dedup();
     let mut blocks = Vec::new();
     for gpu in gpus {
-        let columns = [
+        let mut table = Table::new([
             "stage",
             "record",
             "commit",
@@ -19,8 +19,7 @@ pub fn document(series: &[Series]) -> Document {
             "vs before",
             "registers",
             "bank conflicts",
-        ];
-        let mut table = Table::new(columns);
+        ]);
         for series in series.iter().filter(|series| series.gpu == gpu) {
             let mut before = None;
             for point in &series.points {
@@ -34,18 +33,17 @@ pub fn document(series: &[Series]) -> Document {
 }
 
 fn row(series: &Series, point: &Point, before: Option<f64>) -> Vec<Cell> {
-    let none = |what: &str| missing(format!("the record has no {what}"));
-    let count =
-        |value: Option<f64>, metric: Metric| value.map_or_else(|| none(metric.label()), |value| figure(metric, value));
+    let known = |found: Option<Cell>, what: &str| or_missing(found, &format!("the record has no {what}"));
+    let count = |value: Option<f64>, metric: Metric| known(value.map(|value| figure(metric, value)), metric.label());
     let variant = series.variant.as_ref().or(point.variant.as_ref());
     let ratio = point.p50_us.zip(before).map(|(now, before)| Cell::Ratio(before / now));
-    vec![
-        series.stage.as_str().into(),
-        point.record.as_str().into(),
-        point.commit.as_str().into(),
-        variant.map_or_else(|| none("variant of it"), |variant| variant.as_str().into()),
-        point.p50_us.map_or_else(|| none("latency of it"), us),
-        ratio.unwrap_or_else(|| none("earlier latency")),
+    row![
+        &series.stage,
+        &point.record,
+        &point.commit,
+        known(variant.map(Cell::from), "variant of it"),
+        known(point.p50_us.map(us), "latency of it"),
+        known(ratio, "earlier latency"),
         count(point.registers, Metric::Registers),
         count(point.conflicts, Metric::SharedReadConflicts),
     ]

@@ -115,9 +115,7 @@ pub fn register_limit(declared: &Row) -> Option<f64> {
 fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
     let [mut spilled, mut full] = [vec![], vec![]];
     for row in record.by(Source::Ptxas).filter(|row| row.subject == *subject) {
-        let On::Instance { dtype, head_dim, .. } = &row.on else { continue };
-        let declared = On::Instance { dtype: *dtype, head_dim: *head_dim, arch: None };
-        let limit = record.row(subject, &declared, Source::Kernel).and_then(register_limit);
+        let limit = record.declared(row).and_then(register_limit);
         if let (Some(used), Some(limit)) = (row.value(Metric::Registers), limit)
             && used + REGISTERS_LEFT > limit
         {

@@ -1,13 +1,14 @@
 //! The ladder, a row per stage: of COMPARE.md and of the README.
 
-use super::{missing, state, us};
+use super::{missing, or_missing, stale, state, us};
 use crate::judge::best::{self, Latency};
 use crate::judge::history::of_instance;
+use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Beside};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
-use crate::page::{Block, Cell, Table, Text};
+use crate::page::{Block, Cell, Digits, Table, Text, row};
 use crate::record::{Place, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -15,31 +16,19 @@ use common::problem::Dtype;
 pub fn ladder(report: &Report<'_>) -> Table {
     let known = &report.known;
     let first = known.stages.first().map_or("vs first".to_string(), |stage| format!("vs {}", short(&stage.id)));
-    let mut table = Table::new([
-        "stage",
-        "best variant",
-        "gates",
-        "p50 µs",
-        "vs previous",
-        &first,
-        "vs fastest peer",
-        "registers, occupancy",
-    ]);
     let beside = peers::beside(known);
-    for stage in known.stages {
+    let row = |stage: &StageMeta| {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         let gates = report.states.iter().find(|(other, _)| *other == subject);
-        let mut cells = vec![
-            stage.id.as_str().into(),
-            subject.name().into(),
-            gates.map_or_else(|| missing("not declared"), |(_, of)| state(of)),
-        ];
-        cells.extend(times(known, &subject));
-        cells.push(over_fastest(known, beside.as_ref(), stage));
-        cells.push(resources(known, stage, &subject));
-        table.push(cells);
-    }
-    table
+        let gates = or_missing(gates.map(|(_, of)| state(of)), "not declared");
+        let [time, previous, first] = times(known, &subject);
+        let over_fastest = over_fastest(known, beside.as_ref(), stage);
+        let resources = resources(known, stage, &subject);
+        row![&stage.id, subject.name(), gates, time, previous, first, over_fastest, resources]
+    };
+    let columns =
+        ["stage", "best variant", "gates", "p50 µs", "vs previous", &first, "vs fastest peer", "registers, occupancy"];
+    Table::of(columns, known.stages.iter().map(row))
 }
 
 /// `stage0` of `stage0-scalar`.
@@ -51,16 +40,14 @@ fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     let place = Place::claims(Dtype::F16);
     let (row, record, origin) = match best::latency(known, subject, &place) {
         Latency::Measured { row, record, origin } => (row, record, origin),
-        Latency::Withheld(why) | Latency::NoData(why) => return [missing(&*why), missing(&*why), missing(why)],
+        Latency::Withheld(why) | Latency::NoData(why) => return [(); 3].map(|()| missing(&*why)),
     };
-    let is_stale = origin.is_stale();
-    let time = us(best::p50(row));
     let [previous, first] = best::speedups(record, row).map(|speedup| match speedup {
         Some((base, _)) if base == *subject => missing("it is the first"),
         Some((_, ratio)) => Cell::Ratio(ratio),
         None => missing("not timed in this record"),
     });
-    [if is_stale { time.noted("STALE") } else { time }, previous, first]
+    [stale(us(best::p50(row)), &origin), previous, first]
 }
 
 /// Against the fastest peer on the claims' problem, where the stage was in the session with peers.
@@ -69,11 +56,10 @@ fn over_fastest(known: &Known<'_>, beside: Option<&Beside<'_>>, stage: &StageMet
     let found = beside.and_then(|Beside { name, record, .. }| {
         let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
         let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
-        let is_stale = known.origin(*name, record, &stage.id, true).is_stale();
-        let cell = Cell::number(over.value(Metric::SpeedupP50)?, crate::page::Digits::Fixed(2), "x");
-        Some(if is_stale { cell.noted("STALE") } else { cell })
+        let ratio = Cell::number(over.value(Metric::SpeedupP50)?, Digits::Fixed(2), "x");
+        Some(stale(ratio, &known.origin(*name, record, &stage.id, true)))
     });
-    found.unwrap_or_else(|| missing("not timed beside peers"))
+    or_missing(found, "not timed beside peers")
 }
 
 /// Of the newest record that has them for the kernel as it is now, so that a run without nvcc does not lose them.
@@ -100,33 +86,28 @@ pub fn about(report: &Report<'_>) -> Text {
         "Device time of one launch in a CUDA graph: mission{shape}, f16, full mask, warm L2. Ratios are base / new of medians \
          in one record; registers and occupancy are of the f16, head_dim 64 instance."
     ));
-    let (mut by_record, mut stale): (Vec<(String, Vec<&str>)>, Vec<String>) = Default::default();
+    let (mut committed, mut others) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         match best::latency(known, &subject, &Place::claims(Dtype::F16)) {
             Latency::Measured { origin: Origin::Committed { record, gpu }, .. } => {
-                let of = format!("the committed record {record} ({gpu})");
-                match by_record.iter_mut().find(|(other, _)| *other == of) {
-                    Some((_, stages)) => stages.push(&stage.id),
-                    None => by_record.push((of, vec![&stage.id])),
-                }
+                committed.push((format!("the committed record {record} ({gpu})"), &stage.id));
             }
             Latency::Measured { origin: Origin::Stale { record, gpu, why }, .. } => {
-                stale.push(format!(" STALE: {} is from {record} ({gpu}): {why}.", stage.id));
+                others.push(format!(" STALE: {} is from {record} ({gpu}): {why}.", stage.id));
             }
-            Latency::Withheld(why) => stale.push(format!(" No latency of {}: {why}.", stage.id)),
+            Latency::Withheld(why) => others.push(format!(" No latency of {}: {why}.", stage.id)),
             _ => {}
         }
     }
-    for (of, stages) in by_record {
-        let whose = if stages.len() == known.stages.len() {
-            "Latencies".into()
-        } else {
-            format!("Those of {}", stages.join(", "))
+    for (of, stages) in grouped(committed) {
+        let whose = match stages.len() == known.stages.len() {
+            true => "Latencies".into(),
+            false => format!("Those of {}", joined(stages, ", ")),
         };
         about = about.plain(format!(" {whose} are from {of}."));
     }
-    stale.into_iter().fold(about, Text::plain)
+    others.into_iter().fold(about, Text::plain)
 }
 
 /// `stage5-swizzle is faster than the fastest peer on 6 of 12 problems and slower on 6, …`

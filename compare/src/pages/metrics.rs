@@ -1,8 +1,9 @@
 //! docs/rows.md, from the registry: what a row is, every metric, every gate.
 
-use super::{missing, words};
+use super::{or_missing, text, words};
 use crate::judge::claims::NCU_TOLERANCE;
-use crate::page::{Block, Document, Table, Text, markdown};
+use crate::judge::list::grouped;
+use crate::page::{Block, Document, Table, Text, markdown, row};
 use crate::record::{On, Place, Row, Source};
 use common::gate;
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
@@ -34,8 +35,7 @@ pub fn page() -> String {
 }
 
 fn fields() -> Table {
-    let mut table = Table::new(["field", "is"]);
-    for (field, is) in [
+    let fields = [
         ("subject", "a variant (stage/variant), a stage, a family, a peer, or self-test"),
         (
             "on",
@@ -49,10 +49,8 @@ fn fields() -> Table {
         ("retired", "the same of metrics that the registry no longer has, in records that were read and written again"),
         ("verdicts", "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass"),
         ("note", "where the worst figure is, or why there is none"),
-    ] {
-        table.push(vec![Text::default().code(field).into(), is.into()]);
-    }
-    table
+    ];
+    Table::of(["field", "is"], fields.map(|(field, is)| row![Text::default().code(field), is]))
 }
 
 fn example() -> String {
@@ -66,8 +64,7 @@ fn example() -> String {
 
 /// Every figure of the registry.
 fn metrics() -> Table {
-    let mut table = Table::new(["name", "printed as", "unit", "better", "a difference counts", "because", "gate"]);
-    for &metric in Metric::ALL {
+    let row = |metric: &Metric| {
         let spec = metric.spec();
         let unit = match spec.unit {
             Unit::Us => "µs",
@@ -84,17 +81,12 @@ fn metrics() -> Table {
             Better::Higher => "higher",
             Better::Informational => "informational",
         };
-        table.push(vec![
-            Text::default().code(metric.name()).into(),
-            spec.label.into(),
-            unit.into(),
-            better.into(),
-            threshold(spec.threshold).into(),
-            spec.because.into(),
-            spec.gate.map_or_else(|| missing("no gate judges it"), |gate| gate.to_string().into()),
-        ]);
-    }
-    table
+        let name = Text::default().code(metric.name());
+        let gate = or_missing(spec.gate.map(text), "no gate judges it");
+        row![name, spec.label, unit, better, threshold(spec.threshold), spec.because, gate]
+    };
+    let columns = ["name", "printed as", "unit", "better", "a difference counts", "because", "gate"];
+    Table::of(columns, Metric::ALL.iter().map(row))
 }
 
 fn threshold(threshold: Threshold) -> String {
@@ -108,9 +100,7 @@ fn threshold(threshold: Threshold) -> String {
 }
 
 fn gates() -> Table {
-    let mut table = Table::new(["gate", "demands"]);
-    GATES.into_iter().for_each(|gate| table.push(vec![gate.to_string().into(), rule(gate).into()]));
-    table
+    Table::of(["gate", "demands"], GATES.map(|gate| row![text(gate), rule(gate)]))
 }
 
 /// What a gate demands, in one line.
@@ -173,18 +163,13 @@ pub fn thresholds() -> Vec<Block> {
          noise, in time and in cycles. Of other metrics the registry says when a difference counts:",
         100.0 * LATENCY_CHANGE
     );
-    let mut table = Table::new(["a difference counts", "metrics"]);
-    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
-    for metric in Metric::ALL {
+    let kind = |metric: &Metric| {
         let spec = metric.spec();
         let side = if spec.better == Better::Informational { " (informational)" } else { "" };
-        let kind = threshold(spec.threshold) + side;
-        match kinds.iter_mut().find(|(other, _)| *other == kind) {
-            Some((_, labels)) => labels.push(spec.label),
-            None => kinds.push((kind, vec![spec.label])),
-        }
-    }
-    kinds.into_iter().for_each(|(kind, labels)| table.push(vec![kind.into(), labels.join(", ").into()]));
+        (threshold(spec.threshold) + side, spec.label)
+    };
+    let rows = grouped(Metric::ALL.iter().map(kind)).into_iter().map(|(kind, labels)| row![kind, labels.join(", ")]);
+    let table = Table::of(["a difference counts", "metrics"], rows);
     vec![Block::Table(gates()), Block::paragraph(latency), Block::Table(table)]
 }
 

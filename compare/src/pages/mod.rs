@@ -13,16 +13,18 @@ pub mod show;
 pub mod summary;
 
 use crate::judge::claims::{Claimed, Status};
-use crate::judge::diff::{Change, Difference, Group};
+use crate::judge::diff::{Change, Difference, Group, Line};
+use crate::judge::list::joined;
 use crate::judge::state::State;
 use crate::judge::verdict::{Exit, count};
-use crate::judge::{Known, best};
-use crate::page::{Block, Cell, Digits, Table, Text, Tone};
+use crate::judge::{Known, Origin, best};
+use crate::page::{Block, Cell, Digits, Table, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Record, Row, Subject};
 use common::metric::{Metric, Unit};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
+use std::fmt::Display;
 
 pub fn tone(exit: Exit) -> Tone {
     match exit {
@@ -40,8 +42,29 @@ fn words(text: &str) -> Text {
     })
 }
 
+fn text(of: impl Display) -> Cell {
+    of.to_string().into()
+}
+
 fn missing(why: impl Into<String>) -> Cell {
     Cell::Missing(why.into())
+}
+
+/// A dash where there is nothing.
+fn or_missing(found: Option<impl Into<Cell>>, why: &str) -> Cell {
+    found.map_or_else(|| missing(why), Into::into)
+}
+
+fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
+    match note {
+        Some(note) => cell.into().noted(note),
+        None => cell.into(),
+    }
+}
+
+/// A figure that no longer holds says so.
+fn stale(figure: Cell, origin: &Origin) -> Cell {
+    noted(figure, origin.is_stale().then_some("STALE"))
 }
 
 /// A figure with the digits and unit of its metric.
@@ -62,7 +85,7 @@ fn figure(metric: Metric, value: f64) -> Cell {
 /// The same of a row, a dash where it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
     let found = row.and_then(|row| row.value(metric));
-    found.map_or_else(|| missing(format!("no {metric}")), |value| figure(metric, value))
+    or_missing(found.map(|value| figure(metric, value)), &format!("no {metric}"))
 }
 
 /// Microseconds in a column that says so.
@@ -88,7 +111,7 @@ fn micro(text: &str) -> String {
 }
 
 fn gates(gates: &[GateId]) -> String {
-    gates.iter().map(GateId::to_string).collect::<Vec<_>>().join(" ")
+    joined(gates, " ")
 }
 
 fn state(state: &State) -> Cell {
@@ -148,7 +171,7 @@ fn tally(claims: &[Claimed]) -> String {
         let n = claims.iter().filter(|claimed| kind(claimed) == at).count();
         (n, word)
     });
-    counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", ")
+    joined(counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")), ", ")
 }
 
 /// `6 worse, 84 better`
@@ -164,7 +187,7 @@ fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
         };
         format!("{n} {word}")
     });
-    words.collect::<Vec<_>>().join(", ")
+    joined(words, ", ")
 }
 
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
@@ -194,18 +217,19 @@ fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<Strin
 
 /// Differences as a table: where, what, and how far; the reason where there are no values.
 fn changes(differences: &[&Difference]) -> Table {
-    let mut table = Table::new(["where", "what", "was → is", "base / new"]);
-    for line in crate::judge::diff::lines(differences.iter().copied()) {
-        let Difference { subject, base, new, why, group, .. } = &line.first;
+    let row = |line: Line| {
+        let Difference { subject, base, new, why, group, ratio: moved, .. } = &line.first;
+        let values = Cell::change(micro(&line.base), micro(&line.new));
+        let why = || words(&clip(why, 200));
         let values = match (base, new) {
-            (Some(_), Some(_)) if *group != Group::Gates => Cell::change(micro(&line.base), micro(&line.new)),
-            (_, Some(_)) => Cell::change(micro(&line.base), micro(&line.new)).noted(words(&clip(why, 200))),
-            _ => words(&clip(why, 200)).into(),
+            (Some(_), Some(_)) if *group != Group::Gates => values,
+            (_, Some(_)) => values.noted(why()),
+            _ => why().into(),
         };
-        let ratio = line.first.ratio.as_ref().map_or_else(|| missing("no latency"), ratio);
-        table.push(vec![short(subject).into(), clip(&line.what, 160).into(), values, ratio]);
-    }
-    table
+        row![short(subject), clip(&line.what, 160), values, or_missing(moved.as_ref().map(ratio), "no latency")]
+    };
+    let lines = crate::judge::diff::lines(differences.iter().copied());
+    Table::of(["where", "what", "was → is", "base / new"], lines.into_iter().map(row))
 }
 
 /// `stage5/swizzle-32x64`: a stage's number says which it is.
@@ -227,14 +251,32 @@ fn clip(text: &str, most: usize) -> String {
     }
 }
 
+/// A section where there is anything in it.
+fn titled(title: &str, blocks: Vec<Block>) -> Vec<Block> {
+    let title = (!blocks.is_empty()).then(|| Block::section(title));
+    title.into_iter().chain(blocks).collect()
+}
+
+/// A table as blocks; none where it has no rows.
+fn some(table: Table) -> Vec<Block> {
+    if table.rows.is_empty() { vec![] } else { vec![Block::Table(table)] }
+}
+
 /// The first `most` items as a table or list, and a line on how to see the others.
 fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &str) -> Vec<Block> {
-    let shown = &items[..items.len().min(most)];
-    let mut blocks = vec![lay_out(shown)];
-    if items.len() > most {
-        blocks.push(Block::paragraph(words(&format!("{} more: `{how}`.", items.len() - most))));
+    if items.is_empty() {
+        return Vec::new();
     }
-    blocks
+    let hidden = items.len().saturating_sub(most);
+    let more = (hidden > 0).then(|| Block::paragraph(words(&format!("{hidden} more: `{how}`."))));
+    [lay_out(&items[..items.len() - hidden])].into_iter().chain(more).collect()
+}
+
+/// `stage0-scalar 2, stage1-cpasync 3`, of stages in the order of the ladder; none where there are none.
+fn per_stage<'a>(known: &Known<'_>, stages: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    let counts = known.stages.iter().map(|stage| (&stage.id, stages.clone().filter(|id| *id == stage.id).count()));
+    let words = joined(counts.filter(|(_, n)| *n > 0).map(|(id, n)| format!("{id} {n}")), ", ");
+    (!words.is_empty()).then_some(words)
 }
 
 fn commit(git: &Git) -> String {

@@ -1,20 +1,20 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, tally, unchanged,
-    us, words,
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, per_stage, tally,
+    text, times, titled, tone, unchanged, us, words,
 };
-use super::{times, tone};
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
-use crate::judge::peers::{self, FastP};
+use crate::judge::peers::{self, FastP, Problem};
 use crate::judge::state::{self as judged, Failure, State, Tally};
-use crate::judge::verdict::{Exit, Report};
+use crate::judge::verdict::{Exit, Report, count};
 use crate::judge::{Origin, best};
-use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict};
-use crate::record::Record;
+use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
+use crate::record::{Figure, Record};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
@@ -40,9 +40,7 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
     blocks.extend(refused(report));
-    blocks.extend(
-        self_test(report).map(Block::Paragraph).map(|line| [Block::section("Self-test"), line]).into_iter().flatten(),
-    );
+    blocks.extend(titled("Self-test", self_test(report).into_iter().collect()));
     blocks.push(Block::section("The rest"));
     blocks.extend(rest(report));
     Document { marker: None, title: "COMPARE".into(), verdict: Some(verdict(report)), blocks }
@@ -112,20 +110,11 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {
-    if report.failures.is_empty() {
-        return Vec::new();
-    }
-    let table = |failures: &[Failure]| {
-        let mut table = Table::new(["where", "gate", "why"]);
-        for Failure { subject, gate, reason } in failures {
-            let failed = Cell::Verdict(Tone::Bad, gate.to_string());
-            table.push(vec![subject.to_string().into(), failed, words(&clip(reason, 160)).into()]);
-        }
-        Block::Table(table)
+    let row = |Failure { subject, gate, reason }: &Failure| {
+        row![text(subject), Cell::Verdict(Tone::Bad, gate.to_string()), words(&clip(reason, 160))]
     };
-    let mut blocks = vec![Block::section("Gates that fail")];
-    blocks.extend(first_of(&report.failures, MOST_FAILURES, table, "compare show gates"));
-    blocks
+    let table = |failures: &[Failure]| Block::Table(Table::of(["where", "gate", "why"], failures.iter().map(row)));
+    titled("Gates that fail", first_of(&report.failures, MOST_FAILURES, table, "compare show gates"))
 }
 
 fn line(missing: &Missing) -> Text {
@@ -134,12 +123,8 @@ fn line(missing: &Missing) -> Text {
 
 fn required(report: &Report<'_>) -> Vec<Block> {
     let required: Vec<Text> = report.missing.iter().filter(|missing| missing.required).map(line).collect();
-    if required.is_empty() {
-        return Vec::new();
-    }
-    let mut blocks = vec![Block::section("Missing that this record should have")];
-    blocks.extend(first_of(&required, MOST_MISSING, |lines| Block::Bullets(lines.to_vec()), "compare show missing"));
-    blocks
+    let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
+    titled("Missing that this record should have", first_of(&required, MOST_MISSING, list, "compare show missing"))
 }
 
 fn elsewhere(report: &Report<'_>) -> Option<Block> {
@@ -159,18 +144,19 @@ fn refused(report: &Report<'_>) -> Option<Block> {
 /// What is won and lost against peers, in the order of the record.
 pub fn beside(report: &Report<'_>) -> Vec<Block> {
     let Some(beside) = peers::beside(&report.known) else { return Vec::new() };
-    let mut table = Table::new(["problem", "ours µs", "fastest peer", "its µs", "its / ours", "outcome"]);
-    for problem in &beside.problems {
-        let mut cells = vec![problem.place.to_string().into(), us(best::p50(problem.ours))];
-        match &problem.fastest {
+    let row = |problem: &Problem<'_>| {
+        let mut cells = row![text(&problem.place), us(best::p50(problem.ours))];
+        cells.extend(match &problem.fastest {
             Some((peer, over)) => {
                 let figure = over.figures.get(&Metric::SpeedupP50).copied().unwrap_or(f64::NAN.into());
-                cells.extend([peer.subject.to_string().into(), us(best::p50(peer)), times(figure), outcome(figure)]);
+                row![text(&peer.subject), us(best::p50(peer)), times(figure), outcome(figure)]
             }
-            None => cells.extend((0..4).map(|_| missing("no peer was right"))),
-        }
-        table.push(cells);
-    }
+            None => vec![missing("no peer was right"); 4],
+        });
+        cells
+    };
+    let columns = ["problem", "ours µs", "fastest peer", "its µs", "its / ours", "outcome"];
+    let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
     let whose = match &beside.origin {
         Origin::Run => String::new(),
@@ -187,7 +173,7 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     blocks
 }
 
-fn outcome(ratio: crate::record::Figure) -> Cell {
+fn outcome(ratio: Figure) -> Cell {
     let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
     match () {
         () if low > 1.0 => Cell::Verdict(Tone::Good, "won".into()),
@@ -206,7 +192,7 @@ fn fast_p(fast: &FastP) -> String {
         " Against PyTorch's default, over the {} f16 problems of the session, {} is right and {} (fast_p of KernelBench).",
         fast.of,
         fast.stage,
-        words.collect::<Vec<_>>().join(", ")
+        joined(words, ", ")
     )
 }
 
@@ -214,22 +200,21 @@ fn since(report: &Report<'_>) -> Vec<Block> {
     let Some(since) = &report.since else { return Vec::new() };
     let mut worse: Vec<&Difference> = since.worse().collect();
     by_weight(&mut worse, |difference| is_candidate(&report.known, difference));
-    let shown = worse.iter().take(MOST_CHANGES).copied().collect::<Vec<_>>();
-    let (lines, hidden) = (changes(&shown), worse.len() - shown.len());
+    let shown = &worse[..worse.len().min(MOST_CHANGES)];
+    let hidden = worse.len() - shown.len();
     let rest = counts(since.differences.iter().filter(|d| d.change != Change::Worse));
-    let unchanged =
-        report.known.subject().and_then(|(_, record)| unchanged(&worse, since.record, record)).unwrap_or_default();
     let more = if hidden > 0 { format!("{hidden} more worse, ") } else { String::new() };
-    let mut blocks = vec![Block::section(format!("What changed since {}", since.name))];
-    match lines.rows.is_empty() {
-        true => blocks.push(Block::paragraph("Nothing is worse.")),
-        false => blocks.push(Block::Table(lines)),
-    }
-    blocks.push(Block::paragraph(words(&format!(
-        "{}Besides: {more}{rest}. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.",
-        if shown.is_empty() { String::new() } else { format!("Best and default variants stand first.{unchanged} ") }
-    ))));
-    blocks
+    let (lines, order) = if shown.is_empty() {
+        (Block::paragraph("Nothing is worse."), String::new())
+    } else {
+        let record = report.known.subject().map(|(_, record)| record);
+        let unchanged = record.and_then(|record| unchanged(&worse, since.record, record)).unwrap_or_default();
+        (Block::Table(changes(shown)), format!("Best and default variants stand first.{unchanged} "))
+    };
+    let rest = words(&format!(
+        "{order}Besides: {more}{rest}. `compare show changes` lists them; `compare diff BASE NEW` judges any two records."
+    ));
+    vec![Block::section(format!("What changed since {}", since.name)), lines, Block::Paragraph(rest)]
 }
 
 /// What is not kept in full; what is as counts.
@@ -239,54 +224,36 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     }
     let is_kept = |of: &Claimed| matches!(&of.status, Status::Judged { origin, finding } if finding.verdict == Judgement::Pass && !origin.is_stale());
     let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) = report.claims.iter().partition(|of| is_kept(of));
-    let mut table = Table::new(["claim", "verdict", "measured"]);
-    let mut unmeasured: Vec<(&str, usize)> = Vec::new();
-    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    let (mut rows, mut unmeasured, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for of in others {
-        if let Status::NoData { reason } = &of.status {
-            match unmeasured.iter_mut().find(|(other, _)| other == reason) {
-                Some((_, n)) => *n += 1,
-                None => unmeasured.push((reason, 1)),
+        match &of.status {
+            Status::NoData { reason } => {
+                unmeasured.push((reason, of));
+                continue;
             }
-            continue;
-        }
-        if let Status::Negative { record, reason, .. } = &of.status
-            && !reasons.contains(&(record, reason))
-        {
-            reasons.push((record, reason));
+            Status::Negative { record, reason, .. } => reasons.push((record, reason)),
+            _ => {}
         }
         let (verdict, measured, _) = claimed(of);
-        table.push(vec![of.title().into(), verdict, clip(&measured, 180).into()]);
+        rows.push(row![of.title(), verdict, clip(&measured, 180)]);
     }
+    let table = |rows: &[Vec<Cell>]| Block::Table(Table::of(["claim", "verdict", "measured"], rows.to_vec()));
     let mut blocks = vec![Block::section("Claims")];
-    if !table.rows.is_empty() {
-        let Table { columns, rows } = table;
-        let table = |rows: &[Vec<Cell>]| Block::Table(Table { columns: columns.clone(), rows: rows.to_vec() });
-        blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
-    }
-    let mut lines: Vec<Text> = reasons
-        .iter()
-        .map(|(record, reason)| {
-            words(&clip(&format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"), 600))
-        })
-        .collect();
-    lines.extend(unmeasured.iter().map(|(why, n)| {
-        words(&clip(&format!("NO DATA for {}: {why}", crate::judge::verdict::count(*n, "claim", "claims")), 300))
-    }));
-    let of_stage = report.known.stages.iter().filter_map(|stage| {
-        let n = kept.iter().filter(|of| of.stage == stage.id).count();
-        (n > 0).then(|| format!("{} {n}", stage.id))
+    blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
+    let negative = distinct(reasons).into_iter().map(|(record, reason)| {
+        words(&clip(&format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"), 600))
     });
-    let of_stage: Vec<String> = of_stage.collect();
-    if !of_stage.is_empty() {
-        lines.push(words(&format!("Kept: {} (`compare show claims`).", of_stage.join(", "))));
-    }
-    blocks.push(Block::Bullets(lines));
+    let unmeasured = grouped(unmeasured).into_iter().map(|(why, claims)| {
+        words(&clip(&format!("NO DATA for {}: {why}", count(claims.len(), "claim", "claims")), 300))
+    });
+    let kept = per_stage(&report.known, kept.iter().map(|of| &*of.stage));
+    let kept = kept.map(|stages| words(&format!("Kept: {stages} (`compare show claims`).")));
+    blocks.push(Block::Bullets(negative.chain(unmeasured).chain(kept).collect()));
     blocks
 }
 
 /// Faults and mutants killed, and what is listed as redundant.
-pub fn self_test(report: &Report<'_>) -> Option<Text> {
+pub fn self_test(report: &Report<'_>) -> Option<Block> {
     let (_, record) = report.known.subject()?;
     let Tally { faults, faults_killed, sites, sites_killed, redundant } = judged::tally(record);
     let mut parts = Vec::new();
@@ -302,8 +269,8 @@ pub fn self_test(report: &Report<'_>) -> Option<Text> {
     }
     let wrong: String =
         judged::self_test(record).take(8).map(|row| format!(" WRONG: {}{}.", row.subject, row.on)).collect();
-    (!parts.is_empty())
-        .then(|| Text::from(format!("Fault injection and mutation testing (S1): {}.{wrong}", parts.join("; "))))
+    let said = format!("Fault injection and mutation testing (S1): {}.{wrong}", parts.join("; "));
+    (!parts.is_empty()).then(|| Block::paragraph(said))
 }
 
 fn rest(report: &Report<'_>) -> [Block; 2] {

@@ -1,21 +1,23 @@
 //! `compare show`: everything that COMPARE.md leaves out, on demand.
 
 use super::{
-    by_weight, changes, claimed, figure, is_candidate, missing, of, report, short, state, times, us, verdict, words,
+    by_weight, changes, claimed, figure, is_candidate, missing, of, or_missing, per_stage, report, short, some, state,
+    text, times, us, verdict, words,
 };
-use crate::judge::claims::Status;
+use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
+use crate::judge::list::joined;
+use crate::judge::missing::Missing;
 use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
 use crate::judge::{best, peers};
-use crate::page::{Block, Cell, Digits, Document, Table, Text};
+use crate::page::{Block, Cell, Digits, Document, Table, Text, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
 use crate::record::{On, Record, Row, Source, StageMeta, Subject, VariantMeta};
 use clap::ValueEnum;
 use common::metric::Metric;
 use common::verdict::Verdict;
-use std::fmt;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,8 +70,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         let in_full = what.contains(section) || !stages.is_empty();
         blocks.push(Block::section(section.title()));
         let found = show.section(*section, in_full);
-        let nothing = || vec![Block::paragraph("NO DATA in this record.")];
-        blocks.extend(if found.is_empty() { nothing() } else { found });
+        blocks.extend(if found.is_empty() { vec![Block::paragraph("NO DATA in this record.")] } else { found });
     }
     Document { marker: None, title: name.to_string(), verdict: Some(report::verdict(report)), blocks }
 }
@@ -80,26 +81,17 @@ struct Show<'a> {
     stages: &'a [String],
 }
 
-/// A table as blocks; none where it has no rows.
-fn some(table: Table) -> Vec<Block> {
-    if table.rows.is_empty() { vec![] } else { vec![Block::Table(table)] }
-}
-
-fn text(of: impl fmt::Display) -> Cell {
-    of.to_string().into()
-}
-
 impl<'a> Show<'a> {
     fn section(&self, section: Section, in_full: bool) -> Vec<Block> {
         match section {
             Section::Gates => self.gates(in_full),
             Section::Latencies => self.latencies(),
-            Section::Resources => some(self.resources()),
+            Section::Resources => self.resources(),
             Section::Counters => self.counters(),
             Section::Profile => self.profile(),
             Section::Sanitizer => self.sanitizer(),
             Section::Peers => self.peers(),
-            Section::Claims => some(self.claims()),
+            Section::Claims => self.claims(),
             Section::Changes => self.changes(),
             Section::SelfTest => self.self_test(),
             Section::Missing => self.missing(),
@@ -135,13 +127,9 @@ impl<'a> Show<'a> {
         let is_green = |of: &State| matches!(of, State::Green | State::NotRun(_));
         if !in_full {
             let (green, others): (Vec<_>, Vec<_>) = states.into_iter().partition(|(_, of)| is_green(of));
-            let stages = self.report.known.stages.iter().filter_map(|stage| {
-                let n = green.iter().filter(|(subject, of)| subject.stage() == stage.id && *of == State::Green).count();
-                (n > 0).then(|| format!("{} {n}", stage.id))
-            });
-            let line = stages.collect::<Vec<_>>().join(", ");
-            let line = (!line.is_empty()).then(|| Block::paragraph(format!("Green: {line}.")));
-            return some(self.variants(&others)).into_iter().chain(line).collect();
+            let green = green.iter().filter(|(_, of)| *of == State::Green).map(|(subject, _)| subject.stage());
+            let line = per_stage(&self.report.known, green).map(|line| Block::paragraph(format!("Green: {line}.")));
+            return self.variants(&others).into_iter().chain(line).collect();
         }
         states.sort_by_key(|(_, of)| match of {
             State::Failed(_) => 0,
@@ -149,49 +137,39 @@ impl<'a> Show<'a> {
             State::NotRun(_) => 3,
             _ => 1,
         });
-        some(self.variants(&states))
+        self.variants(&states)
     }
 
-    fn variants(&self, states: &[&(Subject, State)]) -> Table {
-        let mut table = Table::new([
-            "variant",
-            "verdict",
-            "cases",
-            "gates",
-            "max error",
-            "error / bound",
-            "row error / bound",
-            "where",
-        ]);
-        for (subject, of_variant) in states {
+    fn variants(&self, states: &[&(Subject, State)]) -> Vec<Block> {
+        let row = |(subject, of_variant): &&(Subject, State)| {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
-            let with = |verdict: Verdict| {
-                let names = gates.iter().filter(|(_, judged)| judged.verdict == verdict).map(|(gate, _)| *gate);
-                super::gates(&names.collect::<Vec<_>>())
+            let with = |verdict: Verdict| gates.iter().filter(move |(_, judged)| judged.verdict == verdict);
+            let said = match of_variant {
+                State::NotRun(why) => why.clone(),
+                _ => {
+                    let verdicts = [Verdict::Fail, Verdict::Ambiguous, Verdict::NoData, Verdict::Pass].into_iter();
+                    let verdicts = verdicts.filter(|verdict| with(*verdict).next().is_some());
+                    let said = |verdict| format!("{verdict} {}", joined(with(verdict).map(|(gate, _)| gate), " "));
+                    joined(verdicts.map(said), "; ")
+                }
             };
-            let verdicts = [Verdict::Fail, Verdict::Ambiguous, Verdict::NoData, Verdict::Pass];
-            let said = verdicts.map(|verdict| (verdict, with(verdict))).into_iter();
-            let said = said.filter(|(_, gates)| !gates.is_empty()).map(|(verdict, gates)| format!("{verdict} {gates}"));
-            let mut said: Vec<String> = said.collect();
-            if let State::NotRun(why) = of_variant {
-                said = vec![why.clone()];
-            }
-            let failed = gates.iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
-            let why: Vec<String> = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason)).collect();
+            let why = joined(with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason)), "; ");
             let at = row.and_then(|row| row.note.clone()).unwrap_or_default();
-            table.push(vec![
-                text(short(subject)),
+            row![
+                short(subject),
                 state(of_variant),
                 of(row, Metric::Cases),
-                said.join("; ").into(),
+                said,
                 of(row, Metric::MaxError),
                 of(row, Metric::ErrorOfBound),
                 of(row, Metric::RowErrorOfBound),
-                if why.is_empty() { at.into() } else { why.join("; ").into() },
-            ]);
-        }
-        table
+                if why.is_empty() { at } else { why },
+            ]
+        };
+        let columns =
+            ["variant", "verdict", "cases", "gates", "max error", "error / bound", "row error / bound", "where"];
+        some(Table::of(columns, states.iter().map(row)))
     }
 
     /// The best of each stage by problem; of a stage that is named every variant.
@@ -200,23 +178,21 @@ impl<'a> Show<'a> {
         if self.stages.is_empty() {
             let Some((_, _, places)) = best::by_problem(known) else { return Vec::new() };
             let ids = known.stages.iter().map(|stage| super::ladder::short(&stage.id).to_string());
-            let mut table = Table::new(["µs of the best variant".to_string()].into_iter().chain(ids));
-            for (place, rows) in places {
-                let cell = |row: Option<&Row>| row.map_or_else(|| missing("not timed"), |row| us(best::p50(row)));
-                table.push([text(place)].into_iter().chain(rows.into_iter().map(cell)).collect());
-            }
+            let timed = |row: Option<&Row>| or_missing(row.map(|row| us(best::p50(row))), "not timed");
+            let rows =
+                places.into_iter().map(|(place, rows)| [text(place)].into_iter().chain(rows.into_iter().map(timed)));
+            let columns = ["µs of the best variant".to_string()].into_iter().chain(ids);
+            let table = Table::of(columns, rows.map(Iterator::collect));
             return some(table).into_iter().chain(self.only_best()).collect();
         }
-        let mut table = Table::new(["variant", "problem", "p50 µs", "p90", "std", "one launch p50", "clock"]);
-        for row in best::timed(self.record).filter(|row| self.takes(row.subject.stage())) {
-            let time = match best::withheld(self.record, row) {
-                Some(why) => missing(why),
-                None => us(best::p50(row)),
-            };
-            let others =
-                [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz].map(|metric| of(Some(row), metric));
-            table.push([text(row.subject.name()), text(&row.on), time].into_iter().chain(others).collect());
-        }
+        let row = |row: &Row| {
+            let time = best::withheld(self.record, row).map_or_else(|| us(best::p50(row)), missing);
+            let metrics = [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz];
+            let others = metrics.map(|metric| of(Some(row), metric));
+            [text(row.subject.name()), text(&row.on), time].into_iter().chain(others).collect()
+        };
+        let rows = best::timed(self.record).filter(|row| self.takes(row.subject.stage())).map(row);
+        let table = Table::of(["variant", "problem", "p50 µs", "p90", "std", "one launch p50", "clock"], rows);
         let left_out = self.record.meta.left_out.iter().filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
         let left_out = left_out.map(|scope| {
             words(&format!("{}: {} of {} not timed: {}", scope.stage, scope.left_out, scope.of, scope.why))
@@ -228,11 +204,31 @@ impl<'a> Show<'a> {
 
     fn method(&self, of: Source) -> Option<Block> {
         let tools = self.record.meta.tools.get(&of).map(|tools| tools.join(", "));
-        let parts: Vec<String> = tools.into_iter().chain(self.record.meta.methods.get(&of).cloned()).collect();
-        (!parts.is_empty()).then(|| Block::paragraph(words(&parts.join(": "))))
+        let said = joined(tools.iter().chain(self.record.meta.methods.get(&of)), ": ");
+        (!said.is_empty()).then(|| Block::paragraph(words(&said)))
     }
 
-    fn resources(&self) -> Table {
+    fn resources(&self) -> Vec<Block> {
+        let row = |row: &Row| {
+            let declared = self.record.declared(row);
+            let shared = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
+            let shared = shared.map(|bytes| bytes + row.value(Metric::StaticSharedBytes).unwrap_or(0.0));
+            row![
+                short(&row.subject),
+                text(&row.on),
+                of(Some(row), Metric::Registers),
+                of(declared, Metric::RegisterCap),
+                of(Some(row), Metric::SpillBytes),
+                of(Some(row), Metric::StackBytes),
+                or_missing(shared.map(|bytes| Cell::Count(bytes as u64)), "not declared"),
+                of(declared, Metric::SharedCapBytes),
+                match row.value(Metric::Occupancy) {
+                    Some(0.0) => "0 blocks/SM".into(),
+                    _ => of(Some(row), Metric::Occupancy),
+                },
+                or_missing(row.verdicts.values().next().map(|judged| verdict(judged.verdict)), "not judged"),
+            ]
+        };
         let columns = [
             "variant",
             "instance",
@@ -245,31 +241,7 @@ impl<'a> Show<'a> {
             "occupancy",
             "R1",
         ];
-        let mut table = Table::new(columns);
-        for row in self.rows(Source::Ptxas) {
-            let On::Instance { dtype, head_dim, .. } = &row.on else { continue };
-            let declared = On::Instance { dtype: *dtype, head_dim: *head_dim, arch: None };
-            let declared = self.record.row(&row.subject, &declared, Source::Kernel);
-            let shared = declared.and_then(|row| row.value(Metric::DynamicSharedBytes));
-            let all_shared = shared.map(|shared| shared + row.value(Metric::StaticSharedBytes).unwrap_or(0.0));
-            let r1 = row.verdicts.iter().next();
-            table.push(vec![
-                text(short(&row.subject)),
-                text(&row.on),
-                of(Some(row), Metric::Registers),
-                of(declared, Metric::RegisterCap),
-                of(Some(row), Metric::SpillBytes),
-                of(Some(row), Metric::StackBytes),
-                all_shared.map_or_else(|| missing("not declared"), |bytes| Cell::Count(bytes as u64)),
-                of(declared, Metric::SharedCapBytes),
-                match row.value(Metric::Occupancy) {
-                    Some(0.0) => "0 blocks/SM".into(),
-                    _ => of(Some(row), Metric::Occupancy),
-                },
-                r1.map_or_else(|| missing("not judged"), |(_, judged)| verdict(judged.verdict)),
-            ]);
-        }
-        table
+        some(Table::of(columns, self.rows(Source::Ptxas).map(row)))
     }
 
     /// The variant of the same preset in the predecessor: of the family of its default first.
@@ -297,96 +269,91 @@ impl<'a> Show<'a> {
 
     /// The figures of one source on problems, beside another row's; without those that are 0 in both.
     fn beside(&self, by: Source, columns: [&str; 3], other: impl Fn(&Row) -> Option<&'a Row>) -> Vec<Block> {
-        let mut table = Table::new(["variant", "problem", "figure"].into_iter().chain(columns));
-        let none = || missing("nothing to compare with");
-        for row in self.rows(by).filter(|row| row.on.problem().is_some() && self.is_shown(&row.subject)) {
+        let none = "nothing to compare with";
+        let figures = |row: &'a Row| {
             let other = other(row);
-            for (&metric, found) in &row.figures {
+            let beside = row.figures.iter().map(move |(&metric, found)| {
                 let was = other.and_then(|other| other.value(metric));
-                if found.value == 0.0 && was.unwrap_or(0.0) == 0.0 {
-                    continue;
-                }
-                let ratio =
-                    was.filter(|was| *was != 0.0).map(|was| Cell::number(found.value / was, Digits::Fixed(3), "x"));
-                let name = match ncu::formula(metric).filter(|_| by == Source::Ncu && was.is_none()) {
-                    Some(formula) if !formula.meaning.is_empty() => text(metric).noted(formula.meaning),
-                    _ => text(metric),
-                };
-                let mut cells = vec![text(row.subject.name()), text(&row.on), name, figure(metric, found.value)];
-                cells.extend([was.map_or_else(none, |was| figure(metric, was)), ratio.unwrap_or_else(none)]);
-                table.push(cells);
-            }
-        }
-        some(table)
+                (row, metric, found.value, was)
+            });
+            beside.filter(|(.., value, was)| *value != 0.0 || was.unwrap_or(0.0) != 0.0)
+        };
+        let row = |(row, metric, value, was): (&Row, Metric, f64, Option<f64>)| {
+            let formula = ncu::formula(metric)
+                .filter(|formula| by == Source::Ncu && was.is_none() && !formula.meaning.is_empty());
+            let ratio = was.filter(|was| *was != 0.0).map(|was| Cell::number(value / was, Digits::Fixed(3), "x"));
+            row![
+                row.subject.name(),
+                text(&row.on),
+                match formula {
+                    Some(formula) => text(metric).noted(formula.meaning),
+                    None => text(metric),
+                },
+                figure(metric, value),
+                or_missing(was.map(|was| figure(metric, was)), none),
+                or_missing(ratio, none),
+            ]
+        };
+        let rows = self.rows(by).filter(|row| row.on.problem().is_some() && self.is_shown(&row.subject));
+        some(Table::of(["variant", "problem", "figure"].into_iter().chain(columns), rows.flat_map(figures).map(row)))
     }
 
     fn sanitizer(&self) -> Vec<Block> {
-        let mut table = Table::new(["variant", "C7", "tools passed", "launches", "why"]);
-        for row in self.rows(Source::ComputeSanitizer) {
-            for judged in row.verdicts.values() {
-                table.push(vec![
-                    text(short(&row.subject)),
+        let rows = self.rows(Source::ComputeSanitizer).flat_map(|row| {
+            row.verdicts.values().map(move |judged| {
+                row![
+                    short(&row.subject),
                     verdict(judged.verdict),
-                    format!("{} of {}", judged.passed.unwrap_or(0), judged.of.unwrap_or(0)).into(),
+                    format!("{} of {}", judged.passed.unwrap_or(0), judged.of.unwrap_or(0)),
                     of(Some(row), Metric::Cases),
-                    judged.reason.as_str().into(),
-                ]);
-            }
-        }
+                    &judged.reason,
+                ]
+            })
+        });
+        let table = Table::of(["variant", "C7", "tools passed", "launches", "why"], rows);
         some(table).into_iter().chain(self.method(Source::ComputeSanitizer)).collect()
     }
 
     fn peers(&self) -> Vec<Block> {
         let Some(found) = peers::beside(&self.report.known) else { return Vec::new() };
-        let mut table =
-            Table::new(["problem", "candidate", "p50", "one launch", "host call", "max error", "its / ours", "note"]);
-        for arm in peers::arms(found.record) {
-            let ours = found.problems.iter().find(|problem| problem.ours.on == arm.on).map(|problem| problem.ours);
-            let over = ours.and_then(|ours| peers::over(found.record, ours, &arm.subject));
+        let row = |candidate: &Row| {
+            let problem = found.problems.iter().find(|problem| problem.ours.on == candidate.on);
+            let over = problem.and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
             let ratio = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            let failed = arm.failed().next().map(|(gate, judged)| format!("{gate}: {}", judged.reason));
-            let figures = [Metric::P50, Metric::SingleP50, Metric::HostP50, Metric::MaxError];
-            let mut cells = vec![text(&arm.on), text(&arm.subject)];
-            cells.extend(figures.map(|metric| of(Some(arm), metric)));
-            cells.push(ratio.map_or_else(|| missing("no pair"), |ratio| times(*ratio)));
-            cells.push(failed.or_else(|| arm.note.clone()).unwrap_or_default().into());
-            table.push(cells);
-        }
+            let failed = candidate.failed().next().map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+            let metrics = [Metric::P50, Metric::SingleP50, Metric::HostP50, Metric::MaxError];
+            let mut cells = row![text(&candidate.on), text(&candidate.subject)];
+            cells.extend(metrics.map(|metric| of(Some(candidate), metric)));
+            cells.push(or_missing(ratio.map(|ratio| times(*ratio)), "no pair"));
+            cells.push(failed.or_else(|| candidate.note.clone()).unwrap_or_default().into());
+            cells
+        };
+        let columns = ["problem", "candidate", "p50", "one launch", "host call", "max error", "its / ours", "note"];
+        let table = Table::of(columns, peers::arms(found.record).map(row));
         let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
             let said = figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
             Block::paragraph(format!("Reached in the same session: {} (FLOP/s), {} (B/s).", said[0], said[1]))
         });
-        let mut blocks = report::beside(self.report).into_iter().skip(1).take(1).collect::<Vec<_>>();
-        blocks.extend(some(table));
-        blocks.extend(ceiling);
-        blocks.extend(self.method(Source::Peers));
-        blocks
+        let score = report::beside(self.report).into_iter().skip(1).take(1);
+        score.chain(some(table)).chain(ceiling).chain(self.method(Source::Peers)).collect()
     }
 
-    fn claims(&self) -> Table {
-        let mut table = Table::new(["claim", "verdict", "measured", "same preset", "record", "because"]);
-        for of in self.report.claims.iter().filter(|of| self.takes(&of.stage)) {
+    fn claims(&self) -> Vec<Block> {
+        let row = |of: &Claimed| {
             let (verdict, measured, record) = claimed(of);
-            let same = match &of.status {
-                Status::Judged { finding, .. } | Status::UnexpectedPass { finding, .. } => {
-                    finding.pair.as_ref().and_then(|pair| pair.same_preset)
-                }
+            let finding = match &of.status {
+                Status::Judged { finding, .. } | Status::UnexpectedPass { finding, .. } => Some(finding),
                 _ => None,
             };
-            let same = same.map_or_else(|| missing("no such pair"), |same| Cell::number(same, Digits::Fixed(3), "x"));
-            let record = record.map_or("this run", |record| record);
-            table.push(vec![
-                text(of.title()),
-                verdict,
-                measured.into(),
-                same,
-                record.into(),
-                of.claim.why.as_str().into(),
-            ]);
-        }
-        table
+            let same = finding.and_then(|finding| finding.pair.as_ref()?.same_preset);
+            let same = same.map(|same| Cell::number(same, Digits::Fixed(3), "x"));
+            let record = record.unwrap_or("this run");
+            row![of.title(), verdict, measured, or_missing(same, "no such pair"), record, &of.claim.why]
+        };
+        let columns = ["claim", "verdict", "measured", "same preset", "record", "because"];
+        some(Table::of(columns, self.report.claims.iter().filter(|of| self.takes(&of.stage)).map(row)))
     }
 
     fn changes(&self) -> Vec<Block> {
@@ -412,58 +379,45 @@ impl<'a> Show<'a> {
     }
 
     fn self_test(&self) -> Vec<Block> {
-        let mut table = Table::new(["where", "what", "S1", "outcome"]);
-        for row in self.record.by(Source::SelfTest) {
-            let is_site = !row.subject.name().is_empty();
-            if is_site && !self.takes(row.subject.stage()) {
-                continue;
-            }
+        let is_site = |row: &Row| !row.subject.name().is_empty();
+        let rows = self.record.by(Source::SelfTest).filter(|row| !is_site(row) || self.takes(row.subject.stage()));
+        let row = |row: &Row| {
             let failed = row.failure();
             let judged = if failed.is_some() { Verdict::Fail } else { Verdict::Pass };
-            let note = row.note.clone().unwrap_or_default();
-            let outcome = failed.map_or(note.clone(), |reason| format!("{note}. {reason}"));
-            let what = row.on.to_string().trim_start_matches(": ").to_string();
-            table.push(vec![text(short(&row.subject)), what.into(), verdict(judged), words(&outcome).into()]);
-        }
-        report::self_test(self.report).map(Block::Paragraph).into_iter().chain(some(table)).collect()
+            let note = row.note.as_deref().unwrap_or_default();
+            let outcome = joined([note].into_iter().chain(failed), ". ");
+            row![short(&row.subject), row.on.to_string().trim_start_matches(": "), verdict(judged), words(&outcome)]
+        };
+        let table = Table::of(["where", "what", "S1", "outcome"], rows.map(row));
+        report::self_test(self.report).into_iter().chain(some(table)).collect()
     }
 
     fn missing(&self) -> Vec<Block> {
-        let mut table = Table::new(["what", "why", "required"]);
-        for missing in &self.report.missing {
-            let required = if missing.required { "yes" } else { "no" };
-            table.push(vec![missing.what.as_str().into(), words(&missing.why).into(), required.into()]);
-        }
+        let row =
+            |missing: &Missing| row![&missing.what, words(&missing.why), if missing.required { "yes" } else { "no" }];
+        let table = Table::of(["what", "why", "required"], self.report.missing.iter().map(row));
         if table.rows.is_empty() { vec![Block::paragraph("Nothing is missing.")] } else { some(table) }
     }
 
     fn built(&self) -> Vec<Block> {
         let meta = &self.record.meta;
-        let mut table = Table::new(["stage", "idea", "identity", "GPU compiler", "host compiler"]);
-        for stage in meta.stages.iter().filter(|stage| self.takes(&stage.id)) {
+        let row = |stage: &StageMeta| {
             let compiler = match &stage.device_compiler {
                 DeviceCompiler::Built { nvcc, archs, .. } => format!("nvcc {nvcc}: {}", archs.join(", ")),
                 DeviceCompiler::Absent { reason } => format!("none: {reason}"),
             };
-            let identity = format!("{:.12}", stage.identity);
-            table.push(vec![
-                stage.id.as_str().into(),
-                stage.idea.as_str().into(),
-                identity.into(),
-                compiler.into(),
-                stage.host_compiler.as_str().into(),
-            ]);
-        }
-        let toggles: Vec<String> = meta.toggles.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            row![&stage.id, &stage.idea, format!("{:.12}", stage.identity), compiler, &stage.host_compiler]
+        };
+        let stages = meta.stages.iter().filter(|stage| self.takes(&stage.id));
+        let table = Table::of(["stage", "idea", "identity", "GPU compiler", "host compiler"], stages.map(row));
+        let toggles = joined(meta.toggles.iter().map(|(name, value)| format!("{name}={value}")), ", ");
         let mut lines = vec![Text::from("command: ").code(meta.command.join(" "))];
         lines.push(
             format!("started {}, compare {}, {}", meta.started, meta.tool_version, super::commit(&meta.git)).into(),
         );
-        lines.extend((!toggles.is_empty()).then(|| format!("set: {}", toggles.join(", ")).into()));
+        lines.extend((!toggles.is_empty()).then(|| format!("set: {toggles}").into()));
         lines.extend(meta.tools.iter().map(|(source, tools)| format!("{source}: {}", tools.join(", ")).into()));
-        let mut blocks = some(table);
-        blocks.push(Block::Bullets(lines));
-        blocks
+        some(table).into_iter().chain([Block::Bullets(lines)]).collect()
     }
 }
 

@@ -1,11 +1,11 @@
 //! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
 
-use super::{clip, figure, ladder, missing, report::verdict, state, us, words};
+use super::{clip, figure, ladder, or_missing, report::verdict, some, state, text, us, words};
 use crate::judge::best::{self, Latency};
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Known, Origin};
-use crate::page::{Block, Cell, Document, Table, Text};
+use crate::page::{Block, Document, Table, Text, row};
 use crate::record::{Place, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -15,15 +15,11 @@ const MOST: usize = 12;
 
 pub fn document(report: &Report<'_>) -> Document {
     let mut blocks = failures(report);
-    let open: Vec<Vec<Cell>> = (report.states.iter())
-        .filter(|(_, of)| matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale))
-        .map(|(subject, of)| vec![subject.to_string().into(), state(of)])
-        .collect();
-    let undecided = open.len();
-    if undecided > 0 {
-        let columns = ["not green", "verdict"].map(String::from).into();
-        blocks.push(Block::Table(Table { columns, rows: open.into_iter().take(MOST).collect() }));
-    }
+    let is_open = |of: &State| matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale);
+    let open = report.states.iter().filter(|(_, of)| is_open(of));
+    let undecided = open.clone().count();
+    let rows = open.take(MOST).map(|(subject, of)| row![text(subject), state(of)]);
+    blocks.extend(some(Table::of(["not green", "verdict"], rows)));
     blocks.extend(stages(report));
     let required = report.missing.iter().filter(|missing| missing.required);
     let lines: Vec<Text> =
@@ -55,25 +51,23 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// A line for each stage of the run.
-fn stages(report: &Report<'_>) -> Option<Block> {
-    let mut table = Table::new(["stage", "best variant", "p50 µs", "error of its bound", "green"]);
-    for stage in report.known.stages {
+fn stages(report: &Report<'_>) -> Vec<Block> {
+    let row = |stage: &StageMeta| {
         let (green, ran) = ladder::green(report, &stage.id);
-        if ran == 0 {
-            continue;
-        }
         let best = shown(&report.known, report, stage);
         let subject = Subject::variant(&stage.id, best);
         let time = match best::latency(&report.known, &subject, &Place::claims(Dtype::F16)) {
-            Latency::Measured { row, origin: Origin::Run, .. } => us(best::p50(row)),
-            _ => missing("not timed in this run"),
+            Latency::Measured { row, origin: Origin::Run, .. } => Some(us(best::p50(row))),
+            _ => None,
         };
         let row = report.known.run.and_then(|(_, run)| summary(run, &subject));
         let error = row.and_then(|row| row.value(Metric::ErrorOfBound));
-        let error = error.map_or_else(|| missing("not checked"), |error| figure(Metric::ErrorOfBound, error));
-        table.push(vec![stage.id.as_str().into(), best.into(), time, error, format!("{green} of {ran}").into()]);
-    }
-    (!table.rows.is_empty()).then_some(Block::Table(table))
+        let error = error.map(|error| figure(Metric::ErrorOfBound, error));
+        let time = or_missing(time, "not timed in this run");
+        (ran > 0).then(|| row![&stage.id, best, time, or_missing(error, "not checked"), format!("{green} of {ran}")])
+    };
+    let columns = ["stage", "best variant", "p50 µs", "error of its bound", "green"];
+    some(Table::of(columns, report.known.stages.iter().filter_map(row)))
 }
 
 /// The best variant, or where the run left it out its first.

@@ -145,12 +145,12 @@ impl StageMeta {
     }
 }
 
-/// A promise about one metric of one family on one problem, and why it must be so.
+/// A target for one metric of one family on one problem, and why it must be so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     pub family: String,
-    /// What is looked at; the median stands for p50, p90 and mean, each of which must keep the promise.
+    /// What is looked at; the median stands for p50, p90 and mean, each of which must reach it.
     pub metric: Metric,
     pub relation: Relation,
     /// The problem.
@@ -159,7 +159,7 @@ pub struct Claim {
     pub why: String,
 }
 
-/// What is promised of the metric.
+/// What is claimed of the metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Relation {
@@ -446,14 +446,14 @@ pub enum DeviceCompiler {
     },
 }
 
-/// What was not timed of a stage. An arm is a variant on a problem.
+/// What was not timed of a stage. A candidate is a variant on a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingScope {
     /// The stage.
     pub stage: String,
-    /// Arms that were left out.
+    /// Candidates that were left out.
     pub left_out: usize,
-    /// Arms that there are.
+    /// Candidates that there are.
     pub of: usize,
     /// Why, in words.
     pub why: String,

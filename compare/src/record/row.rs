@@ -14,7 +14,7 @@ pub struct Row {
     pub subject: Subject,
     pub on: On,
     pub by: Source,
-    /// The other arm of a pair that was timed A B B A.
+    /// The other candidate of a pair that was interleaved (A B B A).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Subject>,
     /// What must be equal before two rows are compared: `warm L2`.
@@ -130,6 +130,12 @@ impl From<&str> for Subject {
     }
 }
 
+impl From<&Subject> for Subject {
+    fn from(subject: &Subject) -> Self {
+        subject.clone()
+    }
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
@@ -146,7 +152,7 @@ pub enum Source {
     Emulator,
     /// The run on a GPU.
     Gpu,
-    /// The session in which our arms and those of peers were alternated.
+    /// The session in which our candidates and those of peers were interleaved.
     Peers,
     Ncu,
     ComputeSanitizer,
@@ -216,17 +222,6 @@ impl fmt::Display for Place {
     }
 }
 
-impl std::str::FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse()? {
-            On::Problem(place) => Ok(place),
-            _ => Err(format!("'{text}' is no problem")),
-        }
-    }
-}
-
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -235,7 +230,10 @@ impl Serialize for Place {
 
 impl<'de> Deserialize<'de> for Place {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        match On::deserialize(deserializer)? {
+            On::Problem(place) => Ok(place),
+            other => Err(serde::de::Error::custom(format!("'{other}' is no problem"))),
+        }
     }
 }
 

@@ -82,7 +82,13 @@ impl Record {
         self.rows.iter().find(|row| row.key() == (subject, on, by, None))
     }
 
-    /// The row of two arms that were alternated.
+    /// What `kernel.cu` declares of a compiled instance.
+    pub fn declared(&self, compiled: &Row) -> Option<&Row> {
+        let On::Instance { dtype, head_dim, .. } = compiled.on else { return None };
+        self.row(&compiled.subject, &On::Instance { dtype, head_dim, arch: None }, Source::Kernel)
+    }
+
+    /// The row of two candidates that were interleaved.
     pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
         self.rows.iter().find(|row| row.key() == (new, on, by, Some(base)))
     }

@@ -84,20 +84,20 @@ fn injected_changes_of_speed_are_classified() {
     ];
     let literal = timed(US);
     for base in [&literal, &summarised(timed(US)), &committed().pop().unwrap().1] {
-        let arms: Vec<&Row> = best::timed(base).collect();
+        let candidates: Vec<&Row> = best::timed(base).collect();
         let is_quiet = |d: &&Difference| {
-            let row = arms.iter().find(|row| row.subject == d.subject && Some(&row.on) == d.on.as_ref()).unwrap();
+            let row = candidates.iter().find(|row| row.subject == d.subject && Some(&row.on) == d.on.as_ref()).unwrap();
             let p50 = row.figures[&Metric::P50];
             let (low, high) = p50.interval.unwrap();
             row.value(Metric::P90).unwrap() / p50.value < 1.003 && (high - low) / p50.value < 0.001
         };
         for (factor, threshold, expected) in table {
             let found = latencies(base, &slowed(base, factor), threshold);
-            assert_eq!(found.len(), arms.len());
+            assert_eq!(found.len(), candidates.len());
             let quiet: Vec<&Difference> = found.iter().filter(is_quiet).collect();
-            assert!(3 * quiet.len() > found.len(), "many arms are quiet: {} of {}", quiet.len(), found.len());
+            assert!(3 * quiet.len() > found.len(), "many candidates are quiet: {} of {}", quiet.len(), found.len());
             quiet.iter().for_each(|d| assert_eq!(d.change, expected, "{factor} at {threshold}: {d:?}"));
-            // A noisy arm may stay undecided; it is never called the opposite.
+            // A noisy candidate may stay undecided; it is never called the opposite.
             let opposite = if factor > 1.0 { Better } else { Worse };
             assert!(found.iter().all(|d| d.change != opposite));
         }
@@ -117,7 +117,7 @@ fn samples_decide_where_both_sides_have_them_and_the_row_says_which() {
 
 #[test]
 fn width_noise_and_clocks_keep_a_latency_undecided() {
-    // Two speeds in one arm: its median is anywhere between them.
+    // Two speeds in one candidate: its median is anywhere between them.
     let two_speeds: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 20.0 } else { 24.0 }).collect();
     let wide = || timed(US).sampled(SCALAR, mission(), &two_speeds);
     let changed = wide().changed(|meta| meta.stages[0].identity = "changed".into());
@@ -212,7 +212,7 @@ fn a_gate_that_fails_now_is_worse_on_any_backend() {
     assert_eq!(moved(&emulated(), &fails()), std::slice::from_ref(&expected));
     assert!(moved(&timed(US), &fails()).contains(&expected));
     assert_eq!(verdict(&emulated(), &fails()), (Exit::Fail, "REGRESSION"));
-    // Mended again, on the same backend; and what failed before and still fails is no news.
+    // Fixed again, on the same backend; and what failed before and still fails is no news.
     assert_eq!(moved(&fails(), &emulated()), [format!("BETTER {WMMA} gate C3")]);
     assert_eq!(moved(&fails(), &fails()), [""; 0]);
     let undecided = emulated().says(WMMA, GateId::C5, Verdict::Ambiguous);
@@ -239,8 +239,8 @@ fn a_failure_is_attributed_to_the_variant_of_that_very_name() {
         let name = k2.split_once('/').unwrap().1.to_string();
         let variant = VariantMeta { name, ..record.meta.stages[0].variants[1].clone() };
         record.meta.stages[0].variants.push(variant);
-        let twins: Vec<Row> = record.rows.iter().filter(|row| row.subject.as_str() == WMMA).cloned().collect();
-        record.rows.extend(twins.into_iter().map(|row| Row { subject: k2.into(), ..row }));
+        let copies: Vec<Row> = record.rows.iter().filter(|row| row.subject.as_str() == WMMA).cloned().collect();
+        record.rows.extend(copies.into_iter().map(|row| Row { subject: k2.into(), ..row }));
         let judged = &mut record.row_mut(k2, &instance(), Source::Ptxas).verdicts.get_mut(&GateId::R1).unwrap();
         judged.verdict = if is_good { Verdict::Pass } else { Verdict::Fail };
         record
@@ -449,7 +449,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     let silent = emulated().changed(|meta| drop(meta.stages[1].claims.pop()));
     assert_eq!(moved(&emulated(), &silent), [format!("DIFFERS {title}")]);
 
-    // Of speed, and against peers: newly failing, mended, lost, and on another GPU nobody's business.
+    // Of speed, and against peers: newly failing, fixed, lost, and on another GPU nobody's business.
     let speed = "stage1-cpasync claim cpasync >= 1.10x over stage0-scalar wmma-qk".to_string();
     assert!(moved(&timed(US), &timed([32.0, 20.0, 19.0])).contains(&format!("WORSE {speed}")));
     assert!(moved(&timed([32.0, 20.0, 19.0]), &timed(US)).contains(&format!("BETTER {speed}")));
