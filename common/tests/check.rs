@@ -1,7 +1,8 @@
 //! The whole path of a case, with stages that are wrong in known ways: each must be caught by the gate that is there for
 //! it. The kernels are Rust functions in the place of emulated entries.
 
-use common::check::{Outcome, Source, Target, check};
+use common::check::{CaseKey, CaseResult, Outcome, Source, Target, check};
+use common::device::BackendKind;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::params::{AttentionKernel, AttentionParams};
@@ -9,7 +10,8 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::stage::{Artifacts, Attention, LoadError, LoadedStage, StageInfo, Unsupported};
 use common::tier0::SCHEDULES;
-use common::verdict::{GateId, Verdict};
+use common::verdict::{GateId, GateResult, Verdict};
+use emulator::Schedule;
 use half::f16;
 use std::ffi::c_char;
 use std::sync::OnceLock;
@@ -34,7 +36,8 @@ impl Attention for Fake {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
         ARTIFACTS.get_or_init(|| Artifacts {
             kernels: table,
-            traced_kernels: None,
+            // Their accesses are not instrumented: a judge that sees none is no evidence of a hazard.
+            traced_kernels: Some(table),
             fatbin: None,
             report_json: REPORT,
             caps: "",
@@ -55,13 +58,15 @@ const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identi
 
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
-const VARIANTS: [(&std::ffi::CStr, Body); 7] = [
+const VARIANTS: [(&std::ffi::CStr, Body); 9] = [
     (c"correct", correct),
     (c"writes_nothing", nothing),
     (c"writes_zeros", zeros),
     (c"writes_behind_the_row", behind_the_row),
     (c"changes_an_input", changes_an_input),
     (c"differs_by_call", differs_by_call),
+    (c"wrong_on_packed_rows", wrong_on_packed_rows),
+    (c"wrong_past_2_to_the_31", wrong_past_2_to_the_31),
     (c"refuses", nothing),
 ];
 
@@ -162,19 +167,31 @@ unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
     }
 }
 
-fn outcome(variant: &str) -> Outcome {
-    outcome_on(None, variant)
+unsafe extern "C" fn wrong_on_packed_rows(params: *const AttentionParams) {
+    // SAFETY: as `correct`.
+    unsafe { if (*params).k.row_stride == 64 { zeros(params) } else { correct(params) } }
 }
 
-fn outcome_on(device: Option<DeviceLimits>, variant: &str) -> Outcome {
+unsafe extern "C" fn wrong_past_2_to_the_31(params: *const AttentionParams) {
+    // SAFETY: as `correct`.
+    unsafe {
+        let p = &*params;
+        if p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) { zeros(params) } else { correct(params) }
+    }
+}
+
+fn outcome(variant: &str) -> Outcome {
+    outcome_on(None, variant, &[])
+}
+
+fn outcome_on(device: Option<DeviceLimits>, variant: &str, traced: &[Schedule]) -> Outcome {
     let mut stage = LoadedStage::load(&Fake).unwrap();
     stage.device = device;
     let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F32).unwrap();
     let source = Source::Seeded { family: Family::Normal, seed: 0 };
-    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced: &[] })
-        .outcome
+    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced }).outcome
 }
 
 fn failed(variant: &str) -> Vec<GateId> {
@@ -196,6 +213,50 @@ fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
     assert_eq!(failed("differs-by-call"), [GateId::C5]);
 }
 
+/// Gates on numbers look at the first launch, whose rows are apart; timing has packed ones, as every second launch has.
+#[test]
+fn a_stage_that_is_wrong_on_packed_rows_alone_fails() {
+    assert_eq!(failed("wrong-on-packed-rows"), [GateId::C5]);
+}
+
+/// A traced case says what the judge found, and is launched once more with rows so far apart that 32 bits do not hold their
+/// offsets.
+#[test]
+fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
+    let judged = |variant: &str, verdict: Verdict| -> Vec<GateId> {
+        let Outcome::Checked { gates, .. } = outcome_on(None, variant, &SCHEDULES[..1]) else { panic!("{variant}") };
+        gates.iter().filter(|result| result.verdict == verdict).map(|result| result.gate).collect()
+    };
+    assert_eq!(judged("correct", Verdict::Fail), []);
+    let Outcome::Checked { gates, .. } = outcome_on(None, "correct", &SCHEDULES[..1]) else { panic!("it runs") };
+    assert!(gates.iter().any(|result| result.gate == GateId::H1), "{gates:?}");
+    assert_eq!(failed("wrong-past-2-to-the-31"), [], "where rows lie close it is right");
+    assert_eq!(judged("wrong-past-2-to-the-31", Verdict::Fail), [GateId::C5]);
+}
+
+#[test]
+fn a_case_is_green_only_where_no_gate_fails() {
+    let Outcome::Checked { errors, gates } = outcome("correct") else { panic!("it runs") };
+    let source = Source::Seeded { family: Family::Normal, seed: 0 };
+    let key = CaseKey {
+        stage: "stage-fake".into(),
+        variant: "correct".into(),
+        backend: BackendKind::Emulated,
+        shape_name: "1x1x5x64".into(),
+        shape: Shape::bhsd(1, 1, 5, 64),
+        dtype: Dtype::F16,
+        mask: Mask::Full,
+        source,
+    };
+    let case = |gates| CaseResult { key: key.clone(), outcome: Outcome::Checked { errors: errors.clone(), gates } };
+    assert!(case(gates.clone()).is_green());
+    for index in 0..gates.len() {
+        let mut one_fails = gates.clone();
+        one_fails[index] = GateResult::judge(gates[index].gate, false, "planted");
+        assert!(!case(one_fails).is_green(), "{}", gates[index].gate);
+    }
+}
+
 #[test]
 fn refused_launches_are_not_failures_and_say_why() {
     let reason = |variant| match outcome(variant) {
@@ -210,7 +271,7 @@ fn refused_launches_are_not_failures_and_say_why() {
 fn what_the_device_cannot_run_is_refused_before_launch_and_what_it_can_is_judged() {
     let on = |capability, shared_opt_in_bytes| {
         // Judged, it would fail.
-        match outcome_on(Some(DeviceLimits { capability, shared_opt_in_bytes }), "writes-zeros") {
+        match outcome_on(Some(DeviceLimits { capability, shared_opt_in_bytes }), "writes-zeros", &[]) {
             Outcome::Unsupported { reason } => reason,
             Outcome::Checked { .. } => "judged".to_string(),
             other => panic!("{other:?}"),
