@@ -290,7 +290,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let reproach = pages::summary::reproach(&report).filter(|_| args.quiet);
     let mut notes: Vec<String> = reproach.iter().map(&terminal).collect();
     let text = terminal(&pages::summary::document(&report));
-    let mut text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
+    let text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&pages::json::json(&report))? + "\n";
         if is_standard_output {
@@ -300,10 +300,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         }
         write_atomically(path, json.as_bytes())?;
     }
-    if args.quiet {
-        text.clear();
-    }
-    Ok(Answer::new(report.overall.exit, text).noting(notes))
+    Ok(Answer::new(report.overall.exit, text).quiet(args.quiet).noting(notes))
 }
 
 /// Runs what `args` ask for and writes the record. Nothing else is written.
@@ -360,7 +357,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         if let Progress::Complete { seconds, .. } = before.meta.progress {
             seconds_before = seconds;
         }
-        let joined = join(&folder.display().to_string(), before, measured, &plan);
+        let joined = join(&folder.display().to_string(), before, measured);
         measured = joined.map_err(|source| RunError::Join { folder: folder.clone(), source })?;
     }
     let unfinished = match &args.into {
@@ -373,6 +370,9 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     let of_plan = |stage: &&LoadedStage| missing.iter().any(|case| case.key.stage == stage.info().id);
     let planned: Vec<&LoadedStage> = stages.iter().filter(of_plan).collect();
     let planned_cases = measured.finished() + missing.len();
+    // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
+    let is_settled = |id: &&str| planned.iter().all(|stage| stage.info().id != *id);
+    measured.settled = stages.iter().map(|stage| stage.info().id).filter(is_settled).map(String::from).collect();
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
         bars.step("self-test", stage.info().id, done, planned.len());
@@ -411,7 +411,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     };
     measured.record.write(&folder)?;
     outcome.map_err(|source| match source {
-        ExecuteError::Interrupted => {
+        ExecuteError::Sink(SinkError::Interrupted) => {
             RunError::Interrupted { folder: folder.clone(), finished: cases, planned: planned_cases }
         }
         source => RunError::Execute { folder: folder.clone(), source },
@@ -562,10 +562,6 @@ impl Sink for Recorder<'_> {
         self.bars.step(kind, label, done, total);
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
         let Some(folder) = self.outputs else { return Ok(()) };
         let key = &result.key;
@@ -573,7 +569,7 @@ impl Sink for Recorder<'_> {
         let name: String =
             words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
         let path = folder.join(format!("{name}.safetensors"));
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError {
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError::Unwritable {
             what: format!("the output {} cannot be written", path.display()),
             source,
         };
@@ -585,6 +581,9 @@ impl Sink for Recorder<'_> {
     }
 
     fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(SinkError::Interrupted); // the run writes the record before it ends
+        }
         let start = Instant::now();
         if start < self.write_after {
             return Ok(());
@@ -592,7 +591,7 @@ impl Sink for Recorder<'_> {
         let finished = measured.finished();
         measured.record.meta.progress = Progress::Partial { finished, planned: self.planned };
         measured.summarise(self.builds);
-        let written = measured.record.write(self.folder).map_err(|error| SinkError {
+        let written = measured.record.write(self.folder).map_err(|error| SinkError::Unwritable {
             what: format!("the record {} cannot be written", self.folder.display()),
             source: error.into(),
         });

@@ -1,10 +1,8 @@
 //! `compare run --into`: a record that is added to, by the run that was interrupted or by a later one.
 
 use super::measured::Measured;
-use super::plan::Plan;
 use crate::record::meta::{Joined, Measurable, Progress, Scope, Tier};
 use crate::record::{Meta, Record};
-use std::collections::BTreeSet;
 
 /// Why a record cannot be added to. Nothing was run.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +34,7 @@ pub enum JoinError {
 }
 
 /// What `now` sets out to add to `before`, called `name`: refused where the two are not of one build and one machine.
-pub fn join(name: &str, before: Record, now: Measured, plan: &Plan) -> Result<Measured, JoinError> {
+pub fn join(name: &str, before: Record, now: Measured) -> Result<Measured, JoinError> {
     let name = name.to_string();
     let differ = differences(&before.meta, &now.record.meta);
     if !differ.is_empty() {
@@ -48,13 +46,9 @@ pub fn join(name: &str, before: Record, now: Measured, plan: &Plan) -> Result<Me
         return Err(JoinError::Unfinished { name, command: last.join(" ") });
     }
     let mut joined = Measured::new(before);
-    if !was_interrupted && joined.finished() > 0 && joined.record.cases.is_empty() {
+    if matches!(joined.record.meta.progress, Progress::Complete { cases, .. } if joined.finished() < cases) {
         return Err(JoinError::Committed { name });
     }
-    // A stage without a new case keeps what its self-test has shown; its summary must not be made without.
-    let planned: BTreeSet<&str> = joined.missing(&plan.cases).iter().map(|case| case.key.stage.as_str()).collect();
-    let stages = now.record.meta.stages.iter().map(|stage| stage.id.clone());
-    joined.settled = stages.filter(|id| !planned.contains(id.as_str())).collect();
     if was_interrupted {
         let Meta { started, command, git, tier, scope, .. } = now.record.meta;
         joined.record.meta.joined.push(Joined { started, command, git, tier, scope });
@@ -121,23 +115,16 @@ fn add(meta: &mut Meta, now: Meta) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::{Request, plan};
-    use crate::measure::select::Chosen;
     use crate::record::meta::{Git, Gpu};
-    use crate::testing::{builds, emulated, timed};
-    use common::device::BackendKind;
+    use crate::testing::{emulated, timed};
 
     fn begun() -> Measured {
-        Measured::new(emulated().without(|_| true))
-    }
-
-    fn nothing() -> Plan {
-        let chosen = Chosen { stages: vec!["0".into()], ..Chosen::default() };
-        plan(&builds(), &Request { chosen, ..Request::default() }, BackendKind::Emulated).unwrap()
+        let progress = Progress::Complete { cases: 0, seconds: 0 };
+        Measured::new(emulated().without(|_| true).changed(|meta| meta.progress = progress))
     }
 
     fn refused(before: Record, now: Measured) -> String {
-        join("a", before, now, &nothing()).err().expect("it is refused").to_string()
+        join("a", before, now).err().expect("it is refused").to_string()
     }
 
     #[test]
@@ -164,14 +151,14 @@ mod tests {
         let other = begun().record.changed(|meta| meta.scope = Scope::Selected { flags: vec!["--stages 0".into()] });
         let said = refused(partial(begun().record), Measured::new(other));
         assert!(said.contains("did not come to its end; finish it first, with its own flags: "), "{said}");
-        assert!(join("a", partial(begun().record), begun(), &nothing()).is_ok());
+        assert!(join("a", partial(begun().record), begun()).is_ok());
         // The same of a run that was adding to a record.
         let selected = |stage: &str| {
             let flags = vec![format!("--stages {stage}")];
             Measured::new(begun().record.changed(|meta| meta.scope = Scope::Selected { flags }))
         };
-        let joined = join("a", begun().record, selected("0"), &nothing()).unwrap();
-        let again = join("a", partial(joined.record.clone()), selected("0"), &nothing()).unwrap();
+        let joined = join("a", begun().record, selected("0")).unwrap();
+        let again = join("a", partial(joined.record.clone()), selected("0")).unwrap();
         assert_eq!((again.record.meta.joined.len(), again.record.meta.scope), (2, joined.record.meta.scope.clone()));
         assert!(refused(partial(joined.record), selected("1")).contains("finish it first"));
     }

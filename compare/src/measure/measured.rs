@@ -38,36 +38,35 @@ pub enum ExecuteError {
     /// Timing failed as a whole.
     #[error("timing failed")]
     Timing(#[from] CudaError),
-    /// Nobody wants more.
-    #[error("interrupted")]
-    Interrupted,
-    /// The sink of results failed.
+    /// Nobody wants more, or the sink of results failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
 }
 
-/// Whoever takes the results could not: the record or an output cannot be written.
+/// Whoever takes the results takes no more.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub struct SinkError {
-    /// What could not be written.
-    pub what: String,
-    /// Why.
-    #[source]
-    pub source: Box<dyn std::error::Error + Send + Sync>,
+pub enum SinkError {
+    /// Ctrl-C: what has ended is kept.
+    #[error("interrupted")]
+    Interrupted,
+    /// The record or an output cannot be written.
+    #[error("{what}")]
+    Unwritable {
+        /// What could not be written.
+        what: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 /// Takes what happens, as it happens.
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    /// Whether to stop once what has ended is kept.
-    fn is_interrupted(&self) -> bool {
-        false
-    }
     /// A case ended with this output, where it has one.
     fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
-    /// It has grown; the sink may bring its summaries up to date.
+    /// It has grown; the sink may bring its summaries up to date, or want no more.
     fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
 }
 

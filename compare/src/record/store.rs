@@ -137,16 +137,20 @@ impl Record {
         [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
     }
 
-    /// Writes all of it.
+    /// Writes all of it. Cases come after the rows that sum them up: of a run that is killed between the two, `--into` runs
+    /// what is missing and sums it up again.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
-        if !self.cases.is_empty() {
-            write(CASES, &to_lines(&self.cases))?;
-        }
         if !self.samples.is_empty() {
             write(SAMPLES, &to_lines(&self.samples))?;
         }
-        self.committed().iter().try_for_each(|(name, bytes)| write(name, bytes))
+        let [(rows, of_rows), (meta, of_meta)] = self.committed();
+        write(rows, &of_rows)?;
+        // A file of an earlier state is renewed, also where none of its cases passes any more.
+        if !self.cases.is_empty() || folder.join(CASES).is_file() {
+            write(CASES, &to_lines(&self.cases))?;
+        }
+        write(meta, &of_meta)
     }
 }
 

@@ -71,12 +71,13 @@ impl<'p> Batch<'p> {
     }
 }
 
-/// Hands results on, in the order of the cases.
+/// Hands results on, in the order of the cases: all of them, also where the sink wants no more after the first.
 pub fn keep(
     judged: Vec<(&PlannedCase, Checked)>,
     measured: &mut Measured,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
+    let mut wanted = Ok(());
     for (case, checked) in judged {
         let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
         if let Some(output) = &checked.output {
@@ -87,12 +88,12 @@ pub fn keep(
             _ => None,
         };
         measured.append(&result);
-        sink.grown(measured)?;
+        wanted = wanted.and(sink.grown(measured));
         if let Some(reason) = sticky {
             return Err(ExecuteError::Sticky { case: label(case), reason });
         }
     }
-    if sink.is_interrupted() { Err(ExecuteError::Interrupted) } else { Ok(()) }
+    Ok(wanted?)
 }
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.

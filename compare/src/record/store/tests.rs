@@ -12,6 +12,21 @@ fn read_after(change: impl Fn(&Path)) -> Result<Record, StoreError> {
 }
 
 #[test]
+fn rows_are_written_before_the_cases_that_they_sum_up_and_meta_data_last() {
+    let mut record = timed(US);
+    record.cases.push(Row::new(WMMA, On::Case(mission().problem().unwrap().clone(), "normal:0".into()), Source::Gpu));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join(CASES)).unwrap(); // where writing stops
+    assert!(record.write(folder.path()).is_err());
+    assert_eq!([ROWS, META].map(|file| folder.path().join(file).exists()), [true, false]);
+    std::fs::remove_dir(folder.path().join(CASES)).unwrap();
+    record.write(folder.path()).unwrap();
+    record.cases.clear();
+    record.write(folder.path()).unwrap();
+    assert_eq!(Record::read(folder.path()).unwrap().cases, []);
+}
+
+#[test]
 fn what_is_written_is_read_back_and_the_bytes_are_the_same_for_the_same_rows() {
     let mut whole = timed(US).built(96, 0).clean().peers("mission", 10.0, &[("torch-flash", 16.0, true)]);
     whole.cases.push(Row::new(WMMA, On::Case(mission().problem().unwrap().clone(), "normal:0".into()), Source::Gpu));
