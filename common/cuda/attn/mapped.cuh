@@ -1,0 +1,43 @@
+// How kernel.cu declares variants that take an AttentionLaunch: as <attn/variant.cuh> has it, with
+//
+//   ATTN_MAPPED_VARIANT(family, name, Preset)
+//
+// `Preset` also says Q_BOX_ROWS, K_BOX_ROWS, V_BOX_ROWS, O_BOX_ROWS, CLUSTER and WORKSPACE_BYTES, the fields of
+// AttentionNeeds, and the kernel is `template <class Preset> __device__ void attention(const AttentionLaunch &)`. The
+// emulator shadows this header.
+#pragma once
+
+#include <attn/launch.h>
+#include <attn/variant.cuh>
+#include <type_traits>
+
+#define ATTN_MAPPED_INSTANCE(symbol, ...)                                                                              \
+    static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
+                      __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
+    extern "C" __global__ void __cluster_dims__(__VA_ARGS__::CLUSTER, 1, 1)                                            \
+        __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                                               \
+            symbol(const __grid_constant__ AttentionLaunch launch) {                                                   \
+        attention<__VA_ARGS__>(launch);                                                                                \
+    }
+
+#define ATTN_MAPPED_VARIANT(family, name, Preset)                                                                      \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d64), Preset<attn::F16, 64>)                               \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d128), Preset<attn::F16, 128>)                             \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d64), Preset<attn::E4M3, 64>)                             \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)
+
+extern "C" {
+extern __shared__ __align__(1024) unsigned char attn_tiles[];
+}
+
+namespace attn {
+
+// As `shared()`, for tiles that TMA swizzles: by the address within 1,024 bytes.
+template <class Layout>
+static __device__ __forceinline__ Layout &shared_tiles() {
+    static_assert(alignof(Layout) <= 1024, "the buffer starts on a 1,024-byte boundary");
+    static_assert(std::is_trivially_default_constructible_v<Layout>, "nobody constructs it");
+    return *reinterpret_cast<Layout *>(attn_tiles);
+}
+
+} // namespace attn
