@@ -10,6 +10,7 @@ pub mod gate;
 pub mod image;
 pub mod inputs;
 pub mod limits;
+pub mod maps;
 pub mod metric;
 pub mod params;
 pub mod problem;

@@ -98,6 +98,11 @@ impl DeviceLimits {
         }
     }
 
+    /// Whether code for `arch` runs on it: that of `sm_90a` on compute capability 9.0 alone.
+    pub fn is(&self, arch: &str) -> bool {
+        arch.trim_start_matches("sm_").trim_end_matches('a').parse() == Ok(self.capability)
+    }
+
     /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
     pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
         if self.capability < LEAST_CAPABILITY {
@@ -124,6 +129,7 @@ mod tests {
         }
         assert_eq!(device("sm_89"), DeviceLimits { capability: 89, shared_opt_in_bytes: 99 << 10 });
         assert_eq!((device("sm_90a"), device("sm_120f")), (device("sm_90"), device("sm_120")));
+        assert!(device("sm_90").is("sm_90a") && !device("sm_100").is("sm_90a"));
         for text in ["sm_42", "l4", "", "89", "sm_", "sm_sm_89", "SM_89"] {
             let error = text.parse::<DeviceLimits>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("there is no device '{text}'")), "{error}");

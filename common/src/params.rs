@@ -1,5 +1,5 @@
-//! The host's side of the contract with the kernels: `common/cuda/attn/params.h`, through bindgen. Not edited by hand;
-//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
+//! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
+//! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
 #![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
 
 #[doc = " Q, K, V in IEEE binary16"]
@@ -127,4 +127,58 @@ const _: () = {
     ["Offset of field: AttentionKernel::probability_dtype"]
         [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 52usize];
     ["Offset of field: AttentionKernel::emulated"][::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
+};
+#[doc = " A CUtensorMap on a GPU; the emulator encodes its own. Opaque to kernels, which hand its address to TMA."]
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionTensorMap {
+    pub opaque: [u64; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionTensorMap"][::std::mem::size_of::<AttentionTensorMap>() - 128usize];
+    ["Alignment of AttentionTensorMap"][::std::mem::align_of::<AttentionTensorMap>() - 64usize];
+    ["Offset of field: AttentionTensorMap::opaque"][::std::mem::offset_of!(AttentionTensorMap, opaque) - 0usize];
+};
+#[doc = " One box of a map is `rows` rows of one head, and of each row `box_bytes` (64 or 128) that start at a column: a box\n lies in shared memory row by row, `box_bytes` apart, its 16-byte chunks swizzled by that width. Coordinates are column,\n row, head, batch; rows past the end of the sequence, or before its start, read as zero and are not written."]
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionLaunch {
+    pub params: AttentionParams,
+    #[doc = " of those that the variant does not ask for, all bytes are zero"]
+    pub q: AttentionTensorMap,
+    pub k: AttentionTensorMap,
+    pub v: AttentionTensorMap,
+    pub o: AttentionTensorMap,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionLaunch"][::std::mem::size_of::<AttentionLaunch>() - 768usize];
+    ["Alignment of AttentionLaunch"][::std::mem::align_of::<AttentionLaunch>() - 64usize];
+    ["Offset of field: AttentionLaunch::params"][::std::mem::offset_of!(AttentionLaunch, params) - 0usize];
+    ["Offset of field: AttentionLaunch::q"][::std::mem::offset_of!(AttentionLaunch, q) - 256usize];
+    ["Offset of field: AttentionLaunch::k"][::std::mem::offset_of!(AttentionLaunch, k) - 384usize];
+    ["Offset of field: AttentionLaunch::v"][::std::mem::offset_of!(AttentionLaunch, v) - 512usize];
+    ["Offset of field: AttentionLaunch::o"][::std::mem::offset_of!(AttentionLaunch, o) - 640usize];
+};
+#[doc = " What the launches of one compiled entry need: written by kernel.cu as constants, read by Rust for both backends. All\n zero for an entry that takes AttentionParams alone."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct AttentionMaps {
+    #[doc = " rows of one box; 0: no map of this operand"]
+    pub q_box_rows: i32,
+    pub k_box_rows: i32,
+    pub v_box_rows: i32,
+    pub o_box_rows: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of AttentionMaps"][::std::mem::size_of::<AttentionMaps>() - 16usize];
+    ["Alignment of AttentionMaps"][::std::mem::align_of::<AttentionMaps>() - 4usize];
+    ["Offset of field: AttentionMaps::q_box_rows"][::std::mem::offset_of!(AttentionMaps, q_box_rows) - 0usize];
+    ["Offset of field: AttentionMaps::k_box_rows"][::std::mem::offset_of!(AttentionMaps, k_box_rows) - 4usize];
+    ["Offset of field: AttentionMaps::v_box_rows"][::std::mem::offset_of!(AttentionMaps, v_box_rows) - 8usize];
+    ["Offset of field: AttentionMaps::o_box_rows"][::std::mem::offset_of!(AttentionMaps, o_box_rows) - 12usize];
 };

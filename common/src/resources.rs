@@ -2,6 +2,7 @@
 //!
 //! Pure: the facts come from `kernel.cu`, `caps.csv` and ptxas, the verdict from arithmetic.
 
+use crate::maps::BoxRows;
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use crate::verdict::{GateId, GateResult, Verdict};
@@ -28,6 +29,9 @@ pub struct KernelFacts {
     pub min_blocks: u32,
     /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
+    /// The boxes of its tensor maps; none where it takes parameters alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxRows>,
     /// What it may take; none where the stage's `caps.csv` has no line for it.
     #[serde(flatten)]
     pub caps: Option<Caps>,
@@ -88,6 +92,9 @@ pub struct PtxasEntry {
     /// What ptxas printed.
     #[serde(flatten)]
     pub resources: Resources,
+    /// Where it did not do as the kernel asks, in its words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The limits of an SM.
@@ -248,6 +255,7 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
     at_most("registers", used.registers as usize, if capped { caps.register_cap as usize } else { usize::MAX });
     at_most("declared static shared bytes", declared_static_bytes(entry), 0);
     at_most("shared bytes over the cap:", shared, caps.shared_cap_bytes);
+    broken.extend(entry.warnings.iter().map(|warning| format!("ptxas: {warning}")));
     let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
     // The opt-in limit already leaves the reserved bytes out.
     let refused = of_arch.filter(|&limit| shared > limit);

@@ -3,7 +3,8 @@
 
 use crate::claim::Claim;
 use crate::limits::DeviceLimits;
-use crate::params::{self, AttentionKernel};
+use crate::maps::BoxRows;
+use crate::params::{self, AttentionKernel, AttentionMaps};
 use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
@@ -13,19 +14,25 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
+/// Returns the instances that `kernel.cu` declares; writes their number, and for each what its launches need (null where
+/// all take parameters alone).
+pub type Table = unsafe extern "C" fn(*mut i32, *mut *const AttentionMaps) -> *const AttentionKernel;
+
 /// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
-    /// Returns the table of compiled instances that `kernel.cu` declares; writes its length.
-    pub kernels: unsafe extern "C" fn(*mut i32) -> *const AttentionKernel,
+    /// The compiled instances.
+    pub kernels: Table,
     /// The same table of the traced build, whose accesses are judged and counted; `None` where the C++ compiler can't
     /// make it.
-    pub traced_kernels: Option<unsafe extern "C" fn(*mut i32) -> *const AttentionKernel>,
+    pub traced_kernels: Option<Table>,
     /// GPU code for every architecture built, or `None` where the build found no nvcc.
     pub fatbin: Option<&'static [u8]>,
     /// [`BuildReport`] as JSON.
     pub report_json: &'static str,
     /// The stage's `caps.csv`.
     pub caps: &'static str,
+    /// The only architectures that have its instructions, `sm_90a`; empty: all.
+    pub architectures: &'static [&'static str],
     /// The device sources: paths relative to the workspace root, as in [`BuildReport::identity_files`], and their text.
     pub sources: &'static [(&'static str, &'static str)],
 }
@@ -235,14 +242,15 @@ impl LoadedStage {
         let report =
             serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
         let plain = read_table(stage, artifacts.kernels)?;
-        let mut kernels = plain.iter().map(|record| read_record(stage, record)).collect::<Result<Vec<_>, _>>()?;
+        let mut kernels =
+            plain.map(|(record, maps)| read_record(stage, record, maps)).collect::<Result<Vec<_>, _>>()?;
         let caps = Caps::parse(artifacts.caps).map_err(|line| LoadError::Caps { stage, line })?;
         for kernel in &mut kernels {
             kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
         }
         if let Some(table) = artifacts.traced_kernels {
-            for record in read_table(stage, table)? {
-                let traced = read_record(stage, record)?;
+            for (record, maps) in read_table(stage, table)? {
+                let traced = read_record(stage, record, maps)?;
                 if let Some(kernel) = kernels.iter_mut().find(|kernel| kernel.symbol == traced.symbol) {
                     kernel.traced = Some(traced.emulated);
                 }
@@ -317,7 +325,7 @@ impl LoadedStage {
 
     /// Refuses `kernel` where the device cannot run it.
     pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
-        match self.device.and_then(|device| device.lacks(kernel)) {
+        match self.lacks(kernel) {
             None => Ok(()),
             Some((needed, available)) => {
                 Err(Unsupported::Device { variant: kernel.variant.clone(), needed, available })
@@ -325,13 +333,22 @@ impl LoadedStage {
         }
     }
 
+    /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
+    pub fn lacks(&self, kernel: &Kernel) -> Option<(String, String)> {
+        let (device, only) = (self.device?, self.attention.artifacts().architectures);
+        if !only.is_empty() && !only.iter().any(|arch| device.is(arch)) {
+            return Some((only.join(" or "), device.to_string()));
+        }
+        device.lacks(kernel)
+    }
+
     /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
     pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
         let GpuBuild::Built(code) = &self.report.gpu else { return Vec::new() };
         let of_arch = |arch: &ArchitectureBuild| {
             let entry = arch.entries.iter().find(|entry| entry.symbol == kernel.symbol)?;
-            let (sass_sha256, resources) = (entry.sass_sha256.clone(), entry.resources);
-            Some(PtxasEntry { arch: arch.name.clone(), sass_sha256, resources })
+            let (sass_sha256, warnings) = (entry.sass_sha256.clone(), entry.warnings.clone());
+            Some(PtxasEntry { arch: arch.name.clone(), sass_sha256, resources: entry.resources, warnings })
         };
         code.architectures.iter().filter_map(of_arch).collect()
     }
@@ -357,17 +374,18 @@ impl LoadedStage {
 
 fn read_table(
     stage: &'static str,
-    table: unsafe extern "C" fn(*mut i32) -> *const AttentionKernel,
-) -> Result<&'static [AttentionKernel], LoadError> {
-    let mut count = 0;
-    // SAFETY: the function is the one that the stage's build script generated; it only writes `count` and returns
+    table: Table,
+) -> Result<impl Iterator<Item = (&'static AttentionKernel, Option<&'static AttentionMaps>)>, LoadError> {
+    let (mut count, mut maps) = (0, std::ptr::null());
+    // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
     // the address of a static table that constructors filled before `main`.
-    let records = unsafe { table(&mut count) };
+    let records = unsafe { table(&mut count, &mut maps) };
     if count > TABLE_CAPACITY {
         return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
     }
-    // SAFETY: the table holds `count` initialised records and lives as long as the program.
-    Ok(unsafe { std::slice::from_raw_parts(records, count as usize) })
+    // SAFETY: both tables hold `count` initialised records and live as long as the program; the second may be absent.
+    let read = move |index| unsafe { (&*records.add(index), (!maps.is_null()).then(|| &*maps.add(index))) };
+    Ok((0..count as usize).map(read))
 }
 
 /// C identifiers have underscores where names on the command line have hyphens.
@@ -375,7 +393,11 @@ fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
 }
 
-fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, LoadError> {
+fn read_record(
+    stage: &'static str,
+    record: &AttentionKernel,
+    maps: Option<&AttentionMaps>,
+) -> Result<Kernel, LoadError> {
     // SAFETY: the three names are string literals of the emulated build.
     let (family, variant, symbol) =
         unsafe { (CStr::from_ptr(record.family), CStr::from_ptr(record.variant), CStr::from_ptr(record.symbol)) };
@@ -408,12 +430,14 @@ fn read_record(stage: &'static str, record: &AttentionKernel) -> Result<Kernel, 
         threads,
         min_blocks: positive("min_blocks", record.min_blocks)?,
         dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)? as usize,
+        boxes: maps.and_then(BoxRows::read),
         caps: None,
         probability,
         symbol,
     };
     // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
-    // AttentionParams, and C++ code compiled with exceptions may unwind through it.
+    // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
+    // through it.
     let emulated =
         unsafe { std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry) };
     Ok(Kernel { family: hyphenated(family), variant: hyphenated(variant), facts, emulated, traced: None })

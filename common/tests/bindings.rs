@@ -1,5 +1,5 @@
-//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h`: regenerated here and compared, so that
-//! a plain build needs no libclang and host and device still cannot drift.
+//! `common/src/params.rs` is what bindgen makes of `common/cuda/attn/params.h` and `launch.h`: regenerated here and
+//! compared, so that a plain build needs no libclang and host and device still cannot drift.
 //!
 //! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it.
 #![forbid(unsafe_code)]
@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 const ATTRIBUTES: &str = "\
-//! The host's side of the contract with the kernels: `common/cuda/attn/params.h`, through bindgen. Not edited by hand;
-//! `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
+//! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
+//! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
 #![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
 ";
 
@@ -22,12 +22,15 @@ fn libclang(root: &Path) -> Option<PathBuf> {
     named.or_else(|| Some(root.join(".cuda/clang/native")).filter(|folder| folder.is_dir()))
 }
 
-/// The header as libclang reads it: plain comments marked as documentation (above an item `///`, behind a member
+/// A header as libclang reads it, after those that it includes: plain comments marked as documentation (above an item `///`, behind a member
 /// `///<`), and the four integer types in place of the system's header, which may be absent or another's.
 fn prepared(header: &str) -> String {
     let mark = |line: &str| {
         if line == "#include <stdint.h>" {
             return ["INT32", "UINT32", "INT64", "UINT64"].map(typedef).concat();
+        }
+        if line.starts_with("#include") {
+            return String::new();
         }
         let Some((code, comment)) = line.split_once("//") else { return line.to_string() };
         format!("{code}{}{comment}", if code.trim().is_empty() { "///" } else { "///<" })
@@ -58,7 +61,7 @@ fn params_rs_is_current() {
         println!("not checked: {why}");
         return;
     };
-    let header = std::fs::read_to_string(root.join("common/cuda/attn/params.h")).unwrap();
+    let header = |name| prepared(&std::fs::read_to_string(root.join("common/cuda/attn").join(name)).unwrap());
     // The whole test runs in a child that has LIBCLANG_PATH: setting a variable of this process would be unsafe.
     if std::env::var_os("LIBCLANG_PATH").is_none() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
@@ -67,7 +70,7 @@ fn params_rs_is_current() {
         return;
     }
     let generated = bindgen::Builder::default()
-        .header_contents("params.h", &prepared(&header))
+        .header_contents("launch.h", &format!("{}\n{}", header("params.h"), header("launch.h")))
         // Fixed, so that every machine gets the same text.
         .clang_args(["--target=x86_64-unknown-linux-gnu", "-std=c11", "-nostdinc"])
         .parse_callbacks(Box::new(Comments))
@@ -90,7 +93,7 @@ fn params_rs_is_current() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == expected,
-        "common/src/params.rs is not what bindgen makes of params.h; \
+        "common/src/params.rs is not what bindgen makes of params.h and launch.h; \
          run UPDATE_BINDINGS=1 cargo test -p common --test bindings and commit it"
     );
 }

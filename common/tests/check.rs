@@ -5,7 +5,7 @@ use common::check::{CaseKey, CaseResult, Outcome, Source, Target, check};
 use common::device::BackendKind;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::params::{AttentionKernel, AttentionParams};
+use common::params::{AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::stage::{Artifacts, Attention, LoadError, LoadedStage, StageInfo, Unsupported};
@@ -41,6 +41,7 @@ impl Attention for Fake {
             fatbin: None,
             report_json: REPORT,
             caps: "",
+            architectures: &[],
             sources: &[],
         })
     }
@@ -70,7 +71,7 @@ const VARIANTS: [(&std::ffi::CStr, Body); 9] = [
     (c"refuses", nothing),
 ];
 
-unsafe extern "C" fn table(count: *mut i32) -> *const AttentionKernel {
+unsafe extern "C" fn table(count: *mut i32, _maps: *mut *const AttentionMaps) -> *const AttentionKernel {
     struct Records(Vec<AttentionKernel>);
     // SAFETY: the records hold pointers to string literals and functions, and are never written again.
     unsafe impl Send for Records {}

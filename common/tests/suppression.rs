@@ -1,6 +1,6 @@
 //! A kernel that is wrong with all its synchronisation fails a gate, and nothing is said of its sites.
 
-use common::params::{AttentionKernel, AttentionParams};
+use common::params::{AttentionKernel, AttentionMaps, AttentionParams};
 use common::stage::{Artifacts, Attention, LoadedStage, StageInfo};
 use common::suppression::{Presets, suppress_each};
 use common::verdict::{GateId, Verdict};
@@ -17,7 +17,7 @@ unsafe extern "C" fn races(params: *const AttentionParams) {
     unsafe { __tsan_write4((*params).o.data) };
 }
 
-unsafe extern "C" fn table(count: *mut i32) -> *const AttentionKernel {
+unsafe extern "C" fn table(count: *mut i32, _maps: *mut *const AttentionMaps) -> *const AttentionKernel {
     struct Record(AttentionKernel);
     // SAFETY: it holds pointers to string literals and a function, and is never written again.
     unsafe impl Send for Record {}
@@ -69,6 +69,7 @@ impl Attention for Racy {
                 "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#,
             sources: &[],
             caps: "",
+            architectures: &[],
         }
     }
 }

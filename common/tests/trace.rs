@@ -68,6 +68,7 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
             threads: 32,
             min_blocks: 1,
             dynamic_shared_bytes: 0,
+            boxes: None,
             caps: Some(Caps { register_cap: 64, shared_cap_bytes: 0 }),
             probability: Probability::F32,
         },

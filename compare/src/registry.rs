@@ -4,7 +4,8 @@ use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
 use common::device::cuda::CudaDevice;
 use common::limits::{DeviceError, DeviceLimits};
-use common::stage::{Attention, LoadError, LoadedStage};
+use common::stage::{Artifacts, Attention, LoadError, LoadedStage};
+use kernel_build::report::GpuBuild;
 
 /// Every stage, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -39,11 +40,8 @@ impl Ladder {
     /// Reads every stage's table and build report, and opens the GPU.
     pub fn open() -> Result<Self, LadderError> {
         let stages = load()?;
-        let without_code = stages.iter().find(|stage| stage.attention.artifacts().fatbin.is_none());
-        let gpu = match without_code.map(|stage| stage.info().id) {
-            Some(id) => Err(format!("{id} was built without GPU code; run scripts/cuda-toolkit and build again")),
-            None => CudaDevice::open(0).map_err(|error| error.to_string()),
-        };
+        let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
+        let gpu = gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
         Ok(Self { stages, gpu })
     }
 
@@ -63,6 +61,17 @@ impl Ladder {
     pub fn builds(&self) -> Vec<StageBuild> {
         builds::builds(&self.stages)
     }
+}
+
+/// Why the stages cannot run on a GPU that has their instructions.
+fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
+    let lacks = |stage: &&LoadedStage| {
+        let Artifacts { fatbin, architectures, .. } = stage.attention.artifacts();
+        fatbin.is_none() && (architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch)))
+    };
+    let stage = stages.iter().find(lacks)?;
+    let GpuBuild::Absent { reason, remedy } = &stage.report.gpu else { return None };
+    Some(format!("{} was built without GPU code, {reason}; {remedy} and build again", stage.info().id))
 }
 
 /// Reads every stage's table and build report.

@@ -116,6 +116,7 @@ fn build(stage: StageMeta) -> StageBuild {
         threads: 128,
         min_blocks: 4,
         dynamic_shared_bytes: 37_376,
+        boxes: None,
         caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 << 10 }),
         probability: Probability::F32,
     };

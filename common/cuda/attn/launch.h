@@ -1,5 +1,5 @@
-// What a kernel gets that asks for more than AttentionParams: tensor maps for TMA, and memory of its own. Plain C like
-// <attn/params.h>, for the same readers; only such kernels include it.
+// What a kernel gets that asks for tensor maps, for TMA, beside AttentionParams. Plain C like <attn/params.h>, for the
+// same readers; only such kernels include it.
 #ifndef ATTN_LAUNCH_H
 #define ATTN_LAUNCH_H
 
@@ -19,18 +19,15 @@ struct AttentionLaunch {
     struct AttentionTensorMap k;
     struct AttentionTensorMap v;
     struct AttentionTensorMap o;
-    uint32_t *workspace; // zero before the first launch, left zero by each; null unless the variant asks for it
 };
 
-// What the launches of one compiled entry need: written by kernel.cu as constants, read by Rust for both backends.
-struct AttentionNeeds {
-    const char *symbol;      // of AttentionKernel
-    int32_t q_box_rows;      // rows of one box; 0: no map of this operand
+// What the launches of one compiled entry need: written by kernel.cu as constants, read by Rust for both backends. All
+// zero for an entry that takes AttentionParams alone.
+struct AttentionMaps {
+    int32_t q_box_rows; // rows of one box; 0: no map of this operand
     int32_t k_box_rows;
     int32_t v_box_rows;
     int32_t o_box_rows;
-    int32_t cluster;         // thread blocks of a cluster, along x
-    int32_t workspace_bytes;
 };
 
 #endif

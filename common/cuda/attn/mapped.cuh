@@ -2,9 +2,9 @@
 //
 //   ATTN_MAPPED_VARIANT(family, name, Preset)
 //
-// `Preset` also says Q_BOX_ROWS, K_BOX_ROWS, V_BOX_ROWS, O_BOX_ROWS, CLUSTER and WORKSPACE_BYTES, the fields of
-// AttentionNeeds, and the kernel is `template <class Preset> __device__ void attention(const AttentionLaunch &)`. The
-// emulator shadows this header.
+// `Preset` also says Q_BOX_ROWS, K_BOX_ROWS, V_BOX_ROWS and O_BOX_ROWS, the fields of AttentionMaps, and the kernel is
+// `template <class Preset> __device__ void attention(const AttentionLaunch &)`. The emulator's own version of this header
+// defines functions and records instead of GPU entries.
 #pragma once
 
 #include <attn/launch.h>
@@ -14,9 +14,8 @@
 #define ATTN_MAPPED_INSTANCE(symbol, ...)                                                                              \
     static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
                       __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
-    extern "C" __global__ void __cluster_dims__(__VA_ARGS__::CLUSTER, 1, 1)                                            \
-        __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                                               \
-            symbol(const __grid_constant__ AttentionLaunch launch) {                                                   \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                        \
+        symbol(const __grid_constant__ AttentionLaunch launch) {                                                       \
         attention<__VA_ARGS__>(launch);                                                                                \
     }
 

@@ -131,8 +131,14 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
         "// Written by kernel-build.\n\
          #define ATTN_STAGE {prefix}\n\
          #include \"{}\"\n\
-         extern \"C\" const AttentionKernel *{table}(int32_t *count) {{\n    \
+         #ifdef ATTN_LAUNCH_H\n\
+         #define ATTN_MAPS attention_maps\n\
+         #else\n\
+         #define ATTN_MAPS nullptr\n\
+         #endif\n\
+         extern \"C\" const AttentionKernel *{table}(int32_t *count, const struct AttentionMaps **maps) {{\n    \
              *count = attention_table.count;\n    \
+             *maps = ATTN_MAPS;\n    \
              return attention_table.kernels;\n\
          }}\n",
         kernel.display()

@@ -56,6 +56,15 @@ impl Architectures {
         }
         Ok(Self { machine, ptx })
     }
+
+    /// What is left of them for code that needs one of `only`; all where that is empty. `None` if no machine code is.
+    pub fn among(self, only: &[&str]) -> Option<Self> {
+        if only.is_empty() {
+            return Some(self);
+        }
+        let machine: Vec<_> = self.machine.into_iter().filter(|name| only.contains(&name.as_str())).collect();
+        (!machine.is_empty()).then_some(Self { machine, ptx: Vec::new() })
+    }
 }
 
 /// `90a` of `sm_90a`.
@@ -200,7 +209,8 @@ fn read_architecture(job: &Job, name: &str, output: &str) -> Result<Architecture
     let mut entries = Vec::new();
     for (symbol, resources) in ptxas::parse(output).map_err(&fail)? {
         let code = hashes.remove(&symbol).ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
-        entries.push(EntryBuild { symbol, sass_sha256: code.0, sass_bytes: code.1, resources });
+        let warnings = ptxas::warnings(output, &symbol);
+        entries.push(EntryBuild { symbol, sass_sha256: code.0, sass_bytes: code.1, resources, warnings });
     }
     if entries.is_empty() {
         return Err(fail("no entry".to_string()));
@@ -322,6 +332,10 @@ mod tests {
         let parsed = Architectures::parse(DEFAULT_ARCHITECTURES).unwrap();
         assert_eq!((parsed.machine.join("+"), parsed.ptx.join("+")), ("sm_89+sm_90a".into(), "compute_80".into()));
         assert!(Architectures::parse(" sm_100f , sm_120").unwrap().ptx.is_empty());
+        assert_eq!(parsed.clone().among(&[]), Some(parsed.clone()));
+        let hopper = parsed.clone().among(&["sm_90a"]).unwrap();
+        assert_eq!((hopper.machine.join("+"), hopper.ptx.len()), ("sm_90a".into(), 0), "its PTX runs nowhere else");
+        assert_eq!(parsed.among(&["sm_100a"]), None);
     }
 
     #[test]

@@ -33,4 +33,4 @@ mod stage;
 mod toolkit;
 
 pub use error::BuildError;
-pub use stage::{build_stage, stage, test_kernels};
+pub use stage::{build_stage, stage, stage_for, test_kernels};

@@ -60,6 +60,18 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
     Ok(entries.into_iter().map(|(symbol, resources, _)| (symbol, resources)).collect())
 }
 
+/// What ptxas says of an entry whose asynchronous products it takes apart, or whose setmaxnreg it ignores (C7508 to C7519).
+/// A line that names no function counts against every entry.
+pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
+    let concerns =
+        |line: &&str| line.contains("(C75") && (!line.contains('\'') || line.contains(&format!("'{symbol}'")));
+    output
+        .lines()
+        .filter(concerns)
+        .map(|line| line.trim_start_matches("ptxas info").trim_matches([' ', ':']).into())
+        .collect()
+}
+
 /// The number that stands before `unit`.
 fn count_before(text: &str, unit: &str) -> Result<u32, String> {
     let bad = || format!("no number before '{unit}' in '{}'", text.trim());
@@ -147,6 +159,17 @@ ptxas info    : Compile time = 72.334 ms
             SPILLS.lines().filter(|line| !line.contains("Used")).map(|line| format!("{line}\n")).collect();
         assert_eq!(parse(&cut), Err("no register count for _Z6kernelILi64EEvPf".to_string()));
         assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
+    }
+
+    #[test]
+    fn what_ptxas_takes_apart_is_told_of_the_entry_it_names() {
+        let of = |symbol| {
+            format!("(C7510) wgmma.mma_async instructions are serialized due to a call in function '{symbol}'")
+        };
+        let output = format!("ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\n{SPILLS}", of("one"));
+        assert_eq!(warnings(&output, "one"), [of("one"), "(C7508) setmaxnreg is ignored".to_string()]);
+        assert_eq!(warnings(&output, "on"), ["(C7508) setmaxnreg is ignored"]);
+        assert!(warnings(SPILLS, "_Z6kernelILi64EEvPf").is_empty());
     }
 
     #[test]

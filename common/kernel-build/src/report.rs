@@ -98,6 +98,9 @@ pub struct EntryBuild {
     pub sass_bytes: u64,
     /// What the assembler reported.
     pub resources: Resources,
+    /// Where it did not do as the kernel asks: products made synchronous, setmaxnreg ignored.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// What ptxas reports for one entry. All are counts that it printed, or zero where it prints nothing for zero.

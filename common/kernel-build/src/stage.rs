@@ -15,9 +15,14 @@ const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
 const VARIABLES: [&str; 7] =
     ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN", "OBJCOPY"];
 
-/// Builds the stage whose build script this is. An error is printed and ends the build.
+/// Builds the stage whose build script this is, for every architecture. An error is printed and ends the build.
 pub fn stage() {
-    exit_on_error(build_stage());
+    exit_on_error(build_stage(&[]));
+}
+
+/// The same for a stage whose instructions only these architectures have: `sm_90a`. Elsewhere it has no GPU code.
+pub fn stage_for(architectures: &[&str]) {
+    exit_on_error(build_stage(architectures));
 }
 
 /// Compiles a test's CUDA source, a path in the crate's folder, for GPUs, and writes `gpu.rs` to `OUT_DIR`: one constant,
@@ -34,7 +39,7 @@ fn build_test_kernels(source: &str) -> Result<(), BuildError> {
     let sources = Sources::collect(&root, &kernel, &device_headers)?;
     watch(&root, &sources);
     let (prefix, name) = (package.replace('-', "_"), relative(&root, &kernel));
-    let gpu = gpu_build(&root, &out_dir, &prefix, &name, &device_headers, &sources.identity(&gpu::FLAGS))?;
+    let gpu = gpu_build(&root, &out_dir, &prefix, &name, &device_headers, &sources.identity(&gpu::FLAGS), &[])?;
     let text = format!(
         "/// The image of `{source}` for GPUs, where the build found nvcc.\n\
          pub const FATBIN: Option<&[u8]> = {};\n",
@@ -57,8 +62,8 @@ fn exit_on_error(result: Result<(), BuildError>) {
     }
 }
 
-/// [`stage`] for those who handle the error.
-pub fn build_stage() -> Result<(), BuildError> {
+/// [`stage_for`] for those who handle the error; no architecture means all.
+pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     let manifest_dir = cargo_variable("CARGO_MANIFEST_DIR")?;
     let (package, out_dir) = (cargo_variable("CARGO_PKG_NAME")?, PathBuf::from(cargo_variable("OUT_DIR")?));
     let folder = Path::new(&manifest_dir);
@@ -98,7 +103,7 @@ pub fn build_stage() -> Result<(), BuildError> {
         return Err(BuildError::HiddenInclude { stage: package, path: path.clone() });
     }
 
-    let gpu = gpu_build(&root, &out_dir, &prefix, &relative(&root, &kernel), &device_headers, &identity)?;
+    let gpu = gpu_build(&root, &out_dir, &prefix, &relative(&root, &kernel), &device_headers, &identity, only)?;
     if let GpuBuild::Absent { reason, remedy } = &gpu {
         println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
     }
@@ -106,7 +111,7 @@ pub fn build_stage() -> Result<(), BuildError> {
     let texts: Vec<(&str, PathBuf)> = identity_files.iter().map(|name| (name.as_str(), root.join(name))).collect();
     let has_fatbin = matches!(gpu, GpuBuild::Built(_));
     let is_traced = emulated.build.traced_flags.is_some();
-    let artifacts = artifacts_source(&prefix, is_traced, has_fatbin, &texts, &folder.join("caps.csv"));
+    let artifacts = artifacts_source(&prefix, is_traced, has_fatbin, &texts, &folder.join("caps.csv"), only);
     let report = BuildReport {
         version: REPORT_VERSION,
         stage: package,
@@ -140,6 +145,7 @@ fn gpu_build(
     kernel: &str,
     include: &Path,
     identity: &str,
+    only: &[&str],
 ) -> Result<GpuBuild, BuildError> {
     let mode = text_variable("ATTENTION_CUDA").unwrap_or_else(|| "auto".to_string());
     let required = match mode.as_str() {
@@ -157,7 +163,12 @@ fn gpu_build(
         }
     };
     let names = text_variable("ATTENTION_CUDA_ARCHS").unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
-    let architectures = gpu::Architectures::parse(&names)?;
+    let Some(architectures) = gpu::Architectures::parse(&names)?.among(only) else {
+        return Ok(GpuBuild::Absent {
+            reason: format!("it is written for {} and ATTENTION_CUDA_ARCHS asks for {names}", only.join(", ")),
+            remedy: format!("add {} to ATTENTION_CUDA_ARCHS", only[0]),
+        });
+    };
     let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
     let found = find_nvcc(&around)?;
     // Watched only if it is there: see the marker.
@@ -196,13 +207,22 @@ fn fatbin_source(has_fatbin: bool) -> String {
 }
 
 /// The Rust source that a stage includes. `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
-fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&str, PathBuf)], caps: &Path) -> String {
+fn artifacts_source(
+    prefix: &str,
+    is_traced: bool,
+    has_fatbin: bool,
+    texts: &[(&str, PathBuf)],
+    caps: &Path,
+    only: &[&str],
+) -> String {
     let table = emulated::table_symbol(prefix);
-    let mut declarations = format!("fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
+    let signature = "(count: *mut i32, maps: *mut *const common::params::AttentionMaps) -> *const \
+                     common::params::AttentionKernel;\n";
+    let mut declarations = format!("fn {table}{signature}");
     let mut traced = "None".to_string();
     if is_traced {
         let table = emulated::traced_table_symbol(prefix);
-        declarations += &format!("    fn {table}(count: *mut i32) -> *const common::params::AttentionKernel;\n");
+        declarations += &format!("    fn {table}{signature}");
         traced = format!("Some({table})");
     }
     let fatbin = fatbin_source(has_fatbin);
@@ -219,6 +239,7 @@ fn artifacts_source(prefix: &str, is_traced: bool, has_fatbin: bool, texts: &[(&
              fatbin: {fatbin},\n    \
              report_json: include_str!(concat!(env!(\"OUT_DIR\"), \"/report.json\")),\n    \
              caps: include_str!({caps:?}),\n    \
+             architectures: &{only:?},\n    \
              sources: &[\n{sources}    ],\n\
          }};\n"
     )
@@ -250,13 +271,17 @@ mod tests {
     #[test]
     fn artifacts_name_the_stages_own_table() {
         let texts = [("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())];
-        let text = artifacts_source("stage0_scalar", true, true, &texts, Path::new("/repo/stage0/caps.csv"));
-        assert!(text.contains("fn stage0_scalar_kernels(count: *mut i32) -> *const common::params::AttentionKernel;"));
+        let text =
+            artifacts_source("stage0_scalar", true, true, &texts, Path::new("/repo/stage0/caps.csv"), &["sm_90a"]);
+        assert!(
+            text.contains("fn stage0_scalar_kernels(count: *mut i32, maps: *mut *const common::params::AttentionMaps)")
+        );
         assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
         assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));
         assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
         assert!(text.contains("caps: include_str!(\"/repo/stage0/caps.csv\"),"));
-        let without = artifacts_source("stage0_scalar", false, false, &[], Path::new("caps.csv"));
+        assert!(text.contains("architectures: &[\"sm_90a\"],"));
+        let without = artifacts_source("stage0_scalar", false, false, &[], Path::new("caps.csv"), &[]);
         assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
     }
 

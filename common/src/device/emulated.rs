@@ -2,7 +2,8 @@
 
 use super::{Execution, Staged};
 use crate::image::Image;
-use crate::params::AttentionParams;
+use crate::maps::{self, BoxRows, TensorMap};
+use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
 use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TraceReport};
@@ -41,11 +42,11 @@ struct Buffers {
     /// Aligned too: how many sectors they lie in is counted.
     scales: [AlignedBytes; 3],
     output: AlignedBytes,
-    params: AttentionParams,
+    launch: AttentionLaunch,
 }
 
 impl Buffers {
-    fn new(staged: &Staged) -> Self {
+    fn new(staged: &Staged, boxes: Option<BoxRows>) -> Result<Self, Fault> {
         let mut images = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
         let bytes_of = |scales: &[f32]| scales.iter().flat_map(|scale| scale.to_ne_bytes()).collect::<Vec<u8>>();
@@ -55,13 +56,14 @@ impl Buffers {
             _ => scales.address().cast_const().cast(),
         });
         let params = staged.params(images.each_mut().map(AlignedBytes::address), addresses, output.address());
-        Self { images, scales, output, params }
+        let launch = maps::launch(staged, params, boxes, encode)?;
+        Ok(Self { images, scales, output, launch })
     }
 
     fn launch(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
         Launch {
             entry,
-            params: (&raw const self.params).cast(),
+            params: (&raw const self.launch).cast(),
             grid: prepared.grid,
             block: [prepared.kernel.threads, 1, 1],
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
@@ -84,10 +86,15 @@ impl Buffers {
             table.push(Allocation::whole(&name, start, scales.len, Access::Input));
         }
         table.push(image("o", &self.output, &staged.output, Access::Output));
-        let params = &raw const self.params;
-        table.push(Allocation::whole("the parameters", params, size_of::<AttentionParams>(), Access::Constant));
+        let launch = &raw const self.launch;
+        table.push(Allocation::whole("the parameters", launch, size_of::<AttentionLaunch>(), Access::Constant));
         Memory::new(table)
     }
+}
+
+/// The map as the emulator reads it.
+fn encode(_map: &TensorMap) -> Result<[u64; 16], Fault> {
+    Err(Fault::BadLaunch { reason: "tensor maps are not emulated yet".into() })
 }
 
 /// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.
@@ -102,9 +109,10 @@ pub fn execute_suppressed(
     schedule: Schedule,
     suppress: Option<&Suppress>,
 ) -> Result<(Execution, Report), Fault> {
-    let buffers = Buffers::new(staged);
+    let buffers = Buffers::new(staged, prepared.kernel.boxes)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
-    // SAFETY: the entry takes AttentionParams, which outlives the call, as do the buffers that it points to; each holds
+    // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
+    // buffers that it points to; each holds
     // every address that extents and strides of `staged` allow, and is on the boundary that kernels rely on. Without a
     // barrier a kernel computes something else, but at the same addresses.
     let report = unsafe {
@@ -183,9 +191,11 @@ pub fn execute_far_apart(prepared: &Prepared<'_>, staged: &Staged, schedule: Sch
     let [q, k, v] = &mut far.inputs;
     let inputs = [hold(&mut q.image)?, hold(&mut k.image)?, hold(&mut v.image)?];
     let output = hold(&mut far.output)?;
-    let mut buffers = Buffers::new(staged);
-    let scales = [buffers.params.q.scales, buffers.params.k.scales, buffers.params.v.scales];
-    buffers.params = far.params(inputs.each_ref().map(|memory| memory.start.cast()), scales, output.start.cast());
+    let mut buffers = Buffers::new(staged, None)?;
+    let near = &buffers.launch.params;
+    let scales = [near.q.scales, near.k.scales, near.v.scales];
+    let params = far.params(inputs.each_ref().map(|memory| memory.start.cast()), scales, output.start.cast());
+    buffers.launch = maps::launch(&far, params, prepared.kernel.boxes, encode)?;
     // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
     unsafe { emulator::launch(&buffers.launch(prepared.kernel.emulated, prepared, schedule)) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
@@ -211,7 +221,7 @@ pub fn trace(
     selection: &Selection<'_>,
 ) -> Result<Option<TraceReport>, Fault> {
     let Some(entry) = prepared.kernel.traced else { return Ok(None) };
-    let buffers = Buffers::new(staged);
+    let buffers = Buffers::new(staged, prepared.kernel.boxes)?;
     let memory = buffers.memory(staged);
     let options = TraceOptions { memory, blocks: selection.blocks, suppress: selection.suppress.clone(), log: false };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.

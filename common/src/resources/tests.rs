@@ -10,6 +10,7 @@ fn facts() -> KernelFacts {
         threads: 128,
         min_blocks: 2,
         dynamic_shared_bytes: 37_376,
+        boxes: None,
         caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 * 1024 }),
         probability: Probability::F32,
     }
@@ -20,6 +21,7 @@ fn entry(arch: &str) -> PtxasEntry {
         arch: arch.into(),
         sass_sha256: "a1".into(),
         resources: Resources { registers: 107, ..Resources::default() },
+        warnings: Vec::new(),
     }
 }
 
@@ -42,6 +44,8 @@ fn each_excess_fails_and_is_named() {
     };
     assert_eq!(fails(&|_, e| e.resources.spill_store_bytes = 8), "sm_90a: spilled bytes 8 > 0");
     assert_eq!(fails(&|_, e| e.resources.spill_load_bytes = 4), "sm_90a: spilled bytes 4 > 0");
+    let serialised = |_: &mut KernelFacts, e: &mut PtxasEntry| e.warnings = vec!["(C7510) serialized".into()];
+    assert_eq!(fails(&serialised), "sm_90a: ptxas: (C7510) serialized");
     assert_eq!(fails(&|_, e| e.resources.stack_frame_bytes = 16), "sm_90a: stack bytes 16 > 0");
     assert_eq!(fails(&|_, e| e.resources.registers = 129), "sm_90a: registers 129 > 128");
     assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 1040), "sm_90a: declared static shared bytes 16 > 0");

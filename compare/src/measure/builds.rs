@@ -109,7 +109,7 @@ fn build(stage: &LoadedStage) -> StageBuild {
 
 /// What the device has not for `kernels` of `variant`, each with what it needs; `None` where there are no kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Refusal> {
-    let lacks = kernels.iter().filter_map(|kernel| Some((kernel, stage.device?.lacks(kernel)?)));
+    let lacks = kernels.iter().filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)));
     let (instances, available): (Vec<String>, Vec<String>) = lacks
         .map(|(kernel, (needed, has))| (format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim), has))
         .unzip();

@@ -17,7 +17,6 @@ use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
 use common::metric::Metric;
-use common::problem::claims_problem;
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
@@ -256,9 +255,9 @@ impl Executor<'_> {
             if measured.record.pair(&arms[0], &arms[1], &On::Problem(claim.on.clone()), By::Gpu).is_some() {
                 continue; // an earlier run has it
             }
-            let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on.dtype);
+            let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on);
             sink.starts("claim", &label, done, claims.len());
-            let problem = claims_problem(claim.on.dtype);
+            let Some(problem) = claim.on.problem() else { continue };
             let bench = TimedProblem::new(device, &problem)?;
             let speed_of_light = bench.speed_of_light(device, zero_us);
             let preset = stage.variant(&new).map_or("", VariantMeta::preset);

@@ -3,12 +3,12 @@
 use crate::judge::claims::compared;
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, or_all};
-use crate::record::meta::{Scope, Tier, TimingScope};
+use crate::record::meta::{Relation, Scope, Tier, TimingScope};
 use crate::record::{Row, StageMeta};
 use common::check::{CaseKey, Source};
 use common::device::BackendKind;
 use common::inputs::Family;
-use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
+use common::problem::{Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
 use common::resources::KernelFacts;
 use common::suppression;
 use common::tier0::Case;
@@ -378,8 +378,8 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
     if request.sweep && backend == BackendKind::Cuda {
         items.extend(sweep(plain));
     }
-    let chosen = |item: &Item| dtypes.contains(&item.problem.dtype) && masks.contains(&item.problem.mask);
-    items.retain(|item| chosen(item) || file.is_some());
+    let chosen = |problem: &Problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask);
+    items.retain(|item| chosen(&item.problem) || file.is_some());
     let items = deduplicate(items);
     let has_rings = file.is_none() && !combined && tier != Tier::T0;
     let mut cases = Vec::new();
@@ -392,12 +392,15 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
             let takes = |item: &&Item| !item.default_only || is_default || asked;
             let rings = if has_rings { rings(variant, traced.once(), is_default) } else { vec![] };
             let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
-                .chain(rings.iter().filter(|item| chosen(item) && !items.contains(item)))
+                .chain(rings.iter().filter(|item| chosen(&item.problem) && !items.contains(item)))
                 .map(|item| case(stage, &variant.name, item, backend))
                 .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
                 .collect();
             if backend == BackendKind::Cuda && !request.is_untimed && !of_variant.is_empty() && file.is_none() {
                 timings.extend(timed(tier, combined, request.sweep, &of_variant));
+                if tier == Tier::T2 && !combined {
+                    timings.extend(claimed(all, stage, variant, chosen));
+                }
             }
             cases.extend(of_variant);
         }
@@ -492,6 +495,31 @@ fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<
                 shape_name: key.shape_name.clone(),
                 problem: *problem,
             });
+        }
+    }
+    timings
+}
+
+/// The large problems on which `variant` is one side of a claim of speed. No tier runs them; what is timed is gated on a
+/// sample of its rows.
+fn claimed(
+    all: &[StageBuild],
+    stage: &StageBuild,
+    variant: &VariantBuild,
+    chosen: impl Fn(&Problem) -> bool,
+) -> Vec<PlannedTiming> {
+    let claims = all.iter().flat_map(|other| other.meta.claims.iter().map(|claim| (&other.id, claim)));
+    let sides = claims.filter_map(|(claiming, claim)| match &claim.relation {
+        Relation::Faster { stage, family, .. } => Some((claim, [(claiming, &claim.family), (stage, family)])),
+        _ => None,
+    });
+    let of_variant = sides.filter(|(_, sides)| sides.contains(&(&stage.id, &variant.family)));
+    let mut timings: Vec<PlannedTiming> = Vec::new();
+    for (claim, _) in of_variant.filter(|(claim, _)| LARGE_SHAPES.iter().any(|named| named.name == claim.on.shape)) {
+        let Some(problem) = claim.on.problem().filter(&chosen) else { continue };
+        if !timings.iter().any(|timing| timing.problem == problem) {
+            let (stage, variant, shape_name) = (stage.id.clone(), variant.name.clone(), claim.on.shape.clone());
+            timings.push(PlannedTiming { stage, variant, shape_name, problem });
         }
     }
     timings

@@ -448,7 +448,7 @@ mod tests {
                 let built = ["sm_89", "sm_90a"].map(|arch| {
                     let resources = Resources { registers: 100, ..Resources::default() };
                     let sass_sha256 = code(arch, &kernel.facts.symbol);
-                    let ptxas = PtxasEntry { arch: arch.into(), sass_sha256, resources };
+                    let ptxas = PtxasEntry { arch: arch.into(), sass_sha256, resources, warnings: vec![] };
                     let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
                     BuiltKernel { result: resources::judge(&kernel.facts, &ptxas), occupancy, ptxas }
                 });

@@ -1,7 +1,7 @@
 //! One row: all that one source knows of one subject at one place.
 
 use common::metric::{Metric, Unit};
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Dtype, Mask, Problem, named_shapes};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -208,6 +208,12 @@ impl Place {
 
     pub fn of(shape_name: &str, problem: &Problem) -> Self {
         Self::new(shape_name, problem.dtype, problem.mask)
+    }
+
+    /// The problem, where its shape has a name of the ladder.
+    pub fn problem(&self) -> Option<Problem> {
+        let named = named_shapes().find(|named| named.name == self.shape)?;
+        Problem::new(named.shape, self.dtype, self.mask).ok()
     }
 
     /// The problem that claims are stated on.

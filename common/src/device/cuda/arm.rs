@@ -2,7 +2,7 @@
 
 use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, LaunchName};
 use crate::device::{Execution, Staged};
-use crate::params::AttentionParams;
+use crate::params::AttentionLaunch;
 use crate::problem::Problem;
 use crate::stage::{LoadedStage, Prepared};
 use crate::timing::{Cache, Plan, Rotation};
@@ -63,7 +63,7 @@ pub struct RotatedOutput {
 /// What one launch of an arm is.
 enum Work {
     /// A stage's kernel, with the parameters of every set.
-    Attention(Vec<AttentionParams>),
+    Attention(Vec<AttentionLaunch>),
     /// A helper kernel with the same argument, nanoseconds or none, every time.
     Helper(Option<u64>),
 }
@@ -138,14 +138,14 @@ impl CudaDevice {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, &pool.contents[0])?;
         let mut outputs = Vec::with_capacity(pool.sets.len());
-        let mut params = Vec::with_capacity(pool.sets.len());
+        let mut launches = Vec::with_capacity(pool.sets.len());
         for (set, inputs) in pool.sets.iter().enumerate() {
             let staged = &pool.contents[set % pool.contents.len()];
             let output = self.upload(&staged.output.bytes)?;
-            params.push(self.params(staged, inputs, &output));
+            launches.push(self.launch_of(prepared, staged, inputs, &output)?);
             outputs.push(output);
         }
-        Ok(self.new_arm(kernel, Work::Attention(params), Some(Rc::clone(pool)), outputs))
+        Ok(self.new_arm(kernel, Work::Attention(launches), Some(Rc::clone(pool)), outputs))
     }
 
     /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which

@@ -19,12 +19,14 @@ pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
-use crate::params::AttentionParams;
+use crate::maps::{self, TensorMap};
+use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Conditions, Telemetry, TelemetryError};
 use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
-    CUmemPool_attribute as MemoryPoolAttribute, CUresult,
+    CUmemPool_attribute as MemoryPoolAttribute, CUresult, CUtensorMapDataType as DataType,
+    CUtensorMapSwizzle as MapSwizzle,
 };
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
@@ -50,9 +52,10 @@ const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 /// PTX of the two helper kernels; see its text.
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
-// SAFETY: a `repr(C)` struct of integers, floats and device addresses, the same in C and in Rust because one is generated
-// from the other. The driver copies its bytes as the kernel's one parameter, and device addresses are valid there.
-unsafe impl DeviceRepr for AttentionParams {}
+// SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C and in Rust because one is
+// generated from the other. The driver copies as many of its bytes as the kernel's one parameter has: all, or the
+// AttentionParams that it begins with. Device addresses are valid there.
+unsafe impl DeviceRepr for AttentionLaunch {}
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,7 +156,7 @@ struct BoundKernel {
 enum Argument<'a> {
     None,
     Nanoseconds(&'a u64),
-    Attention(&'a AttentionParams),
+    Attention(&'a AttentionLaunch),
 }
 
 /// Q, K and V of one set on the device.
@@ -257,8 +260,8 @@ impl CudaDevice {
         let kernel = self.bind(stage, prepared, staged)?;
         let inputs = self.upload_inputs(staged)?;
         let output = self.upload(&staged.output.bytes)?;
-        let params = self.params(staged, &inputs, &output);
-        self.enqueue(&kernel, Argument::Attention(&params))?;
+        let launch = self.launch_of(prepared, staged, &inputs, &output)?;
+        self.enqueue(&kernel, Argument::Attention(&launch))?;
         self.finish(&kernel.name, Duration::ZERO)?;
         self.read_back(&kernel.name, staged, &inputs, &output)
     }
@@ -410,10 +413,20 @@ impl CudaDevice {
         })
     }
 
-    fn params(&self, staged: &Staged, inputs: &DeviceInputs, output: &CudaSlice<u8>) -> AttentionParams {
+    fn launch_of(
+        &self,
+        prepared: &Prepared<'_>,
+        staged: &Staged,
+        inputs: &DeviceInputs,
+        output: &CudaSlice<u8>,
+    ) -> Result<AttentionLaunch, CudaError> {
         let image = |i: usize| self.address(&inputs.images[i]);
         let scales = |i: usize| inputs.scales[i].as_ref().map_or(std::ptr::null(), |s| self.address(s) as *const f32);
-        staged.params([image(0), image(1), image(2)], [scales(0), scales(1), scales(2)], self.address(output))
+        let params =
+            staged.params([image(0), image(1), image(2)], [scales(0), scales(1), scales(2)], self.address(output));
+        maps::launch(staged, params, prepared.kernel.boxes, |map| {
+            encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
+        })
     }
 
     fn address<T>(&self, slice: &CudaSlice<T>) -> *mut c_void {
@@ -428,10 +441,10 @@ impl CudaDevice {
         match argument {
             Argument::None => &mut launch,
             Argument::Nanoseconds(duration) => launch.arg(duration),
-            Argument::Attention(params) => launch.arg(params),
+            Argument::Attention(attention) => launch.arg(attention),
         };
         // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64, and every entry
-        // of a stage takes AttentionParams by value. Its addresses are allocations that the caller keeps until the
+        // of a stage takes AttentionLaunch, or AttentionParams, by value. Its addresses are allocations that the caller keeps until the
         // stream has been waited for. What a kernel does within is checked by the gates (guard bands around every
         // tensor, inputs compared afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
@@ -502,6 +515,38 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
         let pool = result::device::get_default_mem_pool(context.cu_device())?;
         result::mem_pool::set_attribute(pool, MemoryPoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value)
     }
+}
+
+/// The map as TMA reads it.
+fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    let (kind, swizzle) = match (map.element_bytes, map.swizzle_bytes()) {
+        (1, 64) => (DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B),
+        (1, _) => (DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B),
+        (_, 64) => (DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B),
+        (_, _) => (DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B),
+    };
+    let [columns, rows] = map.box_extents;
+    let (box_extents, element_strides) = ([columns, rows, 1, 1], [1; 4]);
+    // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and live through the call;
+    // the address is only noted.
+    let result = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut encoded,
+            kind,
+            4,
+            map.base,
+            map.extents.as_ptr(),
+            map.strides.as_ptr(),
+            box_extents.as_ptr(),
+            element_strides.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, // zeros
+        )
+    };
+    result.result().map(|()| encoded.opaque)
 }
 
 /// 13000 is CUDA 13.0.
