@@ -30,6 +30,7 @@ use common::metric::Metric;
 use common::stage::LoadedStage;
 use common::timing::Plan;
 use measure::{Bench, BenchError, Exchange, Python};
+use pair::absent;
 use session::Hello;
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
@@ -105,7 +106,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Ok(device) => device,
         Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
     };
-    let mut python = Python::new(program(args));
+    let mut python = Python::new(program(args), args.flash_attn_3.clone());
     let hello = match python.start() {
         Ok(hello) => hello.expect("it was not running"),
         Err(error) => return Ok(Err(error.to_string())),
@@ -128,7 +129,8 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
         Err(error) => ceiling.note(error.to_string()),
     };
-    completing.append([ceiling])?;
+    let missing = hello.absent.iter().map(|(peer, reason)| absent(peer, On::All, reason));
+    completing.append(missing.chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
     let bench = bench(&device, &stages, &builds, &timed, args.iters.unwrap_or(SAMPLES), hello)?;
@@ -161,7 +163,6 @@ fn bench<'a>(
         zero_us: device.zero_line(&plan)?.device.p50,
         plan,
         exchange: Exchange::new()?,
-        absent: hello.absent.into_iter().collect(),
         peers: hello.peers,
     })
 }

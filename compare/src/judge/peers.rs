@@ -3,7 +3,7 @@
 use super::best::p50;
 use super::state::{is_green, summary};
 use super::{Known, Origin};
-use crate::record::{On, Place, Record, Row, Source, Subject};
+use crate::record::{Place, Record, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, parse_shape};
 use serde::Serialize;
@@ -17,7 +17,7 @@ const DEFAULT: &str = "torch-default";
 /// KernelBench runs a program on this many random inputs before it calls it correct.
 const INPUTS: f64 = 5.0;
 
-/// One problem: our candidate of the last stage, and the fastest right peer.
+/// One problem: our fastest candidate, and the fastest right peer.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
     pub place: Place,
@@ -36,10 +36,9 @@ pub struct Beside<'a> {
     pub fast: Option<FastP>,
 }
 
-/// The share of f16 problems on which a stage is right and more than p times as fast as PyTorch's default.
+/// The share of f16 problems on which the fastest of ours is right and more than p times as fast as PyTorch's default.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FastP {
-    pub stage: String,
     pub of: usize,
     /// p, and how many problems.
     pub faster: Vec<(f64, usize)>,
@@ -71,26 +70,35 @@ pub fn fastest<'a>(record: &'a Record, ours: &Row, is_rival: impl Fn(&Subject) -
 pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let has = |record: &Record| arms(record).next().is_some();
     let (name, record) = known.sources().into_iter().find(|(_, record)| has(record))?;
-    let last = known.stages.iter().rev().find(|stage| arms(record).any(|row| row.subject.stage() == stage.id))?;
-    let problems = arms(record).filter(|row| row.subject.stage() == last.id).filter_map(|ours| {
-        let place = ours.on.problem()?.clone();
-        Some(Problem { place, ours, fastest: fastest(record, ours, |_| true) })
-    });
-    let mut problems: Vec<Problem<'_>> = problems.collect();
+    let mut problems: Vec<Problem<'_>> = Vec::new();
+    for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
+        let Some(place) = ours.on.problem() else { continue };
+        match problems.iter_mut().find(|known| known.place == *place) {
+            Some(known) if p50(ours) < p50(known.ours) => known.ours = ours,
+            Some(_) => {}
+            None => problems.push(Problem { place: place.clone(), ours, fastest: None }),
+        }
+    }
+    for problem in &mut problems {
+        problem.fastest = fastest(record, problem.ours, |_| true);
+    }
     let scores = |place: &Place| {
         let shape = record.meta.shapes.get(&place.shape).copied();
         let shape = shape.or_else(|| parse_shape(&place.shape).ok().map(|(_, shape)| shape));
         shape.map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
     };
     problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));
-    let origin = known.origin(name, record, &last.id, true);
-    Some(Beside { name, record, origin, problems, fast: fast(record, &last.id) })
+    // Stale where any of them is.
+    let mut origins = problems.iter().map(|problem| known.origin(name, record, problem.ours.subject.stage(), true));
+    let first = origins.next()?;
+    let origin = if first.is_stale() { first } else { origins.find(Origin::is_stale).unwrap_or(first) };
+    let fast = fast(record, &problems);
+    Some(Beside { name, record, origin, problems, fast })
 }
 
-fn fast(record: &Record, stage: &str) -> Option<FastP> {
+fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
     let mut speedups = Vec::new();
-    for ours in arms(record).filter(|row| row.subject.stage() == stage) {
-        let On::Problem(Place { dtype: Dtype::F16, .. }) = &ours.on else { continue };
+    for Problem { ours, .. } in problems.iter().filter(|problem| problem.place.dtype == Dtype::F16) {
         let default = Subject::from(DEFAULT);
         let is_timed = arms(record)
             .any(|row| row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50));
@@ -104,5 +112,5 @@ fn fast(record: &Record, stage: &str) -> Option<FastP> {
         speedups.push(speedup.unwrap_or(0.0));
     }
     let faster = P.map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count())).to_vec();
-    (!speedups.is_empty()).then(|| FastP { stage: stage.to_string(), of: speedups.len(), faster })
+    (!speedups.is_empty()).then(|| FastP { of: speedups.len(), faster })
 }

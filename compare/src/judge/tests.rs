@@ -380,11 +380,8 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         .into_iter()
         .fold(timed(US), |record, (shape, us, is_right)| on(record, shape, us, is_right));
     let fast = |record: &Record| of(Some(record), &[], |report| peers::beside(&report.known).unwrap().fast.unwrap());
-    let of_four = |faster: [usize; 3]| peers::FastP {
-        stage: "stage1-cpasync".into(),
-        of: 4,
-        faster: [1.0, 1.5, 2.0].into_iter().zip(faster).collect(),
-    };
+    let of_four =
+        |faster: [usize; 3]| peers::FastP { of: 4, faster: [1.0, 1.5, 2.0].into_iter().zip(faster).collect() };
     assert_eq!(fast(&record), of_four([0, 0, 0]), "one case is fewer than five inputs");
     record.summary_mut(CPASYNC).figures.insert(Metric::Cases, 5_u32.into());
     assert_eq!(fast(&record), of_four([3, 2, 1]));

@@ -110,7 +110,7 @@ pub fn about(report: &Report<'_>) -> Text {
     others.into_iter().fold(about, Text::plain)
 }
 
-/// `stage5-swizzle is faster than the fastest peer on 6 of 12 problems and slower on 6, …`
+/// `Our fastest stage is ahead of the fastest peer on 6 of 12 problems and behind on 6, …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let beside = peers::beside(known)?;
     let mut ratios: Vec<(f64, String)> = Vec::new();
@@ -120,14 +120,13 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
-    let stage = beside.problems.first()?.ours.subject.stage();
     let won = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
     let stale = if beside.origin.is_stale() { "STALE: " } else { "" };
     let of = ratios.len();
     Some(
         Text::from(stale)
             .strong(format!(
-                "{stage} is faster than the fastest peer on {won} of {of} problems and slower on {}",
+                "Our fastest stage is ahead of the fastest peer on {won} of {of} problems and behind on {}",
                 of - won
             ))
             .plain(format!(": from {worst:.2}x ({lowest}) to {best:.2}x ({highest}).")),

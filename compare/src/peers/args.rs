@@ -29,7 +29,7 @@ pub struct PeersArgs {
     /// The record to complete [default: the newest in target/compare]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Stages to time: all of these on mission, the last of them on other shapes [default: all]
+    /// Stages to time: all of these on mission; on other shapes the last, and those with a claim there [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     #[command(flatten)]
@@ -40,6 +40,10 @@ pub struct PeersArgs {
     /// The Python that has torch [default: PYTHON, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
+    /// FlashAttention-3 as a library of PyTorch operators, such as `_vllm_fa3_C.abi3.so` of the wheel vllm
+    /// [default: FLASH_ATTN_3, else the package flash_attn_interface]
+    #[arg(long, value_name = "FILE")]
+    pub flash_attn_3: Option<PathBuf>,
     /// Where the report goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,

@@ -4,6 +4,7 @@ use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::measure::select::Problems;
+use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Record, Subject};
 use common::problem::{Dtype, Mask, Problem};
 
@@ -21,11 +22,19 @@ pub struct Item {
     pub stages: Vec<String>,
 }
 
-/// The chosen problems: all of `stages` on mission, the last of them on the other shapes.
+/// The chosen problems: all of `stages` on mission; on the other shapes those that claim to be faster than a peer there, and
+/// the last.
 pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
     let item = |(shape_name, problem): (String, Problem)| {
-        let first = if shape_name == "mission" { 0 } else { stages.len().saturating_sub(1) };
-        let stages = stages[first..].iter().map(|stage| stage.id.clone()).collect();
+        let place = Place::of(&shape_name, &problem);
+        let claims = |stage: &StageBuild| {
+            let over_peer = |claim: &&Claim| matches!(claim.relation, Relation::FasterThanPeer { .. });
+            stage.meta.claims.iter().filter(over_peer).any(|claim| claim.on == place)
+        };
+        let takes = |(index, stage): &(usize, &&StageBuild)| {
+            shape_name == "mission" || index + 1 == stages.len() || claims(stage)
+        };
+        let stages = stages.iter().enumerate().filter(takes).map(|(_, stage)| stage.id.clone()).collect();
         Item { shape_name, problem, stages }
     };
     problems.or(&SHAPES, &[Dtype::F16], &Mask::ALL).into_iter().map(item).collect()

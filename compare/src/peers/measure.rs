@@ -5,7 +5,7 @@ use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
-use crate::record::{Place, Record, Row, Subject};
+use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::problem::{Dtype, Problem};
 use common::reference::Probability;
@@ -60,14 +60,15 @@ pub enum BenchError {
 /// Python, started when it is needed.
 pub struct Python {
     program: String,
+    flash_attn_3: Option<PathBuf>,
     session: Option<Session>,
     starts: usize,
 }
 
 impl Python {
     /// Nothing is started yet.
-    pub fn new(program: String) -> Self {
-        Self { program, session: None, starts: 0 }
+    pub fn new(program: String, flash_attn_3: Option<PathBuf>) -> Self {
+        Self { program, flash_attn_3, session: None, starts: 0 }
     }
 
     /// Starts Python, unless it runs, and returns what it has to say of itself.
@@ -79,7 +80,7 @@ impl Python {
             return Err(refused(format!("Python ended {STARTS} times and is not started again")));
         }
         self.starts += 1;
-        let mut session = Session::start(&self.program, SCRIPT)?;
+        let mut session = Session::start(&self.program, SCRIPT, self.flash_attn_3.as_deref())?;
         let hello = session.hello()?;
         self.session = Some(session);
         Ok(Some(hello))
@@ -144,8 +145,6 @@ pub struct Bench<'a> {
     pub exchange: Exchange,
     /// Peers that there are.
     pub peers: Vec<String>,
-    /// Peers that there are not, and why.
-    pub absent: Vec<Lost>,
 }
 
 /// One of ours, ready to be timed.
@@ -218,7 +217,7 @@ impl<'a> Bench<'a> {
                 Err(error) => lost.push((peer, error.to_string())),
             }
         }
-        rows.extend(lost.iter().chain(&self.absent).map(|(peer, reason)| absent(peer, &place, reason)));
+        rows.extend(lost.iter().map(|(peer, reason)| absent(peer, On::Problem(place.clone()), reason)));
         Ok(rows)
     }
 

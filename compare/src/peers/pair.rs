@@ -76,7 +76,7 @@ pub fn pairs(
     right.map(pair).collect()
 }
 
-/// A peer that was not timed.
-pub fn absent(peer: &str, place: &Place, reason: impl Into<String>) -> Row {
-    Row::new(peer, On::Problem(place.clone()), Source::Peers).note(reason)
+/// A peer that was not timed: on a problem, or on none because it is not there.
+pub fn absent(peer: &str, on: On, reason: impl Into<String>) -> Row {
+    Row::new(peer, on, Source::Peers).note(reason)
 }

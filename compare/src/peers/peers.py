@@ -46,6 +46,7 @@ class Worker:
         self.graphs = {}
         self.find_sdpa()
         self.find_flash_attn()
+        self.find_flash_attn_3()
 
     def find_sdpa(self):
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -84,11 +85,47 @@ class Worker:
 
             self.peers[name] = (call, contextlib.nullcontext)
 
+    def find_flash_attn_3(self):
+        """From its package, or from a library of operators, vLLM's build of it, which takes packed sequences alone."""
+        library = os.environ.get("FLASH_ATTN_3")
+        try:
+            if library:
+                self.torch.ops.load_library(library)
+                self.packed_forward, self.offsets = self.torch.ops._vllm_fa3_C.fwd, {}
+                call = self.packed
+            else:
+                function = importlib.import_module("flash_attn_interface").flash_attn_func
+
+                def call(q, k, v):
+                    result = function(q, k, v, softmax_scale=self.scale, causal=self.causal)
+                    return result[0] if isinstance(result, tuple) else result
+        except Exception as error:
+            self.absent["flash-attn-3"] = describe(error)
+            return
+        self.peers["flash-attn-3"] = (call, contextlib.nullcontext)
+
+    def packed(self, q, k, v):
+        def ends(tensor):
+            batch, rows = tensor.shape[:2]
+            if (batch, rows) not in self.offsets:
+                ends = self.torch.arange(0, batch + 1, device="cuda", dtype=self.torch.int32) * rows
+                self.offsets[batch, rows] = ends
+            return self.offsets[batch, rows]
+
+        flat = [tensor.flatten(0, 1) for tensor in (q, k, v)]
+        ends_q, ends_kv = ends(q), ends(k)
+        # q, k, v; k_new, v_new, q_v, out; ends; unused ends; lengths; paging; rotary; descale; scale, mask, window, ...
+        result = self.packed_forward(
+            *flat, None, None, None, None, ends_q, ends_kv, None, None, None, q.shape[1], k.shape[1], None, None, None, None,
+            None, None, None, None, None, self.scale, self.causal, -1, -1, 0.0, True, None, 1, None, 0, None, 1, 0, None,
+        )
+        return result[0].reshape(q.shape)
+
     def hello(self, command):
         torch = self.torch
         software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
         software["cudnn"] = str(torch.backends.cudnn.version())
-        for package in ("flash-attn-4", "flash-attn", "triton", "nvidia-cudnn-frontend"):
+        for package in ("flash-attn-4", "flash-attn", "flash-attn-3", "vllm", "triton", "nvidia-cudnn-frontend"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
         device = torch.cuda.get_device_properties(0)

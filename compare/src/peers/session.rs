@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -126,10 +126,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts `python` with `script`, which is [`SCRIPT`] outside tests.
-    pub fn start(python: &str, script: &str) -> Result<Self, SessionError> {
+    /// Starts `python` with `script`, which is [`SCRIPT`] outside tests, and with FlashAttention-3 from a library.
+    pub fn start(python: &str, script: &str, flash_attn_3: Option<&Path>) -> Result<Self, SessionError> {
         let started = Command::new(python)
             .args(["-u", "-c", script])
+            .envs(flash_attn_3.map(|library| ("FLASH_ATTN_3", library)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -38,7 +38,7 @@ for line in sys.stdin:
 fn python(script: &str) -> Option<Session> {
     let there_is = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(there_is || std::env::var_os("CI").is_none(), "CI tests with Python");
-    there_is.then(|| Session::start("python3", script).unwrap())
+    there_is.then(|| Session::start("python3", script, None).unwrap())
 }
 
 fn mission() -> Problem {
@@ -110,7 +110,7 @@ fn a_python_that_does_not_answer_is_given_up() {
 
 #[test]
 fn a_program_that_is_not_there_names_the_remedy() {
-    let error = Session::start("no-such-python", SCRIPT).err().unwrap().to_string();
+    let error = Session::start("no-such-python", SCRIPT, None).err().unwrap().to_string();
     assert!(error.contains("no-such-python") && error.contains("--python"), "{error}");
 }
 
@@ -169,7 +169,7 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let wrong = peer_sampled("torch-cudnn", 8.0, false).row(&place, "warm L2").unwrap();
     assert_eq!(wrong.failed().map(|(gate, _)| gate).collect::<Vec<_>>(), [GateId::C2]);
     assert_eq!((wrong.under.as_deref(), wrong.value(Metric::Samples)), (Some("warm L2"), Some(40.0)));
-    let missing = absent("flash-attn", &place, "No module named 'flash_attn'");
+    let missing = absent("flash-attn", On::Problem(place.clone()), "No module named 'flash_attn'");
     assert_eq!((missing.figures.len(), missing.note.as_deref()), (0, Some("No module named 'flash_attn'")));
 }
 
