@@ -204,7 +204,7 @@ KERNEL(tma_store_tiles) {
             }
         }
         if (!(breaks & REWRITE_EARLY)) __syncthreads(); // who waited has met the others
-        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[threadIdx.x]; // reads back
+        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[blockIdx.x * 512 + threadIdx.x]; // reads back
     }
 }
 
