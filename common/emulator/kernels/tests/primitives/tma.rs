@@ -39,6 +39,12 @@ pub fn misused(entry: Entry, byte: i32, map: i32, row: i32, is_store: bool) -> R
     run.map(Buffer::Input, TILES).map(Buffer::Output, TILES)
 }
 
+/// A box of 8 rows, of which the map has `rows`, and the first 4 are elements.
+pub fn rows_of_elements(entry: Entry, rows: u64) -> Run {
+    let map = TensorMap { extents: [32, rows, 1, 1], ..TILES };
+    Run::new(entry, 96).shared(5120).number(0, 1).map(Buffer::Input, map).elements(0..512)
+}
+
 fn input() -> Vec<f32> {
     (0..4096).map(|i| i as f32).collect()
 }
@@ -255,7 +261,10 @@ fn a_slot_is_filled_again_by_who_has_read_it() {
     for (bit, stores) in [(2, "// a store before"), (4, "// a store meanwhile")] {
         for schedule in SCHEDULES {
             let text = found(&refill(traced::tma_refill, 2, bit), schedule)[0].to_string();
-            assert!(text.starts_with("race") && text.contains(&fills) && text.contains(&at("tma.cu", stores)), "{text}");
+            assert!(
+                text.starts_with("race") && text.contains(&fills) && text.contains(&at("tma.cu", stores)),
+                "{text}"
+            );
         }
     }
     for schedule in SCHEDULES {
@@ -318,10 +327,7 @@ fn stores_need_the_writers_fence_and_the_issuers_wait() {
 
 #[test]
 fn boxes_outside_of_elements_are_out_of_bounds() {
-    let run = |rows: u64| {
-        let map = TensorMap { extents: [32, rows, 1, 1], ..TILES };
-        Run::new(traced::tma_ring, 96).shared(5120).number(0, 1).map(Buffer::Input, map).elements(0..512)
-    };
+    let run = |rows| rows_of_elements(traced::tma_ring, rows);
     let text = only(&run(8), HazardKind::OutOfBounds);
     assert!(text.contains("bytes 512-639 of in 0") && text.contains("reads by tma_load"), "{text}");
     assert_clean(&run(4), "the map ends where the elements do");
