@@ -118,6 +118,8 @@ impl Worker {
         let run = Run {
             block: RefCell::new(Block::new(index, launch.linear_index(index), threads, launch.schedule)),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
+            stores: RefCell::default(),
+            acts_at_issue: launch.schedule.acts_at_issue(),
             fault: RefCell::new(None),
             shared: start..start + launch.dynamic_shared_bytes,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
@@ -244,7 +246,10 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             Some(thread) => thread,
             None => {
                 let next = run.block.borrow_mut().next()?;
-                let Some(thread) = next else { return Ok(switches) };
+                let Some(thread) = next else {
+                    run.check_end()?;
+                    return Ok(switches);
+                };
                 thread
             }
         };
@@ -265,6 +270,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             }
             CoroutineResult::Return(()) => {
                 let warp = thread / 32;
+                run.check_exit(thread)?;
                 run.block.borrow_mut().exit(thread)?;
                 loop {
                     let group = run.block.borrow_mut().completed(warp);
