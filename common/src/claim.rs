@@ -83,6 +83,11 @@ impl Claim {
         Self { family, metrics: &[Metric::P50], relation: Relation::Faster { base, at_least }, on: BOTH, why: "" }
     }
 
+    /// Faster than `base` on other problems.
+    pub const fn faster_on(family: &'static str, base: Base, on: &'static [Where], at_least: f64) -> Self {
+        Self { on, ..Self::faster(family, base, at_least) }
+    }
+
     /// Faster than a peer on `on`.
     pub const fn over(
         family: &'static str,

@@ -4,8 +4,8 @@
 use crate::device::Staged;
 use crate::image::Image;
 use crate::params::{AttentionLaunch, AttentionMaps, AttentionParams, AttentionTensor, AttentionTensorMap};
+use emulator::TensorMap;
 use serde::{Deserialize, Serialize};
-use std::ffi::c_void;
 
 /// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
 /// shorter.
@@ -38,39 +38,20 @@ impl BoxRows {
     }
 }
 
-/// One tensor as TMA sees it: dimensions column, row, head and batch, so that rows past the end of a sequence are outside
+/// The map of one tensor. Batch, head and row are dimensions of their own, so that rows past the end of a sequence are outside
 /// of the tensor and never those of the next head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TensorMap {
-    /// Address of element `[0, 0, 0, 0]`.
-    pub base: *mut c_void,
-    /// Bytes of an element.
-    pub element_bytes: usize,
-    /// Columns, rows, heads, batches.
-    pub extents: [u64; 4],
-    /// Bytes from one row, head and batch to the next.
-    pub strides: [u64; 3],
-    /// Columns and rows of one box.
-    pub box_extents: [u32; 2],
-}
-
-impl TensorMap {
-    fn new(tensor: &AttentionTensor, image: &Image, box_rows: u32) -> Self {
-        let [batches, heads, rows, columns] = image.extents.map(|extent| extent as u64);
-        let bytes = |elements: i64| elements.unsigned_abs() * image.element_bytes as u64;
-        let box_columns = (MAX_BOX_BYTES / image.element_bytes).min(columns as usize) as u32;
-        Self {
-            base: tensor.data,
-            element_bytes: image.element_bytes,
-            extents: [columns, rows, heads, batches],
-            strides: [tensor.row_stride, tensor.head_stride, tensor.batch_stride].map(bytes),
-            box_extents: [box_columns, box_rows],
-        }
-    }
-
-    /// Bytes of a row of the box: the width of the swizzle, 64 or 128.
-    pub fn swizzle_bytes(&self) -> usize {
-        self.box_extents[0] as usize * self.element_bytes
+fn map_of(tensor: &AttentionTensor, image: &Image, box_rows: u32) -> TensorMap {
+    let [batches, heads, rows, columns] = image.extents.map(|extent| extent as u64);
+    let bytes = |elements: i64| elements.unsigned_abs() * image.element_bytes as u64;
+    let box_columns = (MAX_BOX_BYTES / image.element_bytes).min(columns as usize) as u32;
+    TensorMap {
+        base: tensor.data as usize,
+        extents: [columns, rows, heads, batches],
+        strides: [tensor.row_stride, tensor.head_stride, tensor.batch_stride].map(bytes),
+        box_columns,
+        box_rows,
+        swizzle: box_columns * image.element_bytes as u32,
+        element_bytes: image.element_bytes as u32,
     }
 }
 
@@ -82,7 +63,7 @@ pub fn launch<E>(
     encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
 ) -> Result<AttentionLaunch, E> {
     let map = |tensor: &AttentionTensor, image: &Image, rows: u32| {
-        let opaque = if rows == 0 { [0; 16] } else { encode(&TensorMap::new(tensor, image, rows))? };
+        let opaque = if rows == 0 { [0; 16] } else { encode(&map_of(tensor, image, rows))? };
         Ok(AttentionTensorMap { opaque })
     };
     let [q, k, v] = &staged.inputs;
@@ -108,7 +89,7 @@ mod tests {
         for dtype in Dtype::ALL {
             let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap();
             let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 1), Layout::Packed);
-            let base = 0x1000 as *mut c_void;
+            let base = 0x1000 as *mut std::ffi::c_void;
             let params = staged.params([base; 3], [std::ptr::null(); 3], base);
             let boxes = BoxRows { q: 0, k: 128, v: 64, o: 64 };
             let seen = std::cell::RefCell::new(Vec::new());
@@ -119,10 +100,10 @@ mod tests {
             let launch = launch.unwrap();
             assert_eq!((launch.q.opaque, launch.k.opaque), ([0; 16], [7; 16]), "no map of Q was asked for");
             let [k, v, o] = seen.into_inner().try_into().unwrap();
-            assert_eq!((k.extents, k.box_extents), ([64, 512, 8, 1], [64, 128]));
+            assert_eq!((k.extents, k.box_columns, k.box_rows), ([64, 512, 8, 1], 64, 128));
             assert_eq!(k.strides, [64, 512 * 64, 8 * 512 * 64].map(|elements| elements * dtype.bytes() as u64));
-            assert_eq!((v.box_extents, v.swizzle_bytes()), ([64, 64], 64 * dtype.bytes()));
-            assert_eq!((o.element_bytes, o.swizzle_bytes()), (2, 128), "O is f16 whatever the inputs are");
+            assert_eq!((v.box_rows, v.swizzle), (64, 64 * dtype.bytes() as u32));
+            assert_eq!((o.element_bytes, o.swizzle), (2, 128), "O is f16 whatever the inputs are");
         }
     }
 }

@@ -221,6 +221,8 @@ metrics! {
     PlainReadBytes: counter("global bytes read through registers"),
     AsyncCopyBytes: counter("cp.async bytes"),
     AsyncCopyShare: share("cp.async share of global bytes read"),
+    TmaReadBytes: counter("bytes read by TMA"),
+    TmaReadShare: share("TMA's share of global bytes read"),
     GlobalWriteBytes: counter("global bytes written"),
     GlobalWriteSectors: cost("global sectors written"),
     SharedReadRequests: counter("shared-load requests"),
@@ -344,6 +346,7 @@ impl Metric {
     pub const fn parts(self) -> Option<(Metric, Metric)> {
         match self {
             Metric::AsyncCopyShare => Some((Metric::AsyncCopyBytes, Metric::GlobalReadBytes)),
+            Metric::TmaReadShare => Some((Metric::TmaReadBytes, Metric::GlobalReadBytes)),
             Metric::SharedReadConflictShare => Some((Metric::SharedReadConflicts, Metric::SharedReadWavefronts)),
             Metric::SharedWriteConflictShare => Some((Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts)),
             _ => None,
@@ -374,8 +377,9 @@ impl Metric {
         let count = match self {
             Metric::GlobalReadBytes => global_read.bytes,
             Metric::GlobalReadSectors => global_read.sectors,
-            Metric::PlainReadBytes => global_read.bytes - counters.async_copy_bytes,
+            Metric::PlainReadBytes => global_read.bytes - counters.async_copy_bytes - counters.tma_read_bytes,
             Metric::AsyncCopyBytes => counters.async_copy_bytes,
+            Metric::TmaReadBytes => counters.tma_read_bytes,
             Metric::GlobalWriteBytes => global_write.bytes,
             Metric::GlobalWriteSectors => global_write.sectors,
             Metric::SharedReadRequests => shared_read.requests,
@@ -458,14 +462,15 @@ mod tests {
 
     #[test]
     fn the_counted_metrics_are_all_that_have_a_value() {
-        let mut counters = Counters { async_copy_bytes: 24, tensor_ops: 2, ..Counters::default() };
+        let mut counters = Counters { async_copy_bytes: 24, tma_read_bytes: 4, tensor_ops: 2, ..Counters::default() };
         counters.global_read.bytes = 32;
         counters.shared_read.wavefronts = 40;
         counters.shared_read.ideal_wavefronts = 30;
-        assert_eq!(Metric::all_counted().count(), 29);
+        assert_eq!(Metric::all_counted().count(), 31);
         assert!(Metric::all_counted().all(|metric| metric.source() == Source::Counters));
         for (metric, expected) in [
-            (Metric::PlainReadBytes, 8.0),
+            (Metric::PlainReadBytes, 4.0),
+            (Metric::TmaReadShare, 0.125),
             (Metric::AsyncCopyShare, 0.75),
             (Metric::SharedReadConflicts, 10.0),
             (Metric::SharedReadConflictShare, 0.25),

@@ -15,6 +15,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage3_wmma_pv::WmmaPv,
     &stage4_warpspec::WarpSpec,
     &stage5_swizzle::Swizzle,
+    &stage6_tma::Tma,
 ];
 
 /// Why there is no ladder to work on.

@@ -131,7 +131,7 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
         "// Written by kernel-build.\n\
          #define ATTN_STAGE {prefix}\n\
          #include \"{}\"\n\
-         #ifdef ATTN_LAUNCH_H\n\
+         #ifdef ATTN_MAPPED_INSTANCE\n\
          #define ATTN_MAPS attention_maps\n\
          #else\n\
          #define ATTN_MAPS nullptr\n\

@@ -2,11 +2,11 @@
 
 use super::{Execution, Staged};
 use crate::image::Image;
-use crate::maps::{self, BoxRows, TensorMap};
+use crate::maps::{self, BoxRows};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
-use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TraceReport};
+use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TensorMap, TraceReport};
 use std::ffi::c_void;
 
 /// Images start on a 128-byte boundary, as device allocations do (cudaMalloc: 256 bytes).
@@ -93,8 +93,8 @@ impl Buffers {
 }
 
 /// The map as the emulator reads it.
-fn encode(_map: &TensorMap) -> Result<[u64; 16], Fault> {
-    Err(Fault::BadLaunch { reason: "tensor maps are not emulated yet".into() })
+fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
+    map.encode().map_err(|error| Fault::BadLaunch { reason: error.to_string() })
 }
 
 /// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.

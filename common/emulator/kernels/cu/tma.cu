@@ -1,6 +1,7 @@
 // TMA, in ways that are right and in ways that go wrong; each break is one bit, so that the whole kernel is the near miss. in[1]
 // holds the tensor maps.
 #include "kernel.h"
+#include <attn/launch.h>
 #include <attn/ptx/tma.cuh>
 
 namespace {

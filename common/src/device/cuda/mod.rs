@@ -19,7 +19,7 @@ pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
-use crate::maps::{self, TensorMap};
+use crate::maps;
 use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Conditions, Telemetry, TelemetryError};
@@ -33,6 +33,7 @@ use cudarc::driver::{
     LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
+use emulator::TensorMap;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -520,14 +521,15 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
 /// The map as TMA reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
-    let (kind, swizzle) = match (map.element_bytes, map.swizzle_bytes()) {
-        (1, 64) => (DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B),
-        (1, _) => (DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B),
-        (_, 64) => (DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B),
-        (_, _) => (DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16, MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B),
+    let kind = match map.element_bytes {
+        1 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
     };
-    let [columns, rows] = map.box_extents;
-    let (box_extents, element_strides) = ([columns, rows, 1, 1], [1; 4]);
+    let swizzle = match map.swizzle {
+        64 => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+        _ => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    let (box_extents, element_strides) = ([map.box_columns, map.box_rows, 1, 1], [1; 4]);
     // SAFETY: the arrays have as many elements as the rank of 4 asks for (strides one less), and live through the call;
     // the address is only noted.
     let result = unsafe {
@@ -535,7 +537,7 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
             &mut encoded,
             kind,
             4,
-            map.base,
+            map.base as *mut c_void,
             map.extents.as_ptr(),
             map.strides.as_ptr(),
             box_extents.as_ptr(),

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <emulator/prelude.h>
-#include <attn/launch.h>
+
 #include <attn/ptx/mbarrier_tx.cuh>
+
+struct AttentionTensorMap; // of <attn/launch.h>, which only kernels with maps include
 
 namespace attn {
 EMULATOR_BEGIN
@@ -22,22 +24,24 @@ EMULATOR_UNTRACED inline const char *elect(void *const *operands, uint32_t, uint
 
 } // namespace emulated
 
-__device__ __forceinline__ uint64_t map_address(const AttentionTensorMap &map) { return reinterpret_cast<uint64_t>(&map); }
+__device__ __forceinline__ const uint64_t *map_words(const AttentionTensorMap &map) {
+    return reinterpret_cast<const uint64_t *>(&map);
+}
 
 __device__ __forceinline__ void tma_prefetch_map(const AttentionTensorMap &map, EMULATOR_HERE) {
-    emulator_tma_prefetch_map(emulator_current, map.opaque, EMULATOR_SITE);
+    emulator_tma_prefetch_map(emulator_current, map_words(map), EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_load(void *smem_box, const AttentionTensorMap &map, Mbarrier *smem_barrier, int col, int row,
                                          int head, int batch, EMULATOR_HERE) {
     const int32_t at[4] = {col, row, head, batch};
-    emulator_tma_load(emulator_current, smem_box, map.opaque, smem_barrier, at, EMULATOR_SITE);
+    emulator_tma_load(emulator_current, smem_box, map_words(map), smem_barrier, at, EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_store(const AttentionTensorMap &map, const void *smem_box, int col, int row, int head,
                                           int batch, EMULATOR_HERE) {
     const int32_t at[4] = {col, row, head, batch};
-    emulator_tma_store(emulator_current, map.opaque, smem_box, at, EMULATOR_SITE);
+    emulator_tma_store(emulator_current, map_words(map), smem_box, at, EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_store_commit(EMULATOR_HERE) { emulator_tma_store_commit(emulator_current, EMULATOR_SITE); }

@@ -1,0 +1,304 @@
+// Stage 6: copies by descriptor. One thread of a key group asks TMA for a whole tile of K or V, and an mbarrier counts the
+// bytes that arrive; nobody computes addresses, checks rows or waits for another's copies. Products as in stage 5.
+
+#include <attn/box_tile.cuh>
+#include <attn/fragment.cuh>
+#include <attn/mapped.cuh>
+#include <attn/mask.cuh>
+#include <attn/merge.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/softmax.cuh>
+
+namespace {
+
+// One mma: [16][16] · [16][8].
+constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; a key group has a
+// ring of its own for its part of K and V and waits for nobody else. Groups are merged once, at the end.
+template <class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_, int WARP_N_, int STAGES_, bool AHEAD_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
+    static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
+    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
+    // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
+    static constexpr bool AHEAD = AHEAD_;
+
+    using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // what a key group has of a tile
+    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = WARP_N, V_BOX_ROWS = WARP_N, O_BOX_ROWS = 0;
+    struct Ring {
+        KvTile k[STAGES], v[STAGES];
+    };
+    struct Landed { // phase n of a place ends when its n-th tile is there
+        attn::Mbarrier k[STAGES], v[STAGES];
+    };
+    using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, attn::Fragment<Element>::O_PADDING>;
+    struct Shared {
+        QTile q;
+        union {
+            Ring ring[KEY_GROUPS];
+            Partial partial; // once every warp has read the rings for the last time
+        };
+        attn::Mbarrier q_landed;
+        Landed landed[KEY_GROUPS];
+    };
+
+    // What one warp has in registers; <attn/ptx/mma.cuh> says which elements a lane holds.
+    static constexpr int M_TILES = WARP_M / MMA_M, N_TILES = WARP_N / MMA_N, D_TILES = HEAD_DIM / MMA_N;
+    using QFragments = uint32_t[M_TILES][HEAD_DIM / MMA_K][4];
+    struct Scores {
+        float acc[M_TILES][N_TILES][4];
+    };
+    using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
+    using Output = float[M_TILES][D_TILES][4];
+
+    static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
+    static constexpr int PROBABILITY_BITS = 16;
+
+    static_assert(STAGES >= 2, "a tile is copied while another is read");
+    static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0, "whole fragments");
+};
+
+// s[WARP_M][WARP_N] = q[WARP_M][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ.
+template <class Preset>
+__device__ __forceinline__ void multiply_qk(typename Preset::Scores &s, const typename Preset::QFragments &q_frag,
+                                            const typename Preset::KvTile &k, int lane) {
+    s = {};
+#pragma unroll
+    for (int step = 0; step < Preset::HEAD_DIM / MMA_K; ++step) {
+#pragma unroll
+        for (int n = 0; n < Preset::N_TILES; n += 2) {
+            uint32_t k_frag[4]; // [16][16]: two mma wide
+            attn::Fragment<typename Preset::Element>::load_k(k_frag, k, n * MMA_N, step, lane);
+#pragma unroll
+            for (int m = 0; m < Preset::M_TILES; ++m) {
+                attn::mma(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
+                attn::mma(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
+            }
+        }
+    }
+}
+
+// o[WARP_M][HEAD_DIM] += p[WARP_M][WARP_N] · v[WARP_N][HEAD_DIM].
+template <class Preset>
+__device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const typename Preset::PFragments &p_frag,
+                                            const typename Preset::KvTile &v, int lane) {
+#pragma unroll
+    for (int step = 0; step < Preset::WARP_N / MMA_K; ++step) {
+#pragma unroll
+        for (int d = 0; d < Preset::D_TILES; d += 2) {
+            uint32_t v_frag[4]; // [16][16]: two mma wide
+            attn::Fragment<typename Preset::Element>::load_v(v_frag, v, step * MMA_K, d / 2, lane);
+#pragma unroll
+            for (int m = 0; m < Preset::M_TILES; ++m) {
+                attn::mma(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
+                attn::mma(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
+            }
+        }
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    const AttentionParams &params = launch.params;
+    using Fragment = attn::Fragment<typename Preset::Element>;
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int WARP_M = Preset::WARP_M, WARP_N = Preset::WARP_N, STAGES = Preset::STAGES;
+    constexpr int M_TILES = Preset::M_TILES, N_TILES = Preset::N_TILES, D_TILES = Preset::D_TILES;
+
+    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
+    const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
+
+    // The tiles of which this group's keys are visible to the last row of the block.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
+
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    auto &ring = smem.ring[key_group];
+    auto &landed = smem.landed[key_group];
+    // One thread asks for Q, and one of each key group for its tiles.
+    const bool leader = threadIdx.x % Preset::GROUP_THREADS == 0;
+    const auto load_k = [&](int tile) {
+        if (!leader || tile >= tiles) return;
+        const int place = tile % STAGES;
+        attn::mbarrier_arrive_expect_tx(&landed.k[place], Preset::KvTile::BYTES);
+        ring.k[place].load(launch.k, &landed.k[place], tile * BLOCK_N + warp_key, head_kv, batch);
+    };
+    const auto load_v = [&](int tile) {
+        if (!leader || tile >= tiles) return;
+        const int place = tile % STAGES;
+        attn::mbarrier_arrive_expect_tx(&landed.v[place], Preset::KvTile::BYTES);
+        ring.v[place].load(launch.v, &landed.v[place], tile * BLOCK_N + warp_key, head_kv, batch);
+    };
+    // The warps of a key group meet: what all have read may be overwritten.
+    const auto meet = [&] {
+        if constexpr (Preset::KEY_GROUPS == 1) {
+            __syncthreads();
+        } else {
+            attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
+        }
+    };
+
+    if (threadIdx.x == 0) {
+        attn::mbarrier_init(&smem.q_landed, 1);
+        for (int group = 0; group < Preset::KEY_GROUPS; ++group) {
+            for (int place = 0; place < STAGES; ++place) {
+                attn::mbarrier_init(&smem.landed[group].k[place], 1);
+                attn::mbarrier_init(&smem.landed[group].v[place], 1);
+            }
+        }
+        attn::fence_mbarrier_init();
+    }
+    __syncthreads(); // the barriers are there for all
+    if (threadIdx.x == 0) {
+        attn::mbarrier_arrive_expect_tx(&smem.q_landed, Preset::QTile::BYTES);
+        smem.q.load(launch.q, &smem.q_landed, block_row, head_q, batch);
+    }
+#pragma unroll 1 // a kernel of 5 µs feels the size of its code
+    for (int tile = 0; tile < STAGES; ++tile) {
+        load_k(tile);
+        load_v(tile);
+    }
+    attn::mbarrier_wait_tx(&smem.q_landed, 0);
+
+    typename Preset::QFragments q_frag;
+    int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
+    attn::RowState state[M_TILES][2];
+    typename Preset::Output o_acc = {};
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int step = 0; step < HEAD_DIM / MMA_K; ++step) {
+            Fragment::load_q(q_frag[m][step], smem.q, warp_row + m * MMA_M, step, lane);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * MMA_M + half * 8 + lane / 4);
+            state[m][half] = attn::RowState::empty();
+        }
+    }
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp
+
+    typename Preset::Scores s;
+    typename Preset::PFragments p_frag;
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
+                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+
+    // -inf where a key is not visible; tiles that all rows see wholly are left alone.
+    const auto mask_scores = [&](int tile) {
+        const int key = tile * BLOCK_N + warp_key;
+        if (key + WARP_N <= visible_to_all) return;
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+            for (int i = 0; i < N_TILES * 4; ++i) {
+                const int col = key + i / 4 * MMA_N + lane % 4 * 2 + i % 2;
+                if (col >= visible[m][i % 4 / 2]) s.acc[m][i / 4][i % 4] = -INFINITY;
+            }
+        }
+    };
+    // P = softmax(S), unnormalised, as the operand of P·V; O = O * rescale.
+    const auto softmax = [&] {
+#pragma unroll
+        for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float p[2 * N_TILES]; // the scores of one row in this lane
+#pragma unroll
+                for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
+                const float rescale = state[m][half].template update_own<4>(p, scale_log2);
+#pragma unroll
+                for (int i = 0; i < 2 * D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
+                // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
+#pragma unroll
+                for (int n = 0; n < N_TILES; ++n) {
+                    p_frag[m][n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+                }
+            }
+        }
+    };
+    if (tiles > 0) {
+        attn::mbarrier_wait_tx(&landed.k[0], 0);
+        multiply_qk<Preset>(s, q_frag, ring.k[0], lane);
+        mask_scores(0);
+    }
+    for (int tile = 0; tile < tiles - 1; ++tile) {
+        const int place = tile % STAGES, next_place = (tile + 1) % STAGES;
+        // The whole key group has read K of this tile and V of the one before: their places are free for tiles further on,
+        // if there are any.
+        const bool refills = tile - (tile > 0) + STAGES < tiles;
+        if (refills) meet();
+        attn::mbarrier_wait_tx(&landed.k[next_place], (tile + 1) / STAGES % 2);
+        typename Preset::Scores s_next;
+        const auto multiply_next = [&] { multiply_qk<Preset>(s_next, q_frag, ring.k[next_place], lane); };
+        if constexpr (Preset::AHEAD) multiply_next();
+        softmax();
+        if (refills) {
+            load_k(tile + STAGES);
+            if (tile > 0) load_v(tile - 1 + STAGES);
+        }
+        attn::mbarrier_wait_tx(&landed.v[place], tile / STAGES % 2);
+        multiply_pv<Preset>(o_acc, p_frag, ring.v[place], lane);
+        if constexpr (!Preset::AHEAD) multiply_next();
+        s = s_next;
+        mask_scores(tile + 1);
+    }
+    if (tiles > 0) {
+        const int last = tiles - 1;
+        attn::mbarrier_wait_tx(&landed.v[last % STAGES], last / STAGES % 2);
+        softmax();
+        multiply_pv<Preset>(o_acc, p_frag, ring.v[last % STAGES], lane);
+    }
+
+    // Every warp has read the rings for the last time, and nothing is on its way there: partial outputs may lie there.
+    __syncthreads();
+    auto &partial = smem.partial;
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
+#pragma unroll
+            for (int d = 0; d < D_TILES; d += 2) {
+                const float2 even = make_float2(o_acc[m][d][2 * half], o_acc[m][d][2 * half + 1]);
+                const float2 odd = make_float2(o_acc[m][d + 1][2 * half], o_acc[m][d + 1][2 * half + 1]);
+                Fragment::store_o(partial.o[key_group][row], d / 2, even, odd, lane);
+            }
+            state[m][half].template join<4>();
+            if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];
+        }
+    }
+    // All groups have written their parts; each thread now merges elements of all of them.
+    __syncthreads();
+    attn::store_merged<Preset::THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
+                                        params.seq_q - block_row, partial,
+                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+}
+
+// Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
+template <class Element, int HEAD_DIM>
+using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
+template <class Element, int HEAD_DIM>
+using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
+// Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+template <class Element, int HEAD_DIM>
+using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
+template <class Element, int HEAD_DIM>
+using Tma128x128K2 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2, false>;
+
+} // namespace
+
+ATTN_MAPPED_VARIANT(tma, tma_32x256_k4, Tma32x256K4)
+ATTN_MAPPED_VARIANT(tma, tma_64x128_k2, Tma64x128K2)
+ATTN_MAPPED_VARIANT(tma, tma_128x64, Tma128x64)
+ATTN_MAPPED_VARIANT(tma, tma_128x128_k2, Tma128x128K2)
