@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 16] = [
+const KERNELS: [&str; 17] = [
     "barrier",
     "builtins",
     "cp_async",
@@ -19,6 +19,7 @@ const KERNELS: [&str; 16] = [
     "snippets",
     "speed",
     "warp",
+    "wgmma",
     "wmma",
 ];
 

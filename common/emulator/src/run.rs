@@ -163,6 +163,8 @@ impl Run {
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
                 Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
+                Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {} // see pass_wgmma
+                Kind::GiveRegisters | Kind::TakeRegisters => {}
                 Kind::Mma => {
                     judge.counters().tensor_ops += 1;
                     judge.counters().tensor_macs += group.collective.work;
@@ -199,6 +201,10 @@ impl Run {
         self.judge_collective(warp, group, block.live(warp));
         match group.collective.kind() {
             Kind::NamedSync | Kind::NamedArrive => self.pass_named(&mut block, warp, group, completer),
+            Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {
+                self.pass_wgmma(&mut block, warp, group, completer)
+            }
+            Kind::GiveRegisters | Kind::TakeRegisters => block.change_registers(warp, group, completer),
             _ => Ok(block.release(warp, group, completer)),
         }
     }
@@ -218,5 +224,37 @@ impl Run {
             *signal = Signal::default();
         }
         Ok(block.pass_named(warp, group, completer, complete))
+    }
+
+    /// A warp fences, issues, commits or waits for products of its warpgroup.
+    fn pass_wgmma(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let call = &group.collective;
+        let (products, operands) = block.products_of(warp);
+        match call.kind() {
+            Kind::WgmmaFence => products.fence(warp, call)?,
+            Kind::WgmmaCommit => products.commit(warp, call)?,
+            Kind::WgmmaWait => {
+                // SAFETY: the operands were handed over by the lanes, which stand in the call that did so.
+                if !unsafe { products.wait(warp, group, operands) }? {
+                    return Ok(block.wait_for_products(warp, call.site));
+                }
+            }
+            _ => {
+                // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
+                let issued = unsafe { products.issue(warp, group, operands) }?;
+                self.judge(|judge| {
+                    judge.counters().tensor_ops += 1;
+                    judge.counters().tensor_macs += issued.macs;
+                });
+                block.wake_warps(&issued.woken);
+            }
+        }
+        Ok(block.release(warp, group, completer))
     }
 }

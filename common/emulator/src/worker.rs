@@ -115,11 +115,18 @@ impl Worker {
         self.poison_shared_memory(shared, launch.dynamic_shared_bytes);
 
         let start = shared as usize;
+        let memory = start..start + launch.dynamic_shared_bytes;
         let run = Run {
-            block: RefCell::new(Block::new(index, launch.linear_index(index), threads, launch.schedule)),
+            block: RefCell::new(Block::new(
+                index,
+                launch.linear_index(index),
+                threads,
+                launch.schedule,
+                memory.clone(),
+            )),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
             fault: RefCell::new(None),
-            shared: start..start + launch.dynamic_shared_bytes,
+            shared: memory,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),

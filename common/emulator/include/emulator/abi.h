@@ -53,6 +53,14 @@ enum EmulatorKind {
     // The warp arrives at barrier agree[0] of agree[1] threads, and waits there or goes on.
     EMULATOR_NAMED_SYNC = 5,
     EMULATOR_NAMED_ARRIVE = 6,
+    // Of warpgroups: see emulator/wgmma.h. A wait leaves agree[0] groups in flight.
+    EMULATOR_WGMMA = 16,
+    EMULATOR_WGMMA_FENCE = 17,
+    EMULATOR_WGMMA_COMMIT = 18,
+    EMULATOR_WGMMA_WAIT = 19,
+    // agree[0] is the number of registers of a thread from here on.
+    EMULATOR_GIVE_REGISTERS = 20,
+    EMULATOR_TAKE_REGISTERS = 21,
 };
 
 // What one lane brings to a warp-wide operation.

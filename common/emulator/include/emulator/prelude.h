@@ -67,4 +67,7 @@
 #include <attn/ptx/ldmatrix.cuh>
 #include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mma.cuh>
+#include <attn/ptx/setmaxnreg.cuh>
+#include <attn/ptx/stmatrix.cuh>
+#include <attn/ptx/wgmma.cuh>
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

@@ -46,6 +46,9 @@ pub(crate) enum Sync {
     ArriveAfterCopies,
     PhaseTest,
     PhaseWait,
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait,
 }
 
 impl Sync {
@@ -62,6 +65,9 @@ impl Sync {
             Self::ArriveAfterCopies => "mbarrier_arrive_after_cp_async",
             Self::PhaseTest => "mbarrier_test_wait",
             Self::PhaseWait => "mbarrier_wait",
+            Self::WgmmaFence => "wgmma_fence",
+            Self::WgmmaCommit => "wgmma_commit",
+            Self::WgmmaWait => "wgmma_wait",
         }
     }
 }

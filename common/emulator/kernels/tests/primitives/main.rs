@@ -18,6 +18,7 @@ mod shared_memory;
 mod snippets;
 mod suppression;
 mod warp;
+mod wgmma;
 mod wmma;
 
 use emulator_kernels::support;
