@@ -4,16 +4,33 @@
 //! program between two such points. A barrier of the whole block orders all that came before it with all that comes
 //! after it: it starts a new *generation*, and events of older generations are known to everyone.
 //!
-//! cp.async copies that arrive at an mbarrier by themselves run beside their thread: nobody, not even that thread, knows
-//! that they have landed but who observes the phase. Their clock is the number of the copy among those of its thread.
+//! What runs beside its thread is an *agent*, with a column of its own: its events are known to nobody, not even to the thread
+//! that issued them, but to who is told by what completes them, and to who learns it from there. A barrier of the block
+//! passes that on like everything else; it completes nothing. An agent's clock counts its operations in the order in
+//! which they complete: the copies of a thread that arrive at an mbarrier by themselves, the bytes that TMA brings to an
+//! mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
+//!
+//! A fence for the async proxy is known likewise: each thread has a column of its fences, in which the clock counts all fences
+//! of the block, so that a write remembers how many there had been and asks for a later one.
+
+/// A column of the clocks beyond the threads'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Agent(u16);
 
 /// The clocks of one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
     threads: usize,
-    /// Columns of `known`: the threads and, once any arrive by themselves, the copies of each thread.
+    /// Columns in use: the threads, and agents and fences as they are asked for.
+    used: usize,
+    /// Columns of `known`.
     columns: usize,
-    /// Row t: what thread t knows of each thread and of its copies; on the diagonal its own clock.
+    /// First of the columns of each thread's copies and of its fences.
+    copies: Option<usize>,
+    fences: Option<usize>,
+    /// Fences for the async proxy so far, of all threads.
+    fence: u32,
+    /// Row t: what thread t knows of each thread, agent and fence; on the diagonal its own clock.
     known: Vec<u32>,
     generation: u32,
     joined: Vec<u32>,
@@ -41,8 +58,8 @@ impl Signal {
 impl Clocks {
     /// Starts a block of `threads` threads; `generation` must be above all generations used before.
     pub(crate) fn start(&mut self, threads: usize, generation: u32) {
-        self.threads = threads;
-        self.columns = threads;
+        (self.threads, self.used, self.columns) = (threads, threads, threads);
+        (self.copies, self.fences, self.fence) = (None, None, 0);
         self.generation = generation;
         self.clear();
     }
@@ -52,6 +69,66 @@ impl Clocks {
         self.known.clear();
         self.known.resize(threads * columns, 0);
         (0..threads).for_each(|t| self.known[t * columns + t] = 1);
+    }
+
+    /// Adds columns of which nobody knows anything. Returns the first.
+    fn add_columns(&mut self, count: usize) -> usize {
+        let first = self.used;
+        self.used += count;
+        if self.used > self.columns {
+            let columns = self.used.next_multiple_of(16);
+            let rows = std::mem::take(&mut self.known);
+            for row in rows.chunks(self.columns) {
+                self.known.extend_from_slice(row);
+                self.known.resize(self.known.len() + columns - self.columns, 0);
+            }
+            self.columns = columns;
+        }
+        first
+    }
+
+    /// A new agent.
+    pub(crate) fn agent(&mut self) -> Agent {
+        Agent(self.add_columns(1) as u16)
+    }
+
+    /// `thread` is told that `agent` has completed what it did up to `clock`.
+    pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
+        let known = &mut self.row(thread)[usize::from(agent.0)];
+        *known = clock.max(*known);
+    }
+
+    /// Whether `thread` has been told that `agent` has completed its `clock`.
+    pub(crate) fn knows_agent(&self, thread: u32, agent: Agent, clock: u32) -> bool {
+        self.knows(thread, agent.0.into(), clock)
+    }
+
+    /// Whether anybody has been told that.
+    pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
+        (0..self.threads as u32).any(|thread| self.knows_agent(thread, agent, clock))
+    }
+
+    /// `thread` makes what it wrote so far known to the async proxy, as far as it is known to others at all.
+    pub(crate) fn fence(&mut self, thread: u32) {
+        let first = match self.fences {
+            Some(first) => first,
+            None => self.add_columns(self.threads),
+        };
+        self.fences = Some(first);
+        self.fence += 1;
+        let fence = self.fence;
+        self.row(thread)[first + thread as usize] = fence;
+    }
+
+    /// How many fences there have been: what a write remembers.
+    #[inline]
+    pub(crate) fn fences(&self) -> u32 {
+        self.fence
+    }
+
+    /// Whether `reader` knows of a fence of `writer` since there had been `fences`.
+    pub(crate) fn knows_fence(&self, reader: u32, writer: u32, fences: u32) -> bool {
+        self.fences.is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
     }
 
     fn row(&mut self, thread: u32) -> &mut [u32] {
@@ -82,14 +159,13 @@ impl Clocks {
 
     /// Whether `thread` has been told that copy number `copy` of `other` has landed.
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
-        self.columns > self.threads && self.knows(thread, self.threads as u32 + other, copy)
+        self.copies.is_some_and(|first| self.knows(thread, first as u32 + other, copy))
     }
 
     /// `thread` has waited, as wait_group does, for its copies up to number `copy`. It is a point of synchronisation, too.
     pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
-        if self.columns > self.threads {
-            let column = self.threads + thread as usize;
-            let known = &mut self.row(thread)[column];
+        if let Some(first) = self.copies {
+            let known = &mut self.row(thread)[first + thread as usize];
             *known = copy.max(*known);
         }
         self.row(thread)[thread as usize] += 1;
@@ -98,7 +174,7 @@ impl Clocks {
     /// The copies of `thread` up to number `copy` have landed: who waits for the signal learns it.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         signal.renew(self.generation, self.columns);
-        let known = &mut signal.known[self.threads + thread as usize];
+        let known = &mut signal.known[self.copies.expect("they have been announced") + thread as usize];
         *known = copy.max(*known);
     }
 
@@ -118,10 +194,23 @@ impl Clocks {
         self.joined = joined;
     }
 
-    /// All threads of the block meet: a new generation. Returns it.
+    /// All threads of the block meet: a new generation. Returns it. What somebody knows of agents and fences all know now.
     pub(crate) fn meet_all(&mut self) -> u32 {
         self.generation += 1;
+        let agents = self.threads..self.columns;
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.clear();
+        joined.resize(agents.len(), 0);
+        if !joined.is_empty() {
+            for row in self.known.chunks(self.columns) {
+                joined.iter_mut().zip(&row[agents.clone()]).for_each(|(most, &known)| *most = (*most).max(known));
+            }
+        }
         self.clear();
+        if !joined.is_empty() {
+            self.known.chunks_mut(self.columns).for_each(|row| row[agents.clone()].copy_from_slice(&joined));
+        }
+        self.joined = joined;
         self.generation
     }
 
@@ -134,13 +223,8 @@ impl Clocks {
     /// Copies of `thread` will arrive at `signal`: who waits for it learns what came before them, but nothing of what the
     /// thread itself did since it issued the last of them or took part in synchronisation.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
-        if self.columns == self.threads {
-            self.columns = 2 * self.threads;
-            let rows = std::mem::take(&mut self.known);
-            for row in rows.chunks(self.threads) {
-                self.known.extend_from_slice(row);
-                self.known.resize(self.known.len() + self.threads, 0);
-            }
+        if self.copies.is_none() {
+            self.copies = Some(self.add_columns(self.threads));
         }
         self.tell(thread, signal, self.clock(thread) - 1);
     }
@@ -217,5 +301,43 @@ mod tests {
         assert!(clocks.knows_copy(1, 0, 4), "knowledge is passed on");
         clocks.wait_for_copies(0, 3);
         assert!(clocks.knows_copy(0, 0, 3) && !clocks.knows_copy(0, 0, 4), "a wait_group covers the older ones");
+    }
+
+    #[test]
+    fn what_an_agent_did_is_known_to_who_was_told_and_passed_on_from_there() {
+        let mut clocks = clocks(4);
+        let before = clocks.clock(0);
+        let (one, other) = (clocks.agent(), clocks.agent());
+        clocks.complete(1, one, 3);
+        assert!(clocks.knows_agent(1, one, 3) && !clocks.knows_agent(1, one, 4) && !clocks.knows_agent(1, other, 1));
+        assert!(!clocks.knows_agent(0, one, 1) && clocks.is_complete(one, 3) && !clocks.is_complete(one, 4));
+        let mut signal = Signal::default();
+        clocks.release(1, &mut signal);
+        clocks.complete(1, one, 4);
+        clocks.acquire(2, &signal);
+        assert!(clocks.knows_agent(2, one, 3) && !clocks.knows_agent(2, one, 4));
+        assert!(!clocks.knows(2, 0, before), "an agent's completion says nothing of its thread");
+        (0..40).for_each(|_| _ = clocks.agent());
+        assert!(clocks.knows_agent(2, one, 3) && !clocks.knows_agent(3, one, 1), "columns keep their place");
+        clocks.meet_all();
+        assert!(clocks.knows_agent(3, one, 4), "what one knows all know after a barrier");
+        assert!(!clocks.is_complete(other, 1) && !clocks.is_complete(one, 5), "but that completes nothing");
+    }
+
+    #[test]
+    fn a_fence_covers_what_its_own_thread_wrote_before() {
+        let mut clocks = clocks(3);
+        let written = clocks.fences();
+        assert!(!clocks.knows_fence(0, 0, written), "not without a fence");
+        clocks.fence(0);
+        let written_since = clocks.fences();
+        clocks.fence(2);
+        assert!(clocks.knows_fence(0, 0, written) && !clocks.knows_fence(0, 0, written_since));
+        assert!(!clocks.knows_fence(1, 0, written) && !clocks.knows_fence(2, 0, written), "others do not know of it");
+        clocks.meet([0, 1].into_iter());
+        assert!(clocks.knows_fence(1, 0, written) && !clocks.knows_fence(1, 0, written_since));
+        assert!(!clocks.knows_fence(1, 1, written), "it covers nobody else's writes");
+        clocks.meet_all();
+        assert!(clocks.knows_fence(2, 0, written) && !clocks.knows_fence(2, 0, written_since));
     }
 }

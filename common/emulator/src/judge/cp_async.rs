@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::agents::Written;
 use super::clocks::Signal;
 use super::copies::Copy;
 use super::order::Actor;
@@ -37,7 +38,7 @@ impl Judge {
         read_bytes: usize,
         site: u32,
     ) -> Result<u32, Stop> {
-        let made = |how| Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let made = |how| Made::by(Actor::Thread(thread), how, site);
         let (warp, lane) = (thread as usize / 32, thread % 32);
         let source = match read_bytes {
             0 => None,
@@ -78,10 +79,12 @@ impl Judge {
             None => self.order.event(copy.thread, copy.site, How::CopyWrite),
             Some(_) => self.order.landing(copy.thread, copy.number, copy.site),
         };
+        let written = Written::new(Actor::Thread(copy.thread), How::CopyWrite, self.order.fences(), copy.site);
         for at in copy.bytes() {
             if self.copies.clear(at, tag) {
                 self.order.land(&mut self.shared[at], event);
                 self.content[at] = Content::Copied;
+                self.written[at] = written;
             }
         }
     }

@@ -96,6 +96,17 @@ impl Global {
         }
     }
 
+    /// See [`Order::survive`].
+    pub(crate) fn survive(&mut self, order: &mut Order, place: u32, bytes: usize, event: u32) {
+        let (mut at, end) = (place as usize, place as usize + bytes);
+        while at < end {
+            let next = (at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES).min(end);
+            let cells = &mut self.page(at / PAGE_BYTES).cells[at % PAGE_BYTES..][..next - at];
+            order.survive(cells.iter_mut(), event);
+            at = next;
+        }
+    }
+
     /// What the block has touched, by place.
     pub(crate) fn finish(&mut self) -> Vec<Run> {
         let mut runs = Vec::new();

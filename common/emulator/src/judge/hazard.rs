@@ -12,8 +12,10 @@ use crate::fault::Place;
 pub enum HazardKind {
     /// Two accesses to one byte, at least one a write, that nothing orders.
     Race,
-    /// A cp.async's destination is read before the wait that covers the copy.
+    /// What a cp.async or TMA brings is read before the wait that covers it.
     ReadInFlight,
+    /// The async proxy (wgmma, a TMA store) reads what was written by the generic one, without the writer's fence between.
+    MissingProxyFence,
     /// Shared memory is read that nobody has written.
     UninitialisedShared,
     /// An access outside of what the launch declared: shared memory, or the elements of a tensor.
@@ -36,6 +38,7 @@ impl HazardKind {
         match self {
             Self::Race => "race",
             Self::ReadInFlight => "read of an in-flight copy (missing wait)",
+            Self::MissingProxyFence => "write that the async proxy does not see (missing fence)",
             Self::UninitialisedShared => "read of uninitialised shared memory",
             Self::OutOfBounds => "out of bounds",
             Self::Misaligned => "misaligned access",

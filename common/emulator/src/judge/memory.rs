@@ -88,7 +88,13 @@ impl Allocation {
             let wanted = (u64::MAX >> (64 - bytes.max(1))) << shift;
             return self.elements.get(word).is_some_and(|elements| elements & wanted == wanted);
         }
-        (offset..offset + bytes).all(is_element)
+        let (first, last) = (offset.next_multiple_of(64), (offset + bytes) / 64 * 64);
+        if first >= last {
+            return (offset..offset + bytes).all(is_element);
+        }
+        let whole =
+            self.elements.get(first / 64..last / 64).is_some_and(|words| words.iter().all(|&word| word == u64::MAX));
+        whole && (offset..first).chain(last..offset + bytes).all(is_element)
     }
 
     /// The first byte of `offset..offset + bytes` that is no element.

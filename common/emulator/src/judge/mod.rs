@@ -1,6 +1,7 @@
 //! The judge of one block: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
 //! FFI module feeds it.
 
+mod agents;
 pub(crate) mod clocks;
 mod copies;
 pub(crate) mod counters;
@@ -18,6 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use agents::{UnderWay, Written};
 use clocks::Signal;
 use copies::Copies;
 use counters::Counters;
@@ -79,6 +81,8 @@ enum Content {
     Value,
     /// What a copy has brought.
     Copied,
+    /// What TMA brings, there or not.
+    Fetched,
     /// It belongs to a barrier object.
     Barrier,
 }
@@ -119,13 +123,20 @@ pub(crate) struct Outcome {
 #[derive(Clone, Copy, Debug)]
 struct Made {
     actor: Actor,
+    /// Of a warp.
     lanes: u32,
     distribution: u64,
+    /// Of an agent.
+    clock: u32,
     how: How,
     site: u32,
 }
 
 impl Made {
+    fn by(actor: Actor, how: How, site: u32) -> Self {
+        Self { actor, lanes: 1, distribution: 0, clock: 0, how, site }
+    }
+
     fn side(&self) -> Side {
         Side { actor: self.actor, how: self.how, site: self.site }
     }
@@ -139,8 +150,12 @@ pub(crate) struct Judge {
     shared: Vec<Cell>,
     /// Per byte of shared memory.
     content: Vec<Content>,
+    /// Of those that hold a value or what cp.async has brought: who wrote it.
+    written: Vec<Written>,
     /// Whether any of them belongs to a barrier object.
     has_barriers: bool,
+    /// Accesses of agents that nobody knows to be complete, and some others.
+    under_way: Vec<UnderWay>,
     copies: Copies,
     global: Global,
     requests: Vec<Requests>,
@@ -156,7 +171,9 @@ impl Judge {
         self.shared.resize(setup.declared.max(self.shared.len()), Cell::default());
         self.content.clear();
         self.content.resize(setup.declared, Content::Uninitialised);
+        self.written.resize(setup.declared.max(self.written.len()), Written::NOBODY);
         self.has_barriers = false;
+        self.under_way.clear();
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
         self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
@@ -226,7 +243,7 @@ impl Judge {
         site: u32,
     ) -> Result<(), Stop> {
         let how = if write { How::Write } else { How::Read };
-        let made = Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let made = Made::by(Actor::Thread(thread), how, site);
         let Some((space, place)) = self.place(address, bytes, made)? else { return Ok(()) };
         if whole && !address.is_multiple_of(bytes) {
             let hint = Hint::Alignment { address };
@@ -294,11 +311,19 @@ impl Judge {
             let races = &mut self.races;
             self.order.write(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
-            self.content[range].fill(Content::Value);
+            if made.how == How::TmaWrite {
+                self.content[range].fill(Content::Fetched);
+            } else {
+                self.content[range.clone()].fill(Content::Value);
+                self.written[range].fill(Written::new(made.actor, made.how, self.order.fences(), made.site));
+            }
         } else {
             let races = &mut self.races;
             self.order.read(cells, event, |index, other| note(races, index, other));
-            self.report_races(Space::Shared, range.start, made);
+            let is_race = self.report_races(Space::Shared, range.start, made);
+            if let (Actor::Agent { .. }, false) = (made.actor, is_race) {
+                self.check_fences(range.clone(), made);
+            }
             if let Some(first) =
                 self.content[range.clone()].iter().position(|&content| content == Content::Uninitialised)
             {
@@ -341,14 +366,15 @@ impl Judge {
     fn event(&mut self, made: Made) -> u32 {
         match made.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => self.order.event(thread, made.site, made.how),
+            Actor::Agent { .. } => self.order.agent_event(made.actor, made.clock, made.site, made.how),
             Actor::Warp(warp) => self.order.warp_event(warp, made.lanes, made.site, made.how, made.distribution),
         }
     }
 
-    /// Reports what `races` holds: per event, the first and last byte.
-    fn report_races(&mut self, space: Space, start: usize, made: Made) {
+    /// Reports what `races` holds: per event, the first and last byte. Whether there is any.
+    fn report_races(&mut self, space: Space, start: usize, made: Made) -> bool {
         if self.races.is_empty() {
-            return;
+            return false;
         }
         let races = std::mem::take(&mut self.races);
         for &(first, last, event) in &races {
@@ -357,8 +383,18 @@ impl Judge {
             let matrix = |actor| matches!(actor, Actor::Warp(_));
             let uninitialised =
                 space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Uninitialised;
+            let is_fetched = other.how == How::TmaWrite && !made.how.is_write();
+            let kind = if is_fetched { HazardKind::ReadInFlight } else { HazardKind::Race };
             let hint = if other.how == How::BarrierInit {
                 Hint::BarrierNotSeen
+            } else if is_fetched {
+                Hint::FetchNotObserved
+            } else if made.how == How::TmaWrite {
+                Hint::SlotInUse { loads: other.how == How::TmaWrite }
+            } else if other.how == How::TmaWrite {
+                Hint::FetchUnderWay
+            } else if other.how == How::StoreRead {
+                Hint::StoreNotRead
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
                 Hint::PhaseObservedByOthers
             } else if other.how == How::CopyWrite && !made.how.is_write() {
@@ -373,10 +409,11 @@ impl Judge {
                 Hint::Barrier
             };
             let (offset, bytes) = ((start + first) as u32, (last - first + 1) as u32);
-            self.found(HazardKind::Race, (other, Some(made.side())), space, offset, bytes, hint);
+            self.found(kind, (other, Some(made.side())), space, offset, bytes, hint);
         }
         self.races = races;
         self.races.clear();
+        true
     }
 
     /// `__syncthreads` is complete.
@@ -384,6 +421,7 @@ impl Judge {
         self.outcome.syncs.insert((Sync::Barrier, site));
         self.outcome.counters.barriers += 1;
         self.order.meet_all();
+        self.keep_under_way();
         self.flush_all();
     }
 
@@ -412,7 +450,7 @@ impl Judge {
     /// A thread makes an mbarrier of 8 bytes of shared memory.
     pub(crate) fn init_barrier(&mut self, thread: u32, offset: usize, site: u32) {
         let how = How::BarrierInit;
-        self.touch_shared(offset, 8, Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site });
+        self.touch_shared(offset, 8, Made::by(Actor::Thread(thread), how, site));
         self.content[offset..offset + 8].fill(Content::Barrier);
         self.has_barriers = true;
     }
@@ -420,7 +458,7 @@ impl Judge {
     /// A thread uses an mbarrier by its own operations, which are atomic, but must come after its initialisation.
     pub(crate) fn use_barrier(&mut self, thread: u32, offset: usize, site: u32) {
         let how = How::BarrierUse;
-        let made = Made { actor: Actor::Thread(thread), lanes: 1, distribution: 0, how, site };
+        let made = Made::by(Actor::Thread(thread), how, site);
         let event = self.event(made);
         let (cells, races) = (self.shared[offset..offset + 8].iter_mut(), &mut self.races);
         self.order.follow(cells, event, |index, other| note(races, index, other));
@@ -454,7 +492,7 @@ impl Judge {
     pub(crate) fn matrix(&mut self, matrix: &Matrix<'_>) -> Result<(), Stop> {
         let how = if matrix.write { How::MatrixWrite } else { How::MatrixRead };
         let &Matrix { warp, lanes, distribution, site, .. } = matrix;
-        let made = Made { actor: Actor::Warp(warp), lanes, distribution, how, site };
+        let made = Made { lanes, distribution, ..Made::by(Actor::Warp(warp), how, site) };
         let mut places = [const { Vec::new() }; 2];
         for &row in matrix.rows {
             let Some((space, place)) = self.place(row, matrix.row_bytes as usize, made)? else { continue };

@@ -5,7 +5,7 @@
 
 use crate::intern::{IntegerMap, Interner};
 
-use super::clocks::{Clocks, Signal};
+use super::clocks::{Agent, Clocks, Signal};
 
 /// How an access is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,11 +24,24 @@ pub(crate) enum How {
     BarrierInit,
     /// A barrier object is used by its own operations.
     BarrierUse,
+    /// TMA reads the source of a load.
+    TmaRead,
+    /// TMA writes the destination of a load.
+    TmaWrite,
+    /// TMA reads the source of a store.
+    StoreRead,
+    /// TMA writes the destination of a store.
+    StoreWrite,
+    /// wgmma reads an operand.
+    WgmmaRead,
 }
 
 impl How {
     pub(crate) fn is_write(self) -> bool {
-        matches!(self, Self::Write | Self::CopyWrite | Self::MatrixWrite | Self::BarrierInit)
+        matches!(
+            self,
+            Self::Write | Self::CopyWrite | Self::MatrixWrite | Self::BarrierInit | Self::TmaWrite | Self::StoreWrite
+        )
     }
 }
 
@@ -40,6 +53,13 @@ pub(crate) enum Actor {
     Warp(u32),
     /// The copies of a thread that arrive at an mbarrier by themselves, when they land.
     Copies(u32),
+    /// An asynchronous operation of the block's threads from `first` on: a thread, or a warpgroup. It comes after what all of
+    /// them knew when they issued it.
+    Agent {
+        agent: Agent,
+        first: u16,
+        count: u16,
+    },
 }
 
 impl Actor {
@@ -48,11 +68,21 @@ impl Actor {
         match self {
             Self::Thread(thread) | Self::Copies(thread) => thread,
             Self::Warp(warp) => warp * 32,
+            Self::Agent { first, .. } => first.into(),
         }
     }
 
     pub(crate) fn warp(self) -> u32 {
         self.thread() / 32
+    }
+
+    /// All threads that it may be, or that it was issued by.
+    fn threads(self) -> std::ops::Range<u32> {
+        match self {
+            Self::Thread(thread) | Self::Copies(thread) => thread..thread + 1,
+            Self::Warp(warp) => warp * 32..warp * 32 + 32,
+            Self::Agent { first, count, .. } => first.into()..u32::from(first) + u32::from(count),
+        }
     }
 }
 
@@ -60,7 +90,7 @@ impl Actor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) actor: Actor,
-    /// The thread's clock, the number of the copy, or the number of the warp's lanes' clocks.
+    /// The thread's clock, the number of the copy, the agent's clock, or the number of the warp's lanes' clocks.
     clock: u32,
     pub(crate) site: u32,
     pub(crate) how: How,
@@ -184,6 +214,44 @@ impl Order {
         self.events.number(Event { actor: Actor::Thread(thread), clock, site, how, distribution: 0 })
     }
 
+    /// A new agent.
+    pub(crate) fn agent(&mut self) -> Agent {
+        self.clocks.agent()
+    }
+
+    /// `thread` is told that `agent` has completed what it did up to `clock`.
+    pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
+        self.clocks.complete(thread, agent, clock);
+    }
+
+    /// Whether any thread has been told that.
+    pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
+        self.clocks.is_complete(agent, clock)
+    }
+
+    /// The number of an access by an agent, its operation number `clock`.
+    pub(crate) fn agent_event(&mut self, actor: Actor, clock: u32, site: u32, how: How) -> u32 {
+        self.events.number(Event { actor, clock, site, how, distribution: 0 })
+    }
+
+    /// `thread` makes its writes so far known to the async proxy.
+    pub(crate) fn fence(&mut self, thread: u32) {
+        self.clocks.fence(thread);
+    }
+
+    /// See [`Clocks::fences`].
+    #[inline]
+    pub(crate) fn fences(&self) -> u32 {
+        self.clocks.fences()
+    }
+
+    /// Whether an operation that `reader` issues now sees in the async proxy what `writer` wrote by the generic one, when
+    /// there had been `fences`.
+    pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
+        let known = |writer: u32| reader.threads().all(|reader| self.clocks.knows_fence(reader, writer, fences));
+        writer.threads().all(known)
+    }
+
     /// The number of an access by the lanes in `mask` of a warp, now.
     pub(crate) fn warp_event(&mut self, warp: u32, mask: u32, site: u32, how: How, distribution: u64) -> u32 {
         let present = self.present[warp as usize].filter(|&number| self.lanes[number as usize].mask == mask);
@@ -210,6 +278,7 @@ impl Order {
         let known_to = |reader: u32| match earlier.actor {
             Actor::Thread(thread) => self.clocks.knows(reader, thread, earlier.clock),
             Actor::Copies(thread) => self.clocks.knows_copy(reader, thread, earlier.clock),
+            Actor::Agent { agent, .. } => self.clocks.knows_agent(reader, agent, earlier.clock),
             Actor::Warp(warp) => {
                 let lanes = &self.lanes[earlier.clock as usize];
                 lanes_of(lanes.mask)
@@ -218,6 +287,7 @@ impl Order {
         };
         match now.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => known_to(thread),
+            Actor::Agent { .. } => now.actor.threads().all(known_to),
             Actor::Warp(warp) => lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane)),
         }
     }
@@ -234,7 +304,8 @@ impl Order {
         None
     }
 
-    /// `set` with `event`, without those that are ordered before it: who is ordered after it is so after them.
+    /// `set` with `event`, without those that are ordered before it: who is ordered after it is so after them. But who knows
+    /// that an agent's operation is complete knows nothing else of what came before it than its earlier ones.
     fn add(&mut self, set: u32, event: u32) -> u32 {
         if let Some(&known) = self.added.get(&(set, event)) {
             return known;
@@ -246,7 +317,14 @@ impl Order {
             let (others, other) = self.sets.value(rest);
             let old = self.events.value(other);
             let same = (old.actor, old.clock, old.distribution) == (now.actor, now.clock, now.distribution);
-            if !same && !self.ordered(other, event) {
+            let is_covered = match (old.actor, now.actor) {
+                (Actor::Agent { agent, .. }, Actor::Agent { agent: same, .. }) => {
+                    agent == same && old.clock <= now.clock
+                }
+                (_, Actor::Agent { .. }) => false,
+                _ => self.ordered(other, event),
+            };
+            if !same && !is_covered {
                 kept.push(other);
             }
             rest = others;
@@ -331,6 +409,16 @@ impl Order {
             if cell.generation == generation && cell.write != 0 && !self.ordered(cell.write, event) {
                 race(index, cell.write);
             }
+        }
+    }
+
+    /// As [`Order::write`] or [`Order::read`], without a check: an agent's access that is not complete is one of the new
+    /// generation as well.
+    pub(crate) fn survive<'a>(&mut self, cells: impl Iterator<Item = &'a mut Cell>, event: u32) {
+        if self.events.value(event).how.is_write() {
+            cells.for_each(|cell| self.land(cell, event));
+        } else {
+            self.read(cells, event, |_, _| ());
         }
     }
 

@@ -58,6 +58,16 @@ pub(crate) enum Hint {
     BufferInUse,
     /// What an in-flight copy reads is overwritten.
     SourceInUse,
+    /// TMA brings the bytes, and the reader has not been told that the phase has ended.
+    FetchNotObserved,
+    /// The same of who writes them.
+    FetchUnderWay,
+    /// TMA is to bring bytes where others still are in use; `loads`: where it brings some already.
+    SlotInUse { loads: bool },
+    /// A TMA store may still read what is overwritten.
+    StoreNotRead,
+    /// The writer has not fenced, or too `late` for the reader to know of it.
+    NotFenced { late: bool },
     /// Blocks are concurrent.
     Blocks,
     /// Never written in this block.
@@ -210,12 +220,18 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
             How::MatrixWrite => "writes a matrix",
             How::BarrierInit => "initialises an mbarrier",
             How::BarrierUse => "uses an mbarrier",
+            How::TmaRead => "reads by tma_load",
+            How::TmaWrite => "writes by tma_load",
+            How::StoreRead => "reads by tma_store",
+            How::StoreWrite => "writes by tma_store",
+            How::WgmmaRead => "reads an operand of wgmma",
         }
         .to_owned(),
         block,
         thread: match side.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => Some(thread),
-            Actor::Warp(_) => None,
+            Actor::Agent { first, count: 1, .. } => Some(first.into()),
+            Actor::Agent { .. } | Actor::Warp(_) => None,
         },
         warp: side.actor.warp(),
         places: places.get(side.site),
@@ -349,6 +365,32 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
         Hint::SourceInUse => {
             "A cp.async in flight may read these bytes before or after this write: wait for the copy first".into()
         }
+        Hint::FetchNotObserved => "What tma_load brings is there for who knows that its phase has ended: an \
+                                   mbarrier_wait_tx for that phase, by parity, is missing in this thread (or a barrier with \
+                                   one that has waited); or the phase ended without these bytes, because \
+                                   mbarrier_arrive_expect_tx announced fewer"
+            .into(),
+        Hint::FetchUnderWay => "A tma_load into these bytes is under way until its phase has ended: wait for that \
+                                (mbarrier_wait_tx) before they are written again"
+            .into(),
+        Hint::SlotInUse { loads: false } => "The tma_load may write these bytes before the other access is over: who uses \
+                                             the slot must say that it is free when it has done so, and the thread that \
+                                             issues the load must wait for that (an mbarrier of free slots, or a barrier)"
+            .into(),
+        Hint::SlotInUse { loads: true } => "Two tma_load write these bytes, and nothing says which comes last: the thread \
+                                            that issues the second must know that the phase of the first has ended"
+            .into(),
+        Hint::StoreNotRead => "A tma_store reads these bytes until the thread that issued it has waited: its \
+                               tma_store_commit and tma_store_wait_read are missing before this access (and, for other \
+                               threads, a barrier after the wait)"
+            .into(),
+        Hint::NotFenced { late: false } => "The async proxy does not see what a thread stores before that thread's \
+                                            fence_proxy_async(): it is missing after the write, in the thread that wrote, \
+                                            before the barrier at which it meets who reads"
+            .into(),
+        Hint::NotFenced { late: true } => "The thread that wrote has called fence_proxy_async(), but too late: the fence must \
+                                           stand before the barrier at which it meets who starts the read"
+            .into(),
         Hint::Blocks => {
             "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()
         }
