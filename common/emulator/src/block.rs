@@ -342,7 +342,7 @@ impl Block {
             return Ok(self.hold(warp, Thread::Registers { site: group.collective.site }));
         }
         let served = self.registers.serve_all();
-        self.wake_warps(&served);
+        served.into_iter().for_each(|warp| self.wake_warp(warp));
         Ok(self.release(warp, group, completer))
     }
 
@@ -352,12 +352,10 @@ impl Block {
         Progress::Wait
     }
 
-    /// What these warps waited for has happened.
-    pub(crate) fn wake_warps(&mut self, warps: &[u32]) {
-        for warp in warps {
-            self.fruitless = 0;
-            (warp * 32..warp * 32 + 32).for_each(|thread| self.wake(thread as usize));
-        }
+    /// What a warp waited for as a whole has happened.
+    pub(crate) fn wake_warp(&mut self, warp: u32) {
+        self.fruitless = 0;
+        (warp * 32..warp * 32 + 32).for_each(|thread| self.wake(thread as usize));
     }
 
     /// A thread arrives at `__syncthreads`.

@@ -49,6 +49,8 @@ pub(crate) struct TraceState {
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: u64,
     pub(crate) exps: u64,
+    pub(crate) held_start: u64,
+    pub(crate) held_bytes: u64,
 }
 
 /// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
@@ -144,6 +146,13 @@ impl ThreadContext {
 }
 
 impl Run {
+    /// Tells the hooks of a traced launch which bytes of its stack the thread that runs on now must leave to wgmma.
+    pub(crate) fn watch_held(&self, held: Range<usize>) {
+        // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
+        let trace = unsafe { &mut *emulator_trace_slot() };
+        (trace.held_start, trace.held_bytes) = (held.start as u64, held.len() as u64);
+    }
+
     /// Tells the judge something, if there is one.
     pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
         self.judge.as_ref().map(|judge| tell(&mut judge.borrow_mut()))
@@ -236,24 +245,32 @@ impl Run {
     ) -> Result<Progress, Fault> {
         let call = &group.collective;
         let (products, operands) = block.products_of(warp);
+        let mut waited = None;
         match call.kind() {
             Kind::WgmmaFence => products.fence(warp, call)?,
             Kind::WgmmaCommit => products.commit(warp, call)?,
             Kind::WgmmaWait => {
                 // SAFETY: the operands were handed over by the lanes, which stand in the call that did so.
-                if !unsafe { products.wait(warp, group, operands) }? {
+                waited = unsafe { products.wait(warp, group, operands) }?;
+                if waited.is_none() {
                     return Ok(block.wait_for_products(warp, call.site));
                 }
             }
             _ => {
                 // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
                 let issued = unsafe { products.issue(warp, group, operands) }?;
-                self.judge(|judge| {
-                    judge.counters().tensor_ops += 1;
-                    judge.counters().tensor_macs += issued.macs;
-                });
-                block.wake_warps(&issued.woken);
+                self.judge(|judge| judge.issue_product(warp, call.site.access_number(), &issued));
+                for &(warp, covered) in &issued.woken {
+                    self.judge(|judge| judge.products_complete(warp, covered));
+                    block.wake_warp(warp);
+                }
             }
+        }
+        if let Some(covered) = waited {
+            self.judge(|judge| judge.products_complete(warp, covered));
+        }
+        if let (Some(thread), Some(_)) = (completer, &self.judge) {
+            self.watch_held(block.products().held(thread));
         }
         Ok(block.release(warp, group, completer))
     }

@@ -263,6 +263,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             // SAFETY: as above.
             let trace = unsafe { &mut *emulator_trace_slot() };
             (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
+            run.watch_held(run.block.borrow_mut().products().held(thread));
             run.spin.reset();
         }
         match lanes[thread as usize].resume(()) {

@@ -122,6 +122,8 @@ void emulator_mbarrier_wait(const EmulatorThread *thread, uint64_t *object, int3
 bool emulator_matrix_access(const EmulatorMatrixAccess *access);
 void emulator_access_at(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, EmulatorSite site);
 void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
+// The same of the thread's own stack, between bytes that wgmma holds.
+void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
 
 // What the __tsan_* functions ask before they call the scheduler.
 struct EmulatorTrace {
@@ -129,6 +131,8 @@ struct EmulatorTrace {
     uint64_t stack_start; // the running CUDA thread's own stack: local memory, of no interest
     uint64_t stack_bytes;
     uint64_t exps;        // exponentials computed; only the shim counts them
+    uint64_t held_start;  // within the stack: from the first to the last byte that wgmma holds
+    uint64_t held_bytes;
 };
 
 // Where its caller stands: bytes of the program's image up to there.

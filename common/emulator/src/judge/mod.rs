@@ -14,13 +14,14 @@ mod oracle;
 pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
+pub(crate) mod wgmma;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use agents::{UnderWay, Written};
-use clocks::Signal;
+use clocks::{Agent, Signal};
 use copies::Copies;
 use counters::Counters;
 use global::{Global, Run};
@@ -156,6 +157,8 @@ pub(crate) struct Judge {
     has_barriers: bool,
     /// Accesses of agents that nobody knows to be complete, and some others.
     under_way: Vec<UnderWay>,
+    /// Of each warpgroup that has issued a product.
+    warpgroups: Vec<Option<Agent>>,
     copies: Copies,
     global: Global,
     requests: Vec<Requests>,
@@ -174,6 +177,7 @@ impl Judge {
         self.written.resize(setup.declared.max(self.written.len()), Written::NOBODY);
         self.has_barriers = false;
         self.under_way.clear();
+        self.warpgroups.clear();
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
         self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
@@ -395,6 +399,10 @@ impl Judge {
                 Hint::FetchUnderWay
             } else if other.how == How::StoreRead {
                 Hint::StoreNotRead
+            } else if other.how == How::WgmmaRead && !uninitialised {
+                Hint::OperandInUse
+            } else if made.how == How::WgmmaRead && matches!(other.how, How::Write | How::MatrixWrite) {
+                Hint::Barrier
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
                 Hint::PhaseObservedByOthers
             } else if other.how == How::CopyWrite && !made.how.is_write() {

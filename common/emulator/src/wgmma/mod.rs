@@ -15,10 +15,12 @@ use std::ops::Range;
 
 use crate::block::party;
 use crate::fault::Fault;
+use crate::judge::wgmma::{Held, Why};
 use crate::schedule::{Random, Schedule};
+use crate::site::Site;
 use crate::warp::{Collective, Group};
 use multiply::{Fragment, Slabs};
-use operand::{Descriptor, Form};
+use operand::{CHUNK, Descriptor, Form};
 
 /// Rows of A and D.
 const ROWS: usize = 64;
@@ -165,7 +167,7 @@ enum Holding {
     /// It has issued nothing on it yet.
     NotYet,
     /// Each lane's array, and how many products it had issued with the last one.
-    Held { lanes: [*mut f32; 32], last: u64 },
+    Held { lanes: [*mut f32; 32], last: u64, issued: Site },
     /// It has its results.
     Released,
 }
@@ -191,6 +193,7 @@ struct WarpState {
     complete: u64,
     /// Whether it has come by a fence since its last wait.
     is_fenced: bool,
+    last_wait: Option<(Site, u32)>,
     /// The wait at which it stands: how many products it covers, what its lanes name, and the call.
     waits: Option<(u64, Box<[Named; 32]>, Collective)>,
 }
@@ -230,16 +233,26 @@ enum Misuse {
     Other(Disagreement),
 }
 
-/// What a warp's issue gives the judge.
+/// What a warp has issued.
 #[derive(Debug)]
 pub(crate) struct Issued {
     /// Number of the product among those of its warpgroup.
     pub(crate) number: u64,
-    /// Where the operands' 16 bytes lie.
-    pub(crate) chunks: Vec<usize>,
+    shape: Shape,
+    /// Multiply-adds of the warp.
     pub(crate) macs: u64,
-    /// Warps whose wait is over now.
-    pub(crate) woken: Vec<u32>,
+    /// Warps whose wait is over now, and how many products it covers.
+    pub(crate) woken: Vec<(u32, u64)>,
+}
+
+impl Issued {
+    /// The bytes of shared memory that the product reads, neighbours together.
+    pub(crate) fn operands(&self) -> Vec<Range<usize>> {
+        let mut chunks: Vec<usize> = self.shape.chunks().collect();
+        chunks.sort_unstable();
+        let together = chunks.chunk_by(|&before, &after| before + CHUNK >= after);
+        together.map(|chunks| chunks[0]..chunks[chunks.len() - 1] + CHUNK).collect()
+    }
 }
 
 /// The products of a block.
@@ -260,11 +273,6 @@ impl Products {
         let random = Random::new(schedule.layout_seed() ^ linear);
         let (warps, groups, slabs) = (threads / 32, Vec::new(), Slabs::default());
         Self { block, warps, shared, schedule, random, groups, slabs }
-    }
-
-    /// Whether any warp has come by an instruction of this kind.
-    pub(crate) fn is_used(&self) -> bool {
-        !self.groups.is_empty()
     }
 
     fn start(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
@@ -358,10 +366,10 @@ impl Products {
                 let other = warp / WARPS * WARPS + other;
                 // SAFETY: the lanes of `other` stand at their wait.
                 unsafe { self.finish(other, covered, &named) }.map_err(|misuse| self.fault(other, &call, misuse))?;
-                woken.push(other);
+                woken.push((other, covered));
             }
         }
-        Ok(Issued { number, chunks: shape.chunks().collect(), macs: shape.warp_macs(), woken })
+        Ok(Issued { number, shape, macs: shape.warp_macs(), woken })
     }
 
     /// Adds a warp to the product that it issues now.
@@ -433,7 +441,7 @@ impl Products {
             );
         }
         product.issued |= bit;
-        *holding = Holding::Held { lanes: arrays, last: number + 1 };
+        *holding = Holding::Held { lanes: arrays, last: number + 1, issued: call.site };
         if let Some(fragment) = &mut product.fragment {
             for (lane, it) in lanes.iter().enumerate() {
                 // SAFETY: the lane's array of four registers, see `issue`.
@@ -475,7 +483,8 @@ impl Products {
         group.run += 1;
     }
 
-    /// A warp waits until at most `newest` of its groups are in flight. True: it goes on at once.
+    /// A warp waits until at most `newest` of its groups are in flight. If it goes on at once: how many products are
+    /// complete.
     ///
     /// # Safety
     /// As [`Products::issue`].
@@ -484,7 +493,7 @@ impl Products {
         warp: u32,
         group: &Group,
         operands: &[*mut c_void; 32],
-    ) -> Result<bool, Fault> {
+    ) -> Result<Option<u64>, Fault> {
         let call = &group.collective;
         self.start(warp, call)?;
         let newest = call.agree[0] as usize;
@@ -492,16 +501,16 @@ impl Products {
         let named = Box::new(operands.map(|operand| unsafe { operand.cast::<Named>().read() }));
         let group = &mut self.groups[(warp / WARPS) as usize];
         let state = &mut group.warps[(warp % WARPS) as usize];
-        state.is_fenced = false;
+        (state.is_fenced, state.last_wait) = (false, Some((call.site, newest as u32)));
         let older = state.groups.len().saturating_sub(newest);
         let covered = state.groups.drain(..older).next_back().unwrap_or(state.complete);
         if covered > group.issued_by_all() {
             group.warps[(warp % WARPS) as usize].waits = Some((covered, named, *call));
-            return Ok(false);
+            return Ok(None);
         }
         // SAFETY: see above.
         unsafe { self.finish(warp, covered, &named) }.map_err(|misuse| self.fault(warp, call, misuse))?;
-        Ok(true)
+        Ok(Some(covered))
     }
 
     /// A warp's wait is over: runs what has not run yet, and gives the lanes back what is complete and named.
@@ -530,7 +539,7 @@ impl Products {
             }
         }
         for chain in &mut group.chains {
-            let Holding::Held { lanes, last } = chain.warps[member] else { continue };
+            let Holding::Held { lanes, last, .. } = chain.warps[member] else { continue };
             if last > covered || !(0..32).all(|lane| named[lane].holds(&chain.bytes_of(lanes[lane]))) {
                 continue;
             }
@@ -562,6 +571,53 @@ impl Products {
         }
         group.chains.retain(|chain| !chain.is_released());
         Ok(())
+    }
+
+    /// From the first to the last byte of a thread's arrays that products hold.
+    pub(crate) fn held(&self, thread: u32) -> Range<usize> {
+        let arrays = self.arrays(thread).map(|(bytes, ..)| bytes);
+        arrays.reduce(|all, bytes| all.start.min(bytes.start)..all.end.max(bytes.end)).unwrap_or_default()
+    }
+
+    /// A thread's arrays that products hold: whether one is of A, how many products there were with the last that holds it,
+    /// and where that was issued.
+    fn arrays(&self, thread: u32) -> impl Iterator<Item = (Range<usize>, bool, u64, Site)> {
+        let (index, member, lane) = ((thread / 128) as usize, (thread / 32 % WARPS) as usize, thread as usize % 32);
+        let group = self.groups.get(index);
+        let chains = group.into_iter().flat_map(move |group| {
+            group.chains.iter().filter_map(move |chain| match &chain.warps[member] {
+                Holding::Held { lanes, last, issued } => Some((chain.bytes_of(lanes[lane]), false, *last, *issued)),
+                _ => None,
+            })
+        });
+        let products = group.into_iter().flat_map(move |group| {
+            (group.first..).zip(&group.products).filter_map(move |(number, product)| {
+                let source = product.sources[thread as usize % 128] as usize;
+                let is_held = source != 0 && product.complete >> member & 1 == 0;
+                is_held.then_some((source..source + 16, true, number + 1, product.call.site))
+            })
+        });
+        chains.chain(products)
+    }
+
+    /// What of these bytes of a thread's own a product holds; `write`: registers of A may be read.
+    pub(crate) fn touched(&self, thread: u32, bytes: Range<usize>, write: bool) -> Option<Held> {
+        let overlaps = |held: &Range<usize>| held.start < bytes.end && bytes.start < held.end;
+        let mut arrays = self.arrays(thread);
+        let (_, is_fragment, last, site) =
+            arrays.find(|(held, is_fragment, ..)| overlaps(held) && (write || !is_fragment))?;
+        let state = &self.groups[(thread / 128) as usize].warps[(thread / 32 % WARPS) as usize];
+        let why = if last <= state.complete {
+            Why::NotNamed
+        } else if state.groups.back().is_none_or(|&issued| issued < last) {
+            Why::NotCommitted
+        } else {
+            match state.last_wait {
+                Some((wait, newest)) => Why::LeftInFlight { wait: wait.number(), newest },
+                None => Why::NotWaited,
+            }
+        };
+        Some(Held { is_fragment, issued: site.access_number(), why })
     }
 
     /// A thread returns from the kernel.
