@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 17] = [
+const KERNELS: [&str; 18] = [
     "barrier",
     "builtins",
     "cp_async",
@@ -20,6 +20,7 @@ const KERNELS: [&str; 17] = [
     "speed",
     "warp",
     "wgmma",
+    "wgmma_hazards",
     "wmma",
 ];
 

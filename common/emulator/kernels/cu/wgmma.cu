@@ -3,14 +3,8 @@
 #include "kernel.h"
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/ptx/stmatrix.cuh>
-#include <attn/ptx/wgmma.cuh>
-#if __has_include(<attn/ptx/tma.cuh>)
 #include <attn/ptx/tma.cuh>
-#else
-namespace attn {
-inline void fence_proxy_async() {}
-} // namespace attn
-#endif
+#include <attn/ptx/wgmma.cuh>
 
 namespace {
 

@@ -53,9 +53,11 @@ impl Held {
                  them: it must leave fewer",
                 at(wait)
             ),
-            Why::NotNamed => "The product is complete, but the compiler has not been told: the wgmma_wait that covers it \
+            Why::NotNamed => {
+                "The product is complete, but the compiler has not been told: the wgmma_wait that covers it \
                               must name these accumulators"
-                .into(),
+                    .into()
+            }
         }
     }
 }

@@ -190,3 +190,45 @@ fn registers_that_are_given_back_can_be_taken() {
         assert_eq!(run(traced::registers_change_hands).trace([2048, 0]).hazards, []);
     }
 }
+
+#[test]
+fn debug_all() {
+    use emulator::Schedule;
+    let show = |name: &str, run: Run, plain: Run| {
+        println!("=== {name}");
+        for schedule in [Schedule::InOrder, Schedule::Reversed] {
+            let report = run.clone().schedule(schedule).trace([32768, 0]);
+            for h in &report.hazards {
+                println!("  {schedule:?}: {h}");
+            }
+            if let Err(f) = plain.clone().schedule(schedule).output::<f32>(8192) {
+                println!("  {schedule:?} plain: {f}");
+            }
+        }
+    };
+    let f: Vec<f32> = (0..4096).map(|i| i as f32).collect();
+    for bit in std::iter::once(0).chain((0..14).map(|b| 1 << b)) {
+        let run = |e| Run::new(e, 128).shared(3 * 8192).input(0, &f).number(0, bit).number(1, 4);
+        show(&format!("attention {bit}"), run(traced::wgmma_attention), run(entry::wgmma_attention));
+    }
+    for bit in 0..2 {
+        let run = |e| Run::new(e, 160).shared(3 * 8192 + 32).input(0, &f).number(0, bit).number(1, 5);
+        show(&format!("ring {bit}"), run(traced::wgmma_ring), run(entry::wgmma_ring));
+    }
+    for how in 0..15 {
+        let run = |e| Run::new(e, 128).shared(2 * 8192).input(0, &f).number(0, how);
+        show(&format!("misused {how}"), run(traced::wgmma_misused), run(entry::wgmma_misused));
+    }
+    for (t, first) in [(96, 0), (160, 1), (160, 0), (256, 4)] {
+        let run = |e| Run::new(e, t).shared(2 * 8192).input(0, &f).number(1, first);
+        show(&format!("misused {t} {first}"), run(traced::wgmma_misused), run(entry::wgmma_misused));
+    }
+    for (n0, n1, n2) in [(0, 16, 0), (1, 16, 0), (1, 16, 8)] {
+        let run = |e| Run::new(e, 32).shared(1024).input(0, &f).number(0, n0).number(1, n1).number(2, n2);
+        show(&format!("stmatrix {n0} {n1} {n2}"), run(traced::stmatrix_then_lanes), run(entry::stmatrix_then_lanes));
+    }
+    for how in 0..6 {
+        let run = |e| Run::new(e, 384).number(0, how);
+        show(&format!("registers {how}"), run(traced::registers_misused), run(entry::registers_misused));
+    }
+}
