@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 18] = [
+const KERNELS: [&str; 19] = [
     "barrier",
     "builtins",
     "cp_async",
@@ -18,16 +18,20 @@ const KERNELS: [&str; 18] = [
     "shared",
     "snippets",
     "speed",
+    "tma",
     "warp",
     "wgmma",
     "wgmma_hazards",
     "wmma",
 ];
 
+/// What the shim does not shadow.
+const DEVICE_HEADERS: &str = "../../cuda";
+
 fn main() {
     kernel_build::test_kernels("cu/ptx.cu");
     let shim = Path::new("../include");
-    for input in ["build.rs", "cu", "../include"] {
+    for input in ["build.rs", "cu", "../include", DEVICE_HEADERS] {
         println!("cargo:rerun-if-changed={input}");
     }
     // -O1 and the rest keep one access of the source one access of the program; -g1 gives lines to hazards.
@@ -43,7 +47,7 @@ fn main() {
     for (library, level, flags) in [("emulator_kernels", 2, &[][..]), ("emulator_kernels_traced", 1, &traced[..])] {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(level).warnings(true).extra_warnings(true);
-        build.include(shim).include("cu").flag("-include").flag("emulator/prelude.h");
+        build.include(shim).include(DEVICE_HEADERS).include("cu").flag("-include").flag("emulator/prelude.h");
         // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host compiler.
         build.flag("-ffp-contract=off").flag("-Wno-unknown-pragmas").flag("-x").flag("c++");
         flags.iter().for_each(|flag| _ = build.flag(flag));

@@ -31,9 +31,9 @@ enum Thread {
     /// At a named barrier.
     Named { barrier: usize, site: Site },
     /// At an mbarrier, by its offset in shared memory.
-    Mbarrier { offset: usize, site: Site },
+    Mbarrier { offset: usize, operation: &'static str, site: Site },
     /// Has asked whether a phase has ended, and it had not; goes on once all others wait.
-    PollsMbarrier { offset: usize, site: Site },
+    PollsMbarrier { offset: usize, operation: &'static str, site: Site },
     /// At a wgmma_wait, for products that other warps of the warpgroup have not issued.
     Products { site: Site },
     /// At take_registers.
@@ -94,6 +94,8 @@ pub(crate) struct Block {
     polling: u32,
     /// Rounds in which nothing but their asking has happened.
     fruitless: u32,
+    /// Calls of mbarrier_try_wait.
+    tries: u32,
     counts: Counts,
 }
 
@@ -129,8 +131,13 @@ impl Block {
             exited: 0,
             polling: 0,
             fruitless: 0,
+            tries: 0,
             counts,
         }
+    }
+
+    pub(crate) fn index(&self) -> [u32; 3] {
+        self.index
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -288,7 +295,8 @@ impl Block {
         &mut self.mbarriers
     }
 
-    /// A thread has arrived at an mbarrier; `is_end`: with it a phase ends, and those who wait look again.
+    /// A thread has arrived at an mbarrier, or TMA brings it bytes; `is_end`: with that a phase ends, or may, and those who
+    /// wait look again.
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
         self.fruitless = 0;
         for thread in 0..if is_end { self.threads.len() } else { 0 } {
@@ -298,14 +306,20 @@ impl Block {
         }
     }
 
+    /// Whether a try that could succeed fails, as one may at any time: the first, and every fourth.
+    pub(crate) fn fails_spuriously(&mut self) -> bool {
+        self.tries += 1;
+        self.tries % 4 == 1
+    }
+
     /// The running thread waits until a phase of an mbarrier ends.
-    pub(crate) fn wait_at_mbarrier(&mut self, thread: u32, offset: usize, site: Site) {
-        self.threads[thread as usize] = Thread::Mbarrier { offset, site };
+    pub(crate) fn wait_at_mbarrier(&mut self, thread: u32, offset: usize, operation: &'static str, site: Site) {
+        self.threads[thread as usize] = Thread::Mbarrier { offset, operation, site };
     }
 
     /// The running thread has asked whether a phase has ended, and it had not, and lets others run.
-    pub(crate) fn poll_mbarrier(&mut self, thread: u32, offset: usize, site: Site) {
-        self.threads[thread as usize] = Thread::PollsMbarrier { offset, site };
+    pub(crate) fn poll_mbarrier(&mut self, thread: u32, offset: usize, operation: &'static str, site: Site) {
+        self.threads[thread as usize] = Thread::PollsMbarrier { offset, operation, site };
         self.polling += 1;
     }
 
@@ -453,7 +467,13 @@ impl Block {
         }
         let (block, waits) = (self.index, self.waits());
         let is_phase = |thread: &Thread| matches!(thread, Thread::Mbarrier { .. } | Thread::PollsMbarrier { .. });
-        let rule = if self.threads.iter().any(is_phase) {
+        let rule = if self.threads.iter().any(is_phase) && self.mbarriers.count_bytes() {
+            Some(
+                "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, exactly the bytes that \
+                 mbarrier_arrive_expect_tx expects (a box counts whole, whatever lies outside of the tensor), and a wait \
+                 the parity of the phase whose end it waits for (0 for the first)",
+            )
+        } else if self.threads.iter().any(is_phase) {
             Some(
                 "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, and a wait the parity of \
                  the phase whose end it waits for (0 for the first)",
@@ -521,12 +541,12 @@ impl Block {
                 }
                 Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
                 Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
-                Thread::Mbarrier { offset, site } => {
-                    (format!("mbarrier_wait, {}", self.mbarriers.describe(*offset)), site.place())
+                Thread::Mbarrier { offset, operation, site } => {
+                    (format!("{operation}, {}", self.mbarriers.describe(*offset)), site.place())
                 }
-                Thread::PollsMbarrier { offset, site } => {
+                Thread::PollsMbarrier { offset, operation, site } => {
                     let object = self.mbarriers.describe(*offset);
-                    (format!("mbarrier_test_wait, again and again, {object}"), site.place())
+                    (format!("{operation}, again and again, {object}"), site.place())
                 }
                 Thread::Products { site } => (self.products.describe(thread / 32), site.place()),
                 Thread::Registers { site } => (self.registers.describe(thread / 32), site.place()),
@@ -685,14 +705,14 @@ mod tests {
     fn who_asks_again_and_again_lets_others_run_and_gives_up_in_the_end() {
         let mut block = block(2);
         run_all(&mut block);
-        block.mbarriers().init(0, 1, line(2)).unwrap();
-        block.poll_mbarrier(0, 0, line(3));
+        block.mbarriers().init(0, 1, 0, line(2)).unwrap();
+        block.poll_mbarrier(0, 0, "mbarrier_test_wait", line(3));
         block.ready.insert(0, 0b10);
         assert_eq!(block.next().unwrap(), Some(1), "the other one first");
         block.exit(1).unwrap();
         for _ in 0..FRUITLESS_ROUNDS {
             assert_eq!(block.next().unwrap(), Some(0));
-            block.poll_mbarrier(0, 0, line(3));
+            block.poll_mbarrier(0, 0, "mbarrier_test_wait", line(3));
         }
         assert_eq!(
             block.next().unwrap_err().to_string(),

@@ -253,6 +253,20 @@ pub enum Fault {
         /// Where.
         place: Place,
     },
+    /// A box that TMA can't move: no map, a place that is not the block's or not aligned; or one that nobody has waited for.
+    #[error("block {block:?}{}: {operation} at {place}: {reason}", match .thread { Some(thread) => format!(", thread {thread}"), None => String::new() })]
+    Tma {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block; none where it is a matter of them all.
+        thread: Option<u32>,
+        /// Which operation: `tma_load`.
+        operation: String,
+        /// What is wrong with it.
+        reason: String,
+        /// Where.
+        place: Place,
+    },
     /// A traced block made an access that can't be made; the hazards of the trace say which.
     #[error("block {block:?} was stopped at an access that can't be made")]
     Hazard {
@@ -275,6 +289,7 @@ impl Fault {
             | Self::Misaligned { block, .. }
             | Self::AsyncCopy { block, .. }
             | Self::Mbarrier { block, .. }
+            | Self::Tma { block, .. }
             | Self::Hazard { block } => Some(*block),
             Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => None,
         }

@@ -4,12 +4,13 @@
 //! or owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
 //!
 //! What a primitive means to the judge of a traced launch is said here, once per primitive, where it is carried out:
-//! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`
-//! and `mbarrier`.
+//! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`,
+//! `mbarrier` and `tma`.
 
 mod access;
 mod cp_async;
 mod mbarrier;
+mod tma;
 
 use crate::block::Progress;
 use crate::fault::Fault;

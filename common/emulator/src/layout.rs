@@ -9,12 +9,13 @@ use crate::schedule::{Random, Schedule};
 #[repr(C)]
 pub(crate) struct Layouts {
     element: [[[u16; 512]; 3]; 3],
+    leader: u32,
 }
 
 impl Layouts {
     pub(crate) fn new(schedule: Schedule) -> Box<Self> {
         let mut random = Random::new(schedule.layout_seed());
-        let mut layouts = Box::new(Self { element: [[[0; 512]; 3]; 3] });
+        let mut layouts = Box::new(Self { element: [[[0; 512]; 3]; 3], leader: schedule.leader() });
         for operand in &mut layouts.element {
             for (size, table) in [128u16, 256, 512].into_iter().zip(operand) {
                 for element in 0..size {

@@ -2,15 +2,15 @@
 //!
 //! `kernel.cu` is compiled unchanged against the shim in `include/`; each CUDA thread becomes a coroutine, a block runs
 //! on one OS thread, and blocks run in parallel. Warp-wide operations are a real rendezvous of their lanes, shared
-//! memory starts as NaN, and a cp.async lands as late as its wait allows, so that a kernel which only works by luck
-//! fails here. What it computes is what CUDA defines; what it does not model is time, weak memory and the tensor
+//! memory starts as NaN, and a cp.async or a box of TMA lands as late as its wait allows (or, under one schedule, a box at
+//! once), so that a kernel which only works by luck fails here. What it computes is what CUDA defines; what it does not model is time, weak memory and the tensor
 //! cores' own rounding: WMMA products are exact and summed in FP32, in ascending k.
 //!
 //! The layers, each of which knows only those above it in this list:
 //! - plain data: faults, the launch and what it did (`grid`), places of the program (`source`, `site`);
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
-//! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `wgmma`, `registers`, `block`) decide who runs next and who waits for whom; tested
-//!   without C++;
+//! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`) decide who runs next
+//!   and who waits for whom; tested without C++;
 //! - a running block as its threads see it (`run`), and the worker that owns their coroutines, their pooled stacks and the
 //!   block's shared memory;
 //! - [`launch()`] runs a grid of the plain build, [`trace`] one of the traced build;
@@ -33,6 +33,8 @@ mod schedule;
 mod site;
 mod source;
 mod stack;
+mod tensor_map;
+mod tma;
 pub mod trace;
 mod warp;
 mod wgmma;
@@ -42,4 +44,5 @@ pub use fault::{Fault, Party, Place, Waiting, Waits};
 pub use grid::{Entry, Launch, MAX_SHARED_BYTES, Report, Suppress};
 pub use launch::{launch, launch_blocks, launch_suppressed};
 pub use schedule::Schedule;
+pub use tensor_map::{TensorMap, TensorMapError};
 pub use trace::TraceReport;

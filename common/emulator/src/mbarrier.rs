@@ -1,16 +1,22 @@
-//! The mbarrier objects of one block: phases that end when the expected number of arrivals has come.
+//! The mbarrier objects of one block: phases that end when the expected number of arrivals has come, and all bytes that TMA
+//! was expected to bring.
 //!
 //! A wait names a phase by its parity only, so at any time it can tell the present phase from the one before and from no
 //! other. Two phases that end without anybody having looked in between would be taken for none at all; that is how
 //! an arrival too many shows.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use crate::judge::clocks::Signal;
+use crate::judge::clocks::{Agent, Signal};
 use crate::site::Site;
+use crate::tma::Transfer;
 
 /// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
 const MAX_ARRIVALS: i32 = (1 << 20) - 1;
+
+/// Largest count of bytes, expected or brought, of either sign ("Tx-count").
+const MAX_BYTES: i64 = (1 << 20) - 1;
 
 /// What those leave who arrive in one phase, for those who observe its end.
 #[derive(Debug, Default)]
@@ -33,6 +39,28 @@ pub(crate) struct Mbarrier {
     is_observed: bool,
     arriving: Arrivals,
     ended: Arrivals,
+    bytes: Bytes,
+    /// The thread that initialised it, and whether that has made it known to TMA.
+    maker: u32,
+    is_fenced: bool,
+    /// To the judge: what TMA brings here.
+    pub(crate) agent: Option<Agent>,
+}
+
+/// What TMA brings to an object. Boxes land in the order in which they were issued.
+#[derive(Debug, Default)]
+struct Bytes {
+    /// Expected and brought, in the present phase.
+    expected: i64,
+    brought: i64,
+    /// Expected, but not landed; less than zero where they have come before they were expected.
+    pending: i64,
+    under_way: VecDeque<Transfer>,
+    /// Boxes issued at all, landed when the last phase ended, and of those known to have done so by a thread.
+    issued: u32,
+    ended: u32,
+    observed: u32,
+    last: Option<Site>,
 }
 
 /// What one may not do with an mbarrier, in a sentence.
@@ -61,8 +89,85 @@ impl Mbarrier {
 
     /// Counts one arrival. True if the phase ends with it.
     pub(crate) fn arrive(&mut self) -> Result<bool, Misuse> {
+        if self.pending == 0 {
+            return Err(Misuse(format!(
+                "all {} arrivals of phase {} have come, and it waits for bytes ({}): its end must be observed before who \
+                 arrives in the next one does so",
+                self.expected, self.phase, self.bytes
+            )));
+        }
         self.pending -= 1;
-        if self.pending > 0 {
+        self.try_end()
+    }
+
+    /// Expects more bytes in the present phase.
+    pub(crate) fn expect(&mut self, bytes: i32) -> Result<(), Misuse> {
+        if bytes < 0 || self.bytes.expected + i64::from(bytes) > MAX_BYTES {
+            let before = self.bytes.expected;
+            return Err(Misuse(format!(
+                "it expects {bytes} bytes after {before} in the same phase, and 0 to {MAX_BYTES} are possible in all"
+            )));
+        }
+        self.bytes.expected += i64::from(bytes);
+        self.bytes.pending += i64::from(bytes);
+        Ok(())
+    }
+
+    /// TMA will bring a box.
+    pub(crate) fn issue(&mut self, transfer: Transfer) -> Result<(), Misuse> {
+        self.bytes.brought += transfer.bytes() as i64;
+        if self.bytes.brought - self.bytes.expected > MAX_BYTES {
+            return Err(Misuse(format!(
+                "more than {MAX_BYTES} bytes come to it that nobody has expected ({})",
+                self.bytes
+            )));
+        }
+        self.bytes.issued += 1;
+        self.bytes.last = Some(transfer.site);
+        self.bytes.under_way.push_back(transfer);
+        Ok(())
+    }
+
+    /// The number of the box that was issued last, from 1.
+    pub(crate) fn issued(&self) -> u32 {
+        self.bytes.issued
+    }
+
+    /// The boxes that had landed when the last phase ended; a thread has observed that.
+    pub(crate) fn observe_bytes(&mut self) -> u32 {
+        self.bytes.observed = self.bytes.ended;
+        self.bytes.ended
+    }
+
+    /// Whether nothing but bytes that are under way keeps the present phase from its end.
+    pub(crate) fn can_end(&self) -> bool {
+        let mut left = self.bytes.pending;
+        let mut boxes = self.bytes.under_way.iter();
+        while left != 0 {
+            let Some(next) = boxes.next() else { return false };
+            left -= next.bytes() as i64;
+        }
+        self.pending == 0
+    }
+
+    /// Lands what keeps the phase from its end, or `all` that is under way. True if the phase ends.
+    pub(crate) fn land(&mut self, all: bool, mut landed: impl FnMut(&Transfer)) -> Result<bool, Misuse> {
+        while all || self.bytes.pending != 0 {
+            let Some(next) = self.bytes.under_way.pop_front() else { break };
+            landed(&next);
+            self.bytes.pending -= next.bytes() as i64;
+        }
+        self.try_end()
+    }
+
+    /// The thread that has initialised it makes it known to TMA.
+    pub(crate) fn fence(&mut self, thread: u32) {
+        self.is_fenced |= self.maker == thread;
+    }
+
+    /// Ends the phase if nothing is missing.
+    fn try_end(&mut self) -> Result<bool, Misuse> {
+        if self.pending > 0 || self.bytes.pending != 0 {
             return Ok(false);
         }
         if self.phase > 0 && !self.is_observed {
@@ -77,6 +182,10 @@ impl Mbarrier {
         self.pending = self.expected;
         self.is_observed = false;
         self.ended = std::mem::take(&mut self.arriving);
+        let bytes = &mut self.bytes;
+        bytes.expected = 0;
+        bytes.brought = bytes.under_way.iter().map(|transfer| transfer.bytes() as i64).sum();
+        bytes.ended = bytes.issued - bytes.under_way.len() as u32;
         Ok(true)
     }
 
@@ -109,7 +218,17 @@ impl fmt::Display for Mbarrier {
             "the mbarrier at byte {offset}: phase {phase}, parity {}, has {} of {expected} arrivals",
             phase & 1,
             expected - pending
-        )
+        )?;
+        match self.bytes {
+            Bytes { expected: 0, brought: 0, .. } => Ok(()),
+            ref bytes => write!(f, ", {bytes}"),
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes expected by mbarrier_arrive_expect_tx, {} brought by tma_load", self.expected, self.brought)
     }
 }
 
@@ -119,7 +238,7 @@ pub(crate) struct Mbarriers(Vec<Mbarrier>);
 
 impl Mbarriers {
     /// Makes an object; phase 0 is current.
-    pub(crate) fn init(&mut self, offset: usize, arrivals: i32, init: Site) -> Result<(), Misuse> {
+    pub(crate) fn init(&mut self, offset: usize, arrivals: i32, maker: u32, init: Site) -> Result<(), Misuse> {
         if !(1..=MAX_ARRIVALS).contains(&arrivals) {
             return Err(Misuse(format!(
                 "it asks for {arrivals} arrivals a phase, and 1 to {MAX_ARRIVALS} are possible"
@@ -139,8 +258,40 @@ impl Mbarriers {
             is_observed: false,
             arriving: Arrivals::default(),
             ended: Arrivals::default(),
+            bytes: Bytes::default(),
+            maker,
+            is_fenced: false,
+            agent: None,
         });
         Ok(())
+    }
+
+    /// `thread` makes what it has initialised known to TMA.
+    pub(crate) fn fence(&mut self, thread: u32) {
+        self.0.iter_mut().for_each(|object| object.fence(thread));
+    }
+
+    /// The object at an offset, for TMA.
+    pub(crate) fn get_for_tma(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
+        let object = self.get(offset)?;
+        if !object.is_fenced {
+            let init = object.init.place();
+            return Err(Misuse(format!(
+                "TMA does not know of it: the thread that initialised it, at {init}, calls fence_mbarrier_init() after \
+                 that, and before the __syncthreads() that comes before the first tma_load"
+            )));
+        }
+        Ok(object)
+    }
+
+    /// Whether TMA brings anything to any of them.
+    pub(crate) fn count_bytes(&self) -> bool {
+        self.0.iter().any(|object| object.bytes.issued > 0 || object.bytes.expected > 0)
+    }
+
+    /// A load of which nobody has observed that its phase has ended.
+    pub(crate) fn unobserved(&self) -> Option<Site> {
+        self.0.iter().find(|object| object.bytes.issued > object.bytes.observed)?.bytes.last
     }
 
     /// The object at an offset in shared memory.
@@ -164,7 +315,7 @@ mod tests {
 
     fn one(arrivals: i32) -> Mbarrier {
         let mut objects = Mbarriers::default();
-        objects.init(64, arrivals, Site::new(c"kernel.cu", 3)).unwrap();
+        objects.init(64, arrivals, 0, Site::new(c"kernel.cu", 3)).unwrap();
         objects.0.pop().unwrap()
     }
 
@@ -215,11 +366,13 @@ mod tests {
         let site = Site::new(c"kernel.cu", 3);
         let reason = |result: Result<(), Misuse>| result.unwrap_err().0;
         for arrivals in [0, -1, 1 << 20] {
-            assert!(reason(objects.init(0, arrivals, site)).starts_with(&format!("it asks for {arrivals} arrivals")));
+            assert!(
+                reason(objects.init(0, arrivals, 0, site)).starts_with(&format!("it asks for {arrivals} arrivals"))
+            );
         }
         assert!(reason(objects.get(0).map(|_| ())).starts_with("it is not initialised yet"));
-        objects.init(0, 1, site).unwrap();
-        assert!(reason(objects.init(0, 1, site)).starts_with("it is initialised already, at kernel.cu:3"));
+        objects.init(0, 1, 0, site).unwrap();
+        assert!(reason(objects.init(0, 1, 0, site)).starts_with("it is initialised already, at kernel.cu:3"));
         assert!(reason(objects.get(0).unwrap().look(2, None).map(|_| ())).starts_with("it waits for parity 2"));
     }
 }

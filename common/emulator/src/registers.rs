@@ -64,15 +64,9 @@ impl Registers {
         let (wanted, gives) = (call.agree[0] as u32, call.kind() == Kind::GiveRegisters);
         let state = &mut self.warps[warp as usize];
         if gives && wanted > state.registers || !gives && wanted < state.registers {
-            return Err(invalid(format!(
-                "a thread of warp {warp} has {} registers: it {} {wanted}",
-                state.registers,
-                if gives {
-                    "gives back down to a number that is not above it, not"
-                } else {
-                    "takes up to a number that is not below it, not"
-                }
-            )));
+            let (has, other) =
+                (state.registers, if gives { "more: take_registers" } else { "fewer: give_registers_back" });
+            return Err(invalid(format!("a thread of warp {warp} has {has} registers, and {wanted} are {other}")));
         }
         let number = state.changes;
         state.changes += 1;

@@ -15,6 +15,7 @@ use crate::judge::Judge;
 use crate::judge::clocks::Signal;
 use crate::layout::Layouts;
 use crate::site::Site;
+use crate::tma::Stores;
 use crate::warp::{Group, Kind};
 
 /// Why a CUDA thread gave up the processor.
@@ -95,6 +96,10 @@ impl Spin {
 pub(crate) struct Run {
     pub(crate) block: RefCell<Block>,
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
+    /// What each thread has stored by TMA; as many as have, or more.
+    pub(crate) stores: RefCell<Vec<Stores>>,
+    /// Whether asynchronous operations take effect when they are issued.
+    pub(crate) acts_at_issue: bool,
     pub(crate) fault: RefCell<Option<Fault>>,
     /// Addresses of the declared dynamic shared memory.
     pub(crate) shared: Range<usize>,
@@ -161,6 +166,34 @@ impl Run {
     #[inline]
     pub(crate) fn suppresses(&self, site: Site) -> bool {
         self.suppress.as_ref().is_some_and(|suppress| site.is(&suppress.site))
+    }
+
+    /// What the threads have left undone when all have exited.
+    pub(crate) fn check_end(&self) -> Result<(), Fault> {
+        let mut run = self.block.borrow_mut();
+        let Some(site) = run.mbarriers().unobserved() else { return Ok(()) };
+        let reason = "the block has ended, and no thread has observed the end of the phase in which the box comes: its shared \
+                      memory may be another block's by then";
+        let (block, operation, reason) = (run.index(), "tma_load".to_owned(), reason.to_owned());
+        Err(Fault::Tma { block, thread: None, operation, reason, place: site.place() })
+    }
+
+    /// The same of one thread's stores, when it exits.
+    pub(crate) fn check_exit(&self, thread: u32) -> Result<(), Fault> {
+        let stores = self.stores.borrow();
+        let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread) else { return Ok(()) };
+        let reason = match is_committed {
+            true => {
+                "the thread has exited without a tma_store_wait_read that covers it: shared memory may be another block's \
+                     before the box is read"
+            }
+            false => {
+                "the thread has exited, and the store is in no group: tma_store_commit is missing, and \
+                      tma_store_wait_read after it"
+            }
+        };
+        let (operation, reason, place) = ("tma_store".to_owned(), reason.to_owned(), store.site.place());
+        Err(Fault::Tma { block: self.block.borrow_mut().index(), thread: Some(thread), operation, reason, place })
     }
 
     /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` and the named barriers order memory.

@@ -12,6 +12,20 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Whether asynchronous operations take effect when they are issued, and not as late as their waits allow.
+    pub(crate) fn acts_at_issue(self) -> bool {
+        self == Self::Reversed
+    }
+
+    /// The lane that is elected among all of a warp: always the same.
+    pub(crate) fn leader(self) -> u32 {
+        match self {
+            Self::InOrder => 0,
+            Self::Reversed => 31,
+            Self::Shuffled(seed) => (Random::new(seed).next() & 1) as u32 * 31,
+        }
+    }
+
     /// The seed of the fragment layouts that go with this schedule: each schedule also gets its own layout.
     pub(crate) fn layout_seed(self) -> u64 {
         match self {

@@ -125,6 +125,8 @@ impl Worker {
                 memory.clone(),
             )),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
+            stores: RefCell::default(),
+            acts_at_issue: launch.schedule.acts_at_issue(),
             fault: RefCell::new(None),
             shared: memory,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
@@ -251,7 +253,10 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             Some(thread) => thread,
             None => {
                 let next = run.block.borrow_mut().next()?;
-                let Some(thread) = next else { return Ok(switches) };
+                let Some(thread) = next else {
+                    run.check_end()?;
+                    return Ok(switches);
+                };
                 thread
             }
         };
@@ -273,6 +278,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             }
             CoroutineResult::Return(()) => {
                 let warp = thread / 32;
+                run.check_exit(thread)?;
                 run.block.borrow_mut().exit(thread)?;
                 loop {
                     let group = run.block.borrow_mut().completed(warp);

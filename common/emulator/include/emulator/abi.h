@@ -15,10 +15,11 @@ struct EmulatorSite {
     uint32_t code;
 };
 
-// How the elements of WMMA fragments lie over the lanes: for each operand (a, b, accumulator) and fragment size (128,
-// 256, 512 elements) a permutation of the elements. CUDA leaves the layout open; here it changes with the schedule.
+// What CUDA leaves open about lanes, and here changes with the schedule. How the elements of WMMA fragments lie over them: for
+// each operand (a, b, accumulator) and fragment size (128, 256, 512 elements) a permutation of the elements.
 struct EmulatorLayouts {
     uint16_t element[3][3][512];
+    uint32_t leader; // the lane that elect_one elects
 };
 
 // One CUDA thread. `emulator_current` points to the running one; the scheduler sets it on every resume.
@@ -115,6 +116,19 @@ void emulator_mbarrier_arrive(const EmulatorThread *thread, uint64_t *object, Em
 void emulator_mbarrier_arrive_after_cp_async(const EmulatorThread *thread, uint64_t *object, EmulatorSite site);
 bool emulator_mbarrier_test_wait(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
 void emulator_mbarrier_wait(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
+void emulator_fence_mbarrier_init(const EmulatorThread *thread, EmulatorSite site);
+void emulator_mbarrier_arrive_expect_tx(const EmulatorThread *thread, uint64_t *object, int32_t bytes, EmulatorSite site);
+bool emulator_mbarrier_try_wait(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
+void emulator_mbarrier_wait_tx(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
+// `map`: the 16 words of emulator::TensorMap::encode; `at`: column, row, head, batch.
+void emulator_tma_prefetch_map(const EmulatorThread *thread, const uint64_t *map, EmulatorSite site);
+void emulator_tma_load(const EmulatorThread *thread, void *smem_box, const uint64_t *map, uint64_t *object, const int32_t *at,
+                       EmulatorSite site);
+void emulator_tma_store(const EmulatorThread *thread, const uint64_t *map, const void *smem_box, const int32_t *at,
+                        EmulatorSite site);
+void emulator_tma_store_commit(const EmulatorThread *thread, EmulatorSite site);
+void emulator_tma_store_wait_read(const EmulatorThread *thread, uint32_t newest_groups, EmulatorSite site);
+void emulator_fence_proxy_async(const EmulatorThread *thread, EmulatorSite site);
 
 // For the traced build. The first may be called from an EmulatorExecute; false: memory that does not exist, don't touch
 // it. The second is a plain access at a known place, the third one at a return address (from the __tsan_* functions).

@@ -18,6 +18,13 @@ __device__ void write_tile(unsigned char *tile_smem, int thread, int threads, in
     }
 }
 
+// One number of a thread for all that it has.
+__device__ float sum(const float (&x)[32]) {
+    float sum = 0;
+    for (int i = 0; i < 32; ++i) sum += x[i];
+    return sum;
+}
+
 __device__ uint64_t along_k(const unsigned char *tile_smem, int step) {
     return attn::matrix_descriptor<128>(tile_smem + step * 32, 16, 1024);
 }
@@ -103,7 +110,7 @@ KERNEL(wgmma_attention) {
     start_pv(tiles - 1);
     attn::wgmma_commit();  // the last values
     attn::wgmma_wait<0>(o); // the last
-    for (int i = 0; i < 32; ++i) out<float>(params)[thread * 32 + i] = o[i];
+    out<float>(params)[thread] = sum(o);
 }
 
 // A producer warp fills a ring of two slots for a warpgroup, of which one thread says that a slot is free, after its own
@@ -140,22 +147,24 @@ KERNEL(wgmma_ring) {
         attn::wgmma_wait<0>(s); // for the slot
         if (!params->n[0] && thread == 0) attn::mbarrier_arrive(empty + tile % 2); // in time
     }
-    for (int i = 0; i < 32; ++i) out<float>(params)[thread * 32 + i] = s[i];
+    out<float>(params)[thread] = sum(s);
 }
 
-// One product, with n[0] saying what is wrong with it; n[1]: the first warp that takes part.
+// A product of two steps, with n[0] saying what is wrong with it (15: nothing, it goes on behind a wait that names nothing);
+// n[1]: the first warp that takes part.
 KERNEL(wgmma_misused) {
     const int how = params->n[0], thread = threadIdx.x - 32 * params->n[1], warp = thread / 32;
     unsigned char *a_smem = shared<unsigned char>(), *b_smem = a_smem + TILE;
     write_tile(a_smem, threadIdx.x, blockDim.x);
     write_tile(b_smem, threadIdx.x, blockDim.x);
+    write_tile(b_smem + TILE, threadIdx.x, blockDim.x);
     attn::fence_proxy_async(); // what this thread has written
     __syncthreads();           // the tiles are there
-    if (thread < 0 || how == 1 && thread == 37 || how == 2 && warp == 3) return;
+    if (thread < 0 || (how == 1 && thread == 37) || (how == 2 && warp == 3)) return;
     float d[32], e[48];
     for (float &x : d) x = 1.0f;
     uint64_t a = along_k(a_smem, 0), b = along_k(b_smem, 0);
-    if (how == 3) b = along_k(b_smem + 2 * TILE, 0);
+    if (how == 3) b = along_k(b_smem + TILE + 1024, 0);
     if (how == 4) b = along_k(b_smem + 128, 0);
     if (how == 5) b = attn::matrix_descriptor<128>(b_smem, 16, 512);
     if (how == 6 && warp == 2) b = along_k(b_smem, 1);
@@ -168,19 +177,24 @@ KERNEL(wgmma_misused) {
     if (how == 11) return; // without a group
     attn::wgmma_commit(); // the group
     if (how == 12) return; // without a wait
-    if (how == 13 && warp != 0) attn::wgmma_wait<0>();
-    attn::wgmma_wait<0>(d); // the wait
-    if (how == 13) {
-        if (warp == 0) attn::wgmma_fence();
-        attn::wgmma_f16<false>(d, a, b, true);
+    if (how == 13 || how == 15) {
+        if (how == 15 || warp == 0) {
+            attn::wgmma_wait<0>(); // of what nobody touches
+        } else {
+            attn::wgmma_wait<0>(d);
+            attn::wgmma_fence();
+        }
+        attn::wgmma_f16<false>(d, a, b, true); // to the same accumulators
+        attn::wgmma_commit();
     }
+    attn::wgmma_wait<0>(d); // the wait
     if (how == 14) {
         attn::wgmma_f16<true>(e, a, attn::matrix_descriptor<128>(b_smem, 1024, 1024), false); // without a fence
         attn::wgmma_commit();
         attn::wgmma_wait<0>(e);
         d[0] += e[0];
     }
-    for (int i = 0; i < 32; ++i) out<float>(params)[thread * 32 + i] = d[i];
+    out<float>(params)[thread] = sum(d);
 }
 
 // Lanes pass the rows in which others then read what the warp has stored. n[0]: the __syncwarp between; n[1]: bytes from
@@ -190,7 +204,7 @@ KERNEL(stmatrix_then_lanes) {
     const uint32_t reg[4] = {uint32_t(lane), 1, 2, 3};
     attn::stmatrix_x4(shared<char>(lane * pitch + params->n[2]), reg); // the matrices
     if (params->n[0]) __syncwarp(); // they are stored
-    out<uint32_t>(params)[lane] = *shared<uint32_t>((31 - lane) * pitch); // of a matrix
+    out<uint32_t>(params)[lane] = *shared<uint32_t>((31 - lane) * pitch + params->n[2]); // of a matrix
 }
 
 // Three warpgroups share their registers, 168 of each thread at entry. n[0]: what is wrong.
@@ -201,6 +215,8 @@ BOUNDED_KERNEL(registers_misused, 384) {
             attn::take_registers<248>(); // too many for ever
         } else if (how == 2) {
             attn::take_registers<160>(); // fewer than before
+        } else if (how == 5) {
+            attn::take_registers<216>(); // what three warps give
         } else {
             attn::take_registers<240>(); // waits for the producer
         }

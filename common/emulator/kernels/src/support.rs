@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::KernelParams;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
-use emulator::{Fault, Place, Report, Schedule, Suppress, TraceReport};
+use emulator::{Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
 
 /// The schedules that every correct kernel must give the same bits under.
 pub const SCHEDULES: [Schedule; 4] =
@@ -24,6 +24,15 @@ pub fn at(file: &str, text: &str) -> String {
     format!("cu/{file}:{}", line(file, text))
 }
 
+/// A buffer that tensor maps are of.
+#[derive(Clone, Copy, Debug)]
+pub enum Buffer {
+    /// `in[0]`.
+    Input,
+    /// `out[0]`.
+    Output,
+}
+
 /// A launch of a test kernel, its buffers owned.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -35,6 +44,7 @@ pub struct Run {
     numbers: [i32; 4],
     schedule: Schedule,
     elements: Option<std::ops::Range<usize>>,
+    maps: Vec<(Buffer, TensorMap)>,
     suppress: Option<Place>,
     log: bool,
 }
@@ -63,6 +73,7 @@ impl Run {
             numbers: [0; 4],
             schedule: Schedule::InOrder,
             elements: None,
+            maps: Vec::new(),
             suppress: None,
             log: false,
         }
@@ -93,6 +104,12 @@ impl Run {
         // SAFETY: both ranges are `bytes` long, and any bytes are valid u64s.
         unsafe { values.as_ptr().cast::<u8>().copy_to_nonoverlapping(words.as_mut_ptr().cast(), bytes) };
         self.inputs[index] = words;
+        self
+    }
+
+    /// The next tensor map in `in[1]`. Its base is counted from the start of the buffer.
+    pub fn map(mut self, of: Buffer, map: TensorMap) -> Self {
+        self.maps.push((of, map));
         self
     }
 
@@ -130,7 +147,8 @@ impl Run {
     pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
         let buffers = self.buffers(bytes);
         let table = [0, 1, 2].map(|index| {
-            let bytes = self.inputs[index].len() * 8;
+            let maps = if index == 1 { self.maps.len() * size_of::<Line>() } else { 0 };
+            let bytes = (self.inputs[index].len() * 8).next_multiple_of(if maps > 0 { 128 } else { 1 }) + maps;
             let elements = self.elements.clone().filter(|_| index == 0).unwrap_or(0..bytes);
             let (name, start) = (["in 0", "in 1", "in 2"][index], buffers.inputs[index].as_ptr());
             Allocation::with_elements(name, start, bytes, Access::Input, [elements])
@@ -149,8 +167,16 @@ impl Run {
     }
 
     fn buffers(&self, output_bytes: [usize; 2]) -> Buffers {
-        let inputs: Vec<Vec<Line>> = self.inputs.iter().map(|words| align(words)).collect();
+        let mut inputs: Vec<Vec<Line>> = self.inputs.iter().map(|words| align(words)).collect();
         let mut outputs = output_bytes.map(|bytes| vec![Line([0; 16]); bytes.div_ceil(128).max(1)]);
+        for (of, map) in &self.maps {
+            let buffer = match of {
+                Buffer::Input => inputs[0].as_ptr() as usize,
+                Buffer::Output => outputs[0].as_mut_ptr() as usize,
+            };
+            let map = TensorMap { base: buffer + map.base, ..*map };
+            inputs[1].push(Line(map.encode().expect("the limits of tensor maps are kept")));
+        }
         let params = KernelParams {
             input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
             output: outputs.each_mut().map(|words| words.as_mut_ptr().cast()),

@@ -1,5 +1,6 @@
 //! mbarriers: an arrival orders what its thread did so far before what those do who observe the end of its phase. A
-//! cp.async arrival does so for the thread's copies, which land when the first of them looks.
+//! cp.async arrival does so for the thread's copies, which land when the first of them looks. So do the boxes that TMA brings
+//! to it, each of which speaks for its own bytes alone.
 
 use crate::fault::Fault;
 use crate::judge::Sync;
@@ -12,11 +13,11 @@ const MARK: u64 = 0xFFF7_6D62_6172_7269;
 
 /// A call of one thread.
 #[derive(Clone, Copy)]
-struct Call<'a> {
-    context: &'a ThreadContext,
-    operation: &'static str,
-    object: *mut u64,
-    site: Site,
+pub(super) struct Call<'a> {
+    pub(super) context: &'a ThreadContext,
+    pub(super) operation: &'static str,
+    pub(super) object: *mut u64,
+    pub(super) site: Site,
 }
 
 impl Call<'_> {
@@ -31,7 +32,7 @@ impl Call<'_> {
         Fault::Mbarrier { block: block_idx, thread, operation, offset, reason, place: self.site.place() }
     }
 
-    fn fail(&self, misuse: Misuse) -> ! {
+    pub(super) fn fail(&self, misuse: Misuse) -> ! {
         self.context.fail(self.fault(misuse))
     }
 
@@ -52,7 +53,7 @@ impl Call<'_> {
     }
 
     /// The same of an object that must exist, whole, and known to the thread.
-    fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         let offset = self.offset();
         let known = self.run().block.borrow_mut().mbarriers().get(offset).map(|_| ());
         if let Err(misuse) = known {
@@ -72,7 +73,8 @@ impl Call<'_> {
         self.run().suppresses(self.site)
     }
 
-    fn arrive(&self, with_copies: bool) {
+    /// `expects`: bytes that TMA will bring in this phase.
+    fn arrive(&self, with_copies: bool, expects: Option<i32>) {
         let (thread, offset) = (self.context.thread, self.used());
         let issued = self.run().copies.borrow()[thread as usize].issued();
         let arrive = || {
@@ -86,7 +88,10 @@ impl Call<'_> {
             } else {
                 self.run().judge(|judge| judge.arrive(thread, &mut arriving.signal));
             }
-            let is_end = object.arrive()?;
+            if let Some(bytes) = expects {
+                object.expect(bytes)?;
+            }
+            let is_end = object.arrive()? || object.can_end();
             block.mbarrier_arrived(offset, is_end);
             Ok(())
         };
@@ -101,8 +106,20 @@ impl Call<'_> {
         let look = || {
             let mut block = self.run().block.borrow_mut();
             let object = block.mbarriers().get(offset)?;
-            let seen = object.look(parity, since)?;
+            let mut seen = object.look(parity, since)?;
+            if let Seen::Present(_) = seen
+                && object.can_end()
+            {
+                // SAFETY: whoever issued a load has found its box to lie in the block's shared memory, which lives as long as
+                // the OS thread; the launch's caller vouches for the map's tensor.
+                object.land(false, |load| unsafe { load.load() })?;
+                seen = object.look(parity, since)?;
+            }
             if seen == Seen::Ended {
+                let boxes = object.observe_bytes();
+                if let Some(agent) = object.agent {
+                    self.run().judge(|judge| judge.complete(self.context.thread, agent, boxes));
+                }
                 let ended = object.ended();
                 for (copier, issued) in ended.copies.drain(..) {
                     let landed = |tag| {
@@ -116,6 +133,18 @@ impl Call<'_> {
             Ok(seen)
         };
         look().unwrap_or_else(|misuse| self.fail(misuse))
+    }
+
+    fn wait(&self, parity: i32) {
+        let offset = self.used();
+        let mut since = None;
+        while let Seen::Present(phase) = self.look(offset, parity, since) {
+            since = Some(phase);
+            let mut block = self.run().block.borrow_mut();
+            block.wait_at_mbarrier(self.context.thread, offset, self.operation, self.site);
+            drop(block);
+            self.context.suspend(Pause::Waiting);
+        }
     }
 }
 
@@ -132,7 +161,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
     let context = unsafe { &*thread };
     let call = Call { context, operation: "mbarrier_init", object, site };
     let offset = call.offset();
-    let made = context.run().block.borrow_mut().mbarriers().init(offset, arrivals, site);
+    let made = context.run().block.borrow_mut().mbarriers().init(offset, arrivals, context.thread, site);
     if let Err(misuse) = made {
         call.fail(misuse);
     }
@@ -148,7 +177,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(thread: *const ThreadContex
     // SAFETY: see emulator_collective.
     let call = Call { context: unsafe { &*thread }, operation: Sync::Arrive.operation(), object, site };
     if !call.is_suppressed(Sync::Arrive) {
-        call.arrive(false);
+        call.arrive(false, None);
     }
 }
 
@@ -163,7 +192,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     // SAFETY: see emulator_collective.
     let call = Call { context: unsafe { &*thread }, operation: Sync::ArriveAfterCopies.operation(), object, site };
     if !call.is_suppressed(Sync::ArriveAfterCopies) {
-        call.arrive(true);
+        call.arrive(true, None);
     }
 }
 
@@ -185,7 +214,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     let offset = call.used();
     let is_ended = call.look(offset, parity, None) == Seen::Ended;
     if !is_ended {
-        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, site);
+        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, call.operation, site);
         context.suspend(Pause::Waiting);
     }
     is_ended
@@ -206,11 +235,76 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     if call.is_suppressed(Sync::PhaseWait) {
         return;
     }
+    call.wait(parity);
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    parity: i32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let call = Call { context, operation: Sync::PhaseWaitBytes.operation(), object, site };
+    if !call.is_suppressed(Sync::PhaseWaitBytes) {
+        call.wait(parity);
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    parity: i32,
+    site: Site,
+) -> bool {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let call = Call { context, operation: Sync::PhaseTry.operation(), object, site };
+    if call.is_suppressed(Sync::PhaseTry) {
+        return true; // as if the kernel had not asked
+    }
     let offset = call.used();
-    let mut since = None;
-    while let Seen::Present(phase) = call.look(offset, parity, since) {
-        since = Some(phase);
-        context.run().block.borrow_mut().wait_at_mbarrier(context.thread, offset, site);
+    let is_spurious = context.run().block.borrow_mut().fails_spuriously();
+    let is_ended = !is_spurious && call.look(offset, parity, None) == Seen::Ended;
+    if !is_ended {
+        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, call.operation, site);
         context.suspend(Pause::Waiting);
+    }
+    is_ended
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    bytes: i32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let call = Call { context: unsafe { &*thread }, operation: Sync::ArriveExpect.operation(), object, site };
+    if !call.is_suppressed(Sync::ArriveExpect) {
+        call.arrive(false, Some(bytes));
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadContext, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::FenceInit, site.number()));
+    if !run.suppresses(site) {
+        run.block.borrow_mut().mbarriers().fence(context.thread);
     }
 }

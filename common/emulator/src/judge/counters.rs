@@ -48,7 +48,7 @@ impl SharedTraffic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Reads of global memory, cp.async's included.
+    /// Reads of global memory, cp.async's and TMA's included.
     pub global_read: GlobalTraffic,
     /// Writes of global memory.
     pub global_write: GlobalTraffic,
@@ -57,10 +57,14 @@ pub struct Counters {
     pub shared_read: SharedTraffic,
     /// Writes of shared memory; `store_matrix_sync` of an f32 accumulator counts as four accesses of 8 bytes a lane.
     pub shared_write: SharedTraffic,
-    /// Writes of shared memory by cp.async, zero fill included.
+    /// Writes of shared memory by cp.async and TMA, zero fill included.
     pub shared_async_write: SharedTraffic,
     /// Bytes that cp.async reads from global memory; also in `global_read`.
     pub async_copy_bytes: u64,
+    /// Bytes that TMA reads from global memory; also in `global_read`, where a box is one request.
+    pub tma_read_bytes: u64,
+    /// Bytes that TMA writes to global memory; also in `global_write`.
+    pub tma_write_bytes: u64,
     /// Matrix multiply-accumulate instructions, per warp.
     pub tensor_ops: u64,
     /// Multiply-adds in them.
@@ -111,7 +115,8 @@ macro_rules! fields {
 
 fields!(GlobalTraffic: requests bytes sectors);
 fields!(SharedTraffic: requests bytes wavefronts ideal_wavefronts);
-fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tensor_ops
+fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tma_read_bytes
+    tma_write_bytes tensor_ops
     tensor_macs shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
 
 impl fmt::Display for Counters {
@@ -134,6 +139,10 @@ impl fmt::Display for Counters {
             )?;
         }
         writeln!(f, "cp.async: {} bytes", self.async_copy_bytes)?;
+        let (read, written) = (self.tma_read_bytes, self.tma_write_bytes);
+        if read + written > 0 {
+            writeln!(f, "TMA: {read} bytes read, {written} written")?;
+        }
         writeln!(f, "tensor cores: {} operations, {} multiply-adds", self.tensor_ops, self.tensor_macs)?;
         writeln!(f, "shuffles: {}, votes: {}", self.shuffles, self.votes)?;
         writeln!(f, "__syncthreads: {}, __syncwarp: {}", self.barriers, self.warp_barriers)?;

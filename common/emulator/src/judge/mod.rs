@@ -14,12 +14,14 @@ mod oracle;
 pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
+mod tma;
 pub(crate) mod wgmma;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use agents::Fork;
 use agents::{UnderWay, Written};
 use clocks::{Agent, Signal};
 use copies::Copies;
@@ -30,6 +32,7 @@ use memory::{Access, Memory};
 use order::{Actor, Cell, How, Order, note};
 use raw::{Found, Hint, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
+pub(crate) use tma::TmaBox;
 
 /// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
 /// reason is among the hazards.
@@ -49,6 +52,13 @@ pub(crate) enum Sync {
     ArriveAfterCopies,
     PhaseTest,
     PhaseWait,
+    ArriveExpect,
+    PhaseTry,
+    PhaseWaitBytes,
+    FenceInit,
+    FenceProxy,
+    StoreCommit,
+    StoreWaitRead,
     WgmmaFence,
     WgmmaCommit,
     WgmmaWait,
@@ -68,6 +78,13 @@ impl Sync {
             Self::ArriveAfterCopies => "mbarrier_arrive_after_cp_async",
             Self::PhaseTest => "mbarrier_test_wait",
             Self::PhaseWait => "mbarrier_wait",
+            Self::ArriveExpect => "mbarrier_arrive_expect_tx",
+            Self::PhaseTry => "mbarrier_try_wait",
+            Self::PhaseWaitBytes => "mbarrier_wait_tx",
+            Self::FenceInit => "fence_mbarrier_init",
+            Self::FenceProxy => "fence_proxy_async",
+            Self::StoreCommit => "tma_store_commit",
+            Self::StoreWaitRead => "tma_store_wait_read",
             Self::WgmmaFence => "wgmma_fence",
             Self::WgmmaCommit => "wgmma_commit",
             Self::WgmmaWait => "wgmma_wait",

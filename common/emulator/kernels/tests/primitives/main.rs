@@ -17,6 +17,7 @@ mod roles;
 mod shared_memory;
 mod snippets;
 mod suppression;
+mod tma;
 mod warp;
 mod wgmma;
 mod wmma;

@@ -59,6 +59,10 @@ fn correct() -> Vec<Run> {
         run(traced::tile_copied_by_one_warp, 96, 96 * 16).number(0, 1),
         run(traced::roles_with_unequal_barriers, 64, 128).number(0, 1),
         run(traced::wmma_row_row, 32, 16384),
+        run(traced::wgmma_attention, 128, 24576).number(1, 4),
+        run(traced::wgmma_ring, 160, 24608).number(1, 5),
+        run(traced::wgmma_misused, 128, 24576),
+        run(traced::stmatrix_then_lanes, 32, 1024).number(0, 1).number(1, 16),
     ]
 }
 
@@ -88,12 +92,16 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "__syncwarp",
         "cp_async_commit",
         "cp_async_wait_group",
+        "fence_proxy_async",
         "mbarrier_arrive",
         "mbarrier_arrive_after_cp_async",
         "mbarrier_test_wait",
         "mbarrier_wait",
         "named_barrier_arrive",
         "named_barrier_sync",
+        "wgmma_commit",
+        "wgmma_fence",
+        "wgmma_wait",
     ];
     assert_eq!(operations.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

@@ -1,0 +1,235 @@
+//! TMA: boxes that move beside their thread. A load is over for who observes the end of the phase that counts its bytes, a
+//! store's source may be used again by the thread that has waited for it, and a fence of the thread that wrote makes the source
+//! known to the store.
+
+use crate::fault::Fault;
+use crate::judge::{Fork, Stop, Sync, TmaBox};
+use crate::mbarrier::Misuse;
+use crate::run::ThreadContext;
+use crate::site::Site;
+use crate::tensor_map::TensorMap;
+use crate::tma::{Stores, Transfer};
+
+use super::mbarrier::Call;
+
+impl ThreadContext {
+    fn refuse(&self, operation: &str, reason: String, site: Site) -> ! {
+        let (block, thread, operation) = (self.block_idx, Some(self.thread), operation.to_owned());
+        self.fail(Fault::Tma { block, thread, operation, reason, place: site.place() })
+    }
+
+    fn demand_aligned(&self, operand: &str, operation: &str, address: usize, required: usize, site: Site) {
+        if !address.is_multiple_of(required) {
+            let (block, thread, operand) = (self.block_idx, self.thread, format!("the {operand} of {operation}"));
+            let (value, required, place) = (address as u64, required as u64, site.place());
+            self.fail(Fault::Misaligned { block, thread, operand, value, required, place });
+        }
+    }
+
+    /// # Safety
+    /// `map` is null or readable.
+    unsafe fn map(&self, map: *const [u64; 16], operation: &str, site: Site) -> TensorMap {
+        self.demand_aligned("tensor map", operation, map as usize, 64, site);
+        // SAFETY: the caller's.
+        match unsafe { map.as_ref() }.map(TensorMap::decode) {
+            Some(Ok(map)) => map,
+            Some(Err(reason)) => self.refuse(operation, reason.to_owned(), site),
+            None => self.refuse(operation, "its tensor map is null".to_owned(), site),
+        }
+    }
+
+    /// # Safety
+    /// `map` is null or readable, `at` readable.
+    unsafe fn transfer(
+        &self,
+        map: *const [u64; 16],
+        smem: *mut u8,
+        at: *const [i32; 4],
+        operation: &str,
+        site: Site,
+    ) -> Transfer {
+        // SAFETY: the caller's.
+        let (map, at) = unsafe { (self.map(map, operation, site), *at) };
+        let (start, shared) = (smem as usize, &self.run().shared);
+        if start < shared.start || start + map.box_bytes() > shared.end {
+            let (declared, bytes) = (shared.len(), map.box_bytes());
+            let place = match start.checked_sub(shared.start) {
+                Some(offset) if offset < 1 << 20 => format!("byte {offset}"),
+                _ => "an address elsewhere".to_owned(),
+            };
+            let reason = format!(
+                "its box of {bytes} bytes at {place} is not in shared memory, of which the launch declared {declared}"
+            );
+            self.refuse(operation, reason, site);
+        }
+        self.demand_aligned("box", operation, start, 8 * map.swizzle as usize, site);
+        Transfer { map, at, smem, site }
+    }
+
+    fn offset(&self, transfer: &Transfer) -> usize {
+        transfer.smem as usize - self.run().shared.start
+    }
+
+    fn judged(&self, judged: Option<Result<(), Stop>>) {
+        if judged == Some(Err(Stop)) {
+            self.fail(Fault::Hazard { block: self.block_idx });
+        }
+    }
+}
+
+/// What the judge is told of a box.
+fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item = (usize, usize)>> {
+    let rows = transfer.pieces().map(|piece| (piece.address, piece.bytes));
+    TmaBox { offset, bytes: transfer.bytes(), rows }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`]; `map` is null or points to 16 words, `at` to 4. So for all callbacks here.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_tma_prefetch_map(thread: *const ThreadContext, map: *const [u64; 16], site: Site) {
+    // SAFETY: see above.
+    unsafe { (*thread).map(map, "tma_prefetch_map", site) };
+}
+
+/// # Safety
+/// See [`emulator_tma_prefetch_map`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_tma_load(
+    thread: *const ThreadContext,
+    smem_box: *mut u8,
+    map: *const [u64; 16],
+    object: *mut u64,
+    at: *const [i32; 4],
+    site: Site,
+) {
+    // SAFETY: see emulator_tma_prefetch_map.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    // SAFETY: likewise.
+    let transfer = unsafe { context.transfer(map, smem_box, at, "tma_load", site) };
+    let call = Call { context, operation: "tma_load", object, site };
+    let barrier = call.used();
+    let issue = || -> Result<_, Misuse> {
+        let mut block = run.block.borrow_mut();
+        let object = block.mbarriers().get_for_tma(barrier)?;
+        object.issue(transfer)?;
+        Ok(run.judge(|judge| {
+            let agent = *object.agent.get_or_insert_with(|| judge.agent());
+            let (clock, first, count, site) = (object.issued(), context.thread, 1, site.access_number());
+            let fork = Fork { agent, clock, first, count, site };
+            judge.tma_load(&fork, judged_box(&transfer, context.offset(&transfer)))
+        }))
+    };
+    context.judged(issue().unwrap_or_else(|misuse| call.fail(misuse)));
+    let arrive = || -> Result<_, Misuse> {
+        let mut block = run.block.borrow_mut();
+        let object = block.mbarriers().get(barrier)?;
+        // SAFETY: the box was just found to lie in the block's shared memory, which lives as long as the OS thread; the
+        // launch's caller vouches for the map's tensor.
+        let is_end = match run.acts_at_issue {
+            true => object.land(true, |load| unsafe { load.load() })?,
+            false => {
+                unsafe { transfer.poison() };
+                object.can_end()
+            }
+        };
+        block.mbarrier_arrived(barrier, is_end);
+        Ok(())
+    };
+    arrive().unwrap_or_else(|misuse| call.fail(misuse));
+}
+
+/// # Safety
+/// See [`emulator_tma_prefetch_map`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_tma_store(
+    thread: *const ThreadContext,
+    map: *const [u64; 16],
+    smem_box: *mut u8,
+    at: *const [i32; 4],
+    site: Site,
+) {
+    // SAFETY: see emulator_tma_prefetch_map.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    // SAFETY: likewise.
+    let transfer = unsafe { context.transfer(map, smem_box, at, "tma_store", site) };
+    if transfer.at.iter().any(|&at| at < 0) {
+        let reason = format!("it starts at {:?} (column, row, head, batch), and a store may not before 0", transfer.at);
+        context.refuse("tma_store", reason, site);
+    }
+    let judged = run.judge(|judge| {
+        let mut stores = run.stores.borrow_mut();
+        let stores = of(&mut stores, context.thread);
+        let agents = *stores.agents.get_or_insert_with(|| [judge.agent(), judge.agent()]);
+        let judged = judged_box(&transfer, context.offset(&transfer));
+        judge.tma_store(context.thread, agents, stores.next(), site.access_number(), judged)
+    });
+    context.judged(judged);
+    if run.acts_at_issue {
+        // SAFETY: the box was just found to lie in the block's shared memory; the launch's caller vouches for the map's
+        // tensor.
+        unsafe { transfer.store() };
+    }
+    of(&mut run.stores.borrow_mut(), context.thread).issue(transfer);
+}
+
+/// The stores of `thread`.
+fn of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
+    let thread = thread as usize;
+    if stores.len() <= thread {
+        stores.resize_with(thread + 1, Stores::default);
+    }
+    &mut stores[thread]
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadContext, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::StoreCommit, site.number()));
+    if !run.suppresses(site) {
+        of(&mut run.stores.borrow_mut(), context.thread).commit();
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_tma_store_wait_read(thread: *const ThreadContext, newest_groups: u32, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::StoreWaitRead, site.number()));
+    if run.suppresses(site) {
+        return;
+    }
+    let mut stores = run.stores.borrow_mut();
+    let stores = of(&mut stores, context.thread);
+    let read = |store: &Transfer| {
+        if !run.acts_at_issue {
+            // SAFETY: when it was issued, its box was found to lie in the block's shared memory; the launch's caller vouches
+            // for the map's tensor.
+            unsafe { store.store() };
+        }
+    };
+    if let (Some(last), Some([reads, _])) = (stores.wait_read(newest_groups as usize, read), stores.agents) {
+        run.judge(|judge| judge.complete(context.thread, reads, last));
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadContext, site: Site) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    let run = context.run();
+    run.judge(|judge| judge.reaches(Sync::FenceProxy, site.number()));
+    if !run.suppresses(site) {
+        run.judge(|judge| judge.fence_proxy(context.thread));
+    }
+}

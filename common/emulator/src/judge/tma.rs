@@ -1,0 +1,72 @@
+//! The judge and TMA: what a box reads and writes, as operations of agents.
+
+use super::clocks::Agent;
+use super::counters::{GlobalTraffic, SharedTraffic};
+use super::{Fork, How, Judge, Stop};
+
+/// A box of TMA: where it lies in shared memory, and the rows of it that lie in the tensor, as addresses and lengths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TmaBox<Rows> {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    pub(crate) rows: Rows,
+}
+
+impl Judge {
+    /// A thread starts a load, which `fork` describes.
+    pub(crate) fn tma_load<Rows>(&mut self, fork: &Fork, load: TmaBox<Rows>) -> Result<(), Stop>
+    where
+        Rows: Iterator<Item = (usize, usize)>,
+    {
+        let traffic = self.rows(fork, How::TmaRead, load.rows)?;
+        self.fork_shared(fork, How::TmaWrite, load.offset..load.offset + load.bytes);
+        let counters = &mut self.outcome.counters;
+        counters.tma_read_bytes += traffic.bytes;
+        counters.global_read += traffic;
+        // Whole rows of the banks, without conflicts.
+        let (bytes, wavefronts) = (load.bytes as u64, load.bytes.div_ceil(128) as u64);
+        counters.shared_async_write += SharedTraffic { requests: 1, bytes, wavefronts, ideal_wavefronts: wavefronts };
+        Ok(())
+    }
+
+    /// A thread starts a store, its number `clock`. Its reads of shared memory and its writes of global memory are those of
+    /// two agents: the thread can only wait for the first.
+    pub(crate) fn tma_store<Rows>(
+        &mut self,
+        thread: u32,
+        [reads, writes]: [Agent; 2],
+        clock: u32,
+        site: u32,
+        store: TmaBox<Rows>,
+    ) -> Result<(), Stop>
+    where
+        Rows: Iterator<Item = (usize, usize)>,
+    {
+        let fork = |agent| Fork { agent, clock, first: thread, count: 1, site };
+        self.fork_shared(&fork(reads), How::StoreRead, store.offset..store.offset + store.bytes);
+        let traffic = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
+        self.outcome.counters.tma_write_bytes += traffic.bytes;
+        self.outcome.counters.global_write += traffic;
+        Ok(())
+    }
+
+    /// The global side of a box: one request, of which each sector counts once.
+    fn rows(
+        &mut self,
+        fork: &Fork,
+        how: How,
+        rows: impl Iterator<Item = (usize, usize)>,
+    ) -> Result<GlobalTraffic, Stop> {
+        let mut traffic = GlobalTraffic { requests: 1, ..GlobalTraffic::default() };
+        let mut last = None;
+        for (address, bytes) in rows {
+            let Some(place) = self.fork_global(fork, how, address, bytes)? else { continue };
+            let sectors = place / 32..=(place + bytes as u32 - 1) / 32;
+            traffic.bytes += bytes as u64;
+            // Rows ascend, or lie apart.
+            traffic.sectors += sectors.clone().count() as u64 - u64::from(last == Some(*sectors.start()));
+            last = Some(*sectors.end());
+        }
+        Ok(traffic)
+    }
+}

@@ -1,0 +1,185 @@
+//! Tensor maps of the emulator: what cuTensorMapEncodeTiled is on a GPU, with its limits.
+
+use thiserror::Error;
+
+/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head, of each
+/// `box_columns` columns. In shared memory the box's rows lie one behind the other, swizzled by their width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Address of the first element.
+    pub base: usize,
+    /// Columns, rows, heads, batches.
+    pub extents: [u64; 4],
+    /// Bytes from one row, head and batch to the next.
+    pub strides: [u64; 3],
+    /// Columns of a box: 64 or 128 bytes.
+    pub box_columns: u32,
+    /// Rows of a box.
+    pub box_rows: u32,
+    /// Bytes of a box's row, by which it is swizzled: 64 or 128.
+    pub swizzle: u32,
+    /// Bytes of an element.
+    pub element_bytes: u32,
+}
+
+/// A limit of tensor maps that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TensorMapError {
+    /// The tensor's address.
+    #[error("a tensor map's base address is a multiple of 16, and this is {0:#x}")]
+    Base(usize),
+    /// Columns, rows, heads or batches.
+    #[error("dimension {dimension} of a tensor map has 1 to 2^32 elements, not {extent}")]
+    Extent {
+        /// From the innermost.
+        dimension: usize,
+        /// What was asked for.
+        extent: u64,
+    },
+    /// A distance.
+    #[error("the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below 2^40, not {stride}")]
+    Stride {
+        /// From the innermost, which has none.
+        dimension: usize,
+        /// What was asked for.
+        stride: u64,
+    },
+    /// The size of a box.
+    #[error("dimension {dimension} of a box has 1 to 256 elements, not {extent}")]
+    Box {
+        /// From the innermost.
+        dimension: usize,
+        /// What was asked for.
+        extent: u32,
+    },
+    /// The width of a box.
+    #[error("a row of a box is as wide as the swizzle, and {bytes} bytes are not {swizzle}")]
+    Width {
+        /// Bytes of a row.
+        bytes: u64,
+        /// Bytes of the swizzle.
+        swizzle: u32,
+    },
+    /// The swizzle.
+    #[error("boxes are swizzled by 64 or 128 bytes, not by {0}")]
+    Swizzle(u32),
+    /// The type of the elements.
+    #[error("an element of a tensor map has 1, 2, 4 or 8 bytes, not {0}")]
+    Element(u32),
+}
+
+/// What the first and the last word of an encoded map hold.
+const MARKS: [u64; 2] = [0x656D_756C_6D61_7001, 0x656D_756C_6D61_7002];
+
+impl TensorMap {
+    /// The bytes that a kernel gets, in words.
+    ///
+    /// # Errors
+    /// A limit that is not kept.
+    pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
+        let &Self { base, extents, strides, box_columns, box_rows, swizzle, element_bytes } = self;
+        if !base.is_multiple_of(16) {
+            return Err(TensorMapError::Base(base));
+        }
+        if !matches!(element_bytes, 1 | 2 | 4 | 8) {
+            return Err(TensorMapError::Element(element_bytes));
+        }
+        if let Some(dimension) = extents.iter().position(|extent| !(1..=1 << 32).contains(extent)) {
+            return Err(TensorMapError::Extent { dimension, extent: extents[dimension] });
+        }
+        if let Some(index) = strides.iter().position(|stride| !stride.is_multiple_of(16) || *stride >= 1 << 40) {
+            return Err(TensorMapError::Stride { dimension: index + 1, stride: strides[index] });
+        }
+        let extent_of_box = [box_columns, box_rows];
+        if let Some(dimension) = extent_of_box.iter().position(|extent| !(1..=256).contains(extent)) {
+            return Err(TensorMapError::Box { dimension, extent: extent_of_box[dimension] });
+        }
+        if !matches!(swizzle, 64 | 128) {
+            return Err(TensorMapError::Swizzle(swizzle));
+        }
+        let bytes = u64::from(box_columns) * u64::from(element_bytes);
+        if bytes != u64::from(swizzle) {
+            return Err(TensorMapError::Width { bytes, swizzle });
+        }
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [columns, rows, heads, batches] = extents;
+        let [row, head, batch] = strides;
+        let (of_box, of_element) = (pair(box_columns, box_rows), pair(swizzle, element_bytes));
+        let [first, last] = MARKS;
+        Ok([first, base as u64, columns, rows, heads, batches, row, head, batch, of_box, of_element, 0, 0, 0, 0, last])
+    }
+
+    /// What was encoded; else what is wrong with it.
+    pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, &'static str> {
+        let &[first, base, columns, rows, heads, batches, row, head, batch, of_box, of_element, .., last] = words;
+        if words.iter().all(|&word| word == 0) {
+            return Err("its tensor map is all zeros: the variant does not ask for one of this operand");
+        }
+        if [first, last] != MARKS {
+            return Err("what it takes for a tensor map is none that was encoded for the emulator");
+        }
+        Ok(Self {
+            base: base as usize,
+            extents: [columns, rows, heads, batches],
+            strides: [row, head, batch],
+            box_columns: of_box as u32,
+            box_rows: (of_box >> 32) as u32,
+            swizzle: of_element as u32,
+            element_bytes: (of_element >> 32) as u32,
+        })
+    }
+
+    /// Bytes of a box.
+    pub(crate) fn box_bytes(&self) -> usize {
+        self.box_rows as usize * self.swizzle as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: TensorMap = TensorMap {
+        base: 0x1000,
+        extents: [128, 77, 4, 1],
+        strides: [256, 77 * 256, 4 * 77 * 256],
+        box_columns: 64,
+        box_rows: 128,
+        swizzle: 128,
+        element_bytes: 2,
+    };
+
+    #[test]
+    fn a_map_is_what_was_encoded() {
+        let bytes = TensorMap { box_columns: 64, swizzle: 64, element_bytes: 1, base: usize::MAX - 15, ..MAP };
+        for map in [MAP, bytes, TensorMap { box_rows: 256, extents: [1 << 32, 1, 1, 1], ..MAP }] {
+            assert_eq!(TensorMap::decode(&map.encode().unwrap()), Ok(map));
+        }
+        assert!(TensorMap::decode(&[0; 16]).unwrap_err().contains("all zeros"));
+        assert!(TensorMap::decode(&[1; 16]).unwrap_err().contains("none that was encoded"));
+    }
+
+    #[test]
+    fn each_limit_is_named() {
+        let refused = |map: TensorMap| map.encode().unwrap_err();
+        assert_eq!(refused(TensorMap { base: 0x1008, ..MAP }), TensorMapError::Base(0x1008));
+        for extent in [0, (1 << 32) + 1] {
+            let map = TensorMap { extents: [128, 77, extent, 1], ..MAP };
+            assert_eq!(refused(map), TensorMapError::Extent { dimension: 2, extent });
+        }
+        for stride in [264, 1 << 40] {
+            let map = TensorMap { strides: [256, stride, 256], ..MAP };
+            assert_eq!(refused(map), TensorMapError::Stride { dimension: 2, stride });
+        }
+        for extent in [0, 257] {
+            assert_eq!(refused(TensorMap { box_rows: extent, ..MAP }), TensorMapError::Box { dimension: 1, extent });
+        }
+        assert_eq!(refused(TensorMap { box_columns: 32, ..MAP }), TensorMapError::Width { bytes: 64, swizzle: 128 });
+        assert_eq!(refused(TensorMap { box_columns: 16, swizzle: 32, ..MAP }), TensorMapError::Swizzle(32));
+        assert_eq!(refused(TensorMap { element_bytes: 3, ..MAP }), TensorMapError::Element(3));
+        assert_eq!(
+            refused(TensorMap { strides: [8, 16, 16], ..MAP }).to_string(),
+            "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, not 8"
+        );
+    }
+}

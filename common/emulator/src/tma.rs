@@ -1,0 +1,236 @@
+//! TMA: boxes between global and shared memory, and what one thread has stored by it.
+
+use std::collections::VecDeque;
+
+use crate::async_copy::POISON;
+use crate::judge::clocks::Agent;
+use crate::site::Site;
+use crate::tensor_map::TensorMap;
+
+/// One box on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) map: TensorMap,
+    /// Column, row, head, batch at which the box starts.
+    pub(crate) at: [i32; 4],
+    /// Where it lies in shared memory.
+    pub(crate) smem: *mut u8,
+    pub(crate) site: Site,
+}
+
+/// Of one row of a box what lies in the tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) row: usize,
+    /// Offset in the row.
+    pub(crate) offset: usize,
+    /// In global memory.
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+}
+
+/// A row of the widest box.
+#[repr(align(16))]
+struct Row([u8; 128]);
+
+impl Transfer {
+    pub(crate) fn bytes(&self) -> usize {
+        self.map.box_bytes()
+    }
+
+    /// The rows of the box as far as they lie in the tensor.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+        let TensorMap { base, extents, strides, box_columns, box_rows, element_bytes, .. } = self.map;
+        let at = self.at.map(i64::from);
+        let within = |dimension: usize| (0..extents[dimension] as i64).contains(&at[dimension]);
+        let first = at[0].clamp(0, extents[0] as i64);
+        let last = (at[0] + i64::from(box_columns)).clamp(0, extents[0] as i64);
+        let is_empty = first >= last || !within(2) || !within(3);
+        let rows = if is_empty { 0..0 } else { at[1].max(0)..(at[1] + i64::from(box_rows)).min(extents[1] as i64) };
+        let element = i64::from(element_bytes);
+        rows.map(move |row| {
+            let place = [row, at[2], at[3]].into_iter().zip(strides).map(|(index, stride)| index * stride as i64);
+            Piece {
+                row: (row - at[1]) as usize,
+                offset: ((first - at[0]) * element) as usize,
+                address: (base as i64 + place.sum::<i64>() + first * element) as usize,
+                bytes: ((last - first) * element) as usize,
+            }
+        })
+    }
+
+    /// Where the 16 bytes number `chunk` of a row lie: the swizzle goes by the address.
+    fn chunk(&self, row: usize, chunk: usize) -> *mut u8 {
+        let span = self.map.swizzle as usize;
+        let at = self.smem.wrapping_add(row * span + chunk * 16);
+        let turn = (at as usize >> 7 & (span / 16 - 1)) << 4;
+        at.wrapping_add((at as usize ^ turn).wrapping_sub(at as usize))
+    }
+
+    /// Until the box is there.
+    ///
+    /// # Safety
+    /// The box lies in memory that the calling OS thread may write.
+    pub(crate) unsafe fn poison(&self) {
+        // SAFETY: the caller's.
+        unsafe { self.smem.write_bytes(POISON, self.bytes()) };
+    }
+
+    /// Brings the box to shared memory; what lies outside of the tensor becomes zero.
+    ///
+    /// # Safety
+    /// As [`Transfer::poison`], and the tensor is readable where the map says that it is.
+    pub(crate) unsafe fn load(&self) {
+        let chunks = self.map.swizzle as usize / 16;
+        let mut pieces = self.pieces().peekable();
+        for row in 0..self.map.box_rows as usize {
+            let mut bytes = Row([0; 128]);
+            if let Some(piece) = pieces.next_if(|piece| piece.row == row) {
+                let to = bytes.0[piece.offset..][..piece.bytes].as_mut_ptr();
+                // SAFETY: the caller vouches for the tensor.
+                unsafe { to.copy_from_nonoverlapping(piece.address as *const u8, piece.bytes) };
+            }
+            for (chunk, from) in bytes.0.chunks_exact(16).take(chunks).enumerate() {
+                // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
+                unsafe { self.chunk(row, chunk).copy_from_nonoverlapping(from.as_ptr(), 16) };
+            }
+        }
+    }
+
+    /// Brings the box to global memory, as far as it lies in the tensor.
+    ///
+    /// # Safety
+    /// As [`Transfer::poison`], and the tensor is writable where the map says that it is.
+    pub(crate) unsafe fn store(&self) {
+        let chunks = self.map.swizzle as usize / 16;
+        for piece in self.pieces() {
+            let mut bytes = Row([0; 128]);
+            for (chunk, to) in bytes.0.chunks_exact_mut(16).take(chunks).enumerate() {
+                // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
+                unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.chunk(piece.row, chunk), 16) };
+            }
+            let from = bytes.0[piece.offset..][..piece.bytes].as_ptr();
+            // SAFETY: the caller vouches for the tensor.
+            unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(from, piece.bytes) };
+        }
+    }
+}
+
+/// The stores of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Stores {
+    /// Those that have not read shared memory, as far as the thread knows.
+    unread: VecDeque<Transfer>,
+    /// For each committed group that was not waited for, oldest first: how many stores were issued when it was closed.
+    groups: VecDeque<u32>,
+    issued: u32,
+    /// To the judge: their reads of shared memory, their writes of global memory.
+    pub(crate) agents: Option<[Agent; 2]>,
+}
+
+impl Stores {
+    /// Issues a store, and returns its number, from 1.
+    pub(crate) fn issue(&mut self, transfer: Transfer) -> u32 {
+        self.unread.push_back(transfer);
+        self.issued += 1;
+        self.issued
+    }
+
+    /// The number that the next one gets.
+    pub(crate) fn next(&self) -> u32 {
+        self.issued + 1
+    }
+
+    /// Closes the group of the stores since the last commit; it may be empty.
+    pub(crate) fn commit(&mut self) {
+        self.groups.push_back(self.issued);
+    }
+
+    /// All groups but the `newest` ones have read shared memory: `read` is told of each store. Returns the number of the last.
+    pub(crate) fn wait_read(&mut self, newest: usize, mut read: impl FnMut(&Transfer)) -> Option<u32> {
+        let covered = self.groups.len().saturating_sub(newest);
+        let last = self.groups.drain(..covered).next_back()?;
+        let left = (self.issued - last) as usize;
+        let count = self.unread.len().saturating_sub(left);
+        self.unread.drain(..count).for_each(|store| read(&store));
+        Some(last)
+    }
+
+    /// The first store of which the thread does not know that it has read shared memory, and whether it is in a group.
+    pub(crate) fn unread(&self) -> Option<(&Transfer, bool)> {
+        let number = self.issued + 1 - self.unread.len() as u32;
+        self.unread.front().map(|store| (store, self.groups.back().is_some_and(|&last| number <= last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 3 heads of 5 rows of 64 columns; boxes of 4 rows.
+    fn transfer(at: [i32; 4]) -> Transfer {
+        let map = TensorMap {
+            base: 0x1000,
+            extents: [64, 5, 3, 1],
+            strides: [256, 0x10000, 0x100_0000],
+            box_columns: 32,
+            box_rows: 4,
+            swizzle: 64,
+            element_bytes: 2,
+        };
+        Transfer { map, at, smem: 0x8000 as *mut u8, site: Site::new(c"kernel.cu", 3) }
+    }
+
+    fn pieces(at: [i32; 4]) -> Vec<(usize, usize, usize, usize)> {
+        transfer(at).pieces().map(|it| (it.row, it.offset, it.address, it.bytes)).collect()
+    }
+
+    #[test]
+    fn a_box_is_clipped_in_every_dimension() {
+        let whole: Vec<_> = (0..4).map(|row| (row, 0, 0x1040 + row * 256, 64)).collect();
+        assert_eq!(pieces([32, 0, 0, 0]), whole);
+        assert_eq!(pieces([0, 3, 2, 0]), [(0, 0, 0x2_1300, 64), (1, 0, 0x2_1400, 64)], "the next head is not reached");
+        assert_eq!(pieces([0, -3, 0, 0]), [(3, 0, 0x1000, 64)]);
+        assert_eq!(pieces([-8, 4, 0, 0]), [(0, 16, 0x1400, 48)]);
+        assert_eq!(pieces([40, 4, 0, 0]), [(0, 0, 0x1450, 48)]);
+        for outside in
+            [[0, 5, 0, 0], [0, -4, 0, 0], [64, 0, 0, 0], [-32, 0, 0, 0], [0, 0, 3, 0], [0, 0, -1, 0], [0, 0, 0, 1]]
+        {
+            assert_eq!(pieces(outside), [], "{outside:?}");
+        }
+        assert_eq!(pieces([i32::MAX, i32::MIN, 0, 0]), []);
+    }
+
+    #[test]
+    fn chunks_are_swizzled_by_their_address() {
+        let offset = |transfer: &Transfer, row, chunk| transfer.chunk(row, chunk) as usize - transfer.smem as usize;
+        let narrow = transfer([0; 4]);
+        // Two rows of 64 bytes share an exclusive or, which repeats after 8.
+        assert_eq!([0, 1, 2, 3].map(|chunk| offset(&narrow, 1, chunk)), [64, 80, 96, 112]);
+        assert_eq!([0, 1, 2, 3].map(|chunk| offset(&narrow, 2, chunk)), [144, 128, 176, 160]);
+        let wide = Transfer { map: TensorMap { swizzle: 128, box_columns: 64, ..narrow.map }, ..narrow };
+        assert_eq!([0, 1, 7].map(|chunk| offset(&wide, 0, chunk)), [0, 16, 112]);
+        assert_eq!([0, 1, 7].map(|chunk| offset(&wide, 3, chunk)), [384 + 48, 384 + 32, 384 + 64]);
+    }
+
+    #[test]
+    fn groups_are_read_in_order_and_only_when_waited_for() {
+        let mut stores = Stores::default();
+        let mut rows = Vec::new();
+        for row in 0..4 {
+            assert_eq!(stores.issue(transfer([0, row, 0, 0])), row as u32 + 1);
+            if row < 3 {
+                stores.commit();
+            }
+        }
+        assert_eq!(stores.wait_read(3, |_| unreachable!()), None);
+        assert_eq!(stores.wait_read(1, |store| rows.push(store.at[1])), Some(2));
+        assert_eq!(rows, [0, 1]);
+        assert_eq!(stores.unread().map(|(store, committed)| (store.at[1], committed)), Some((2, true)));
+        assert_eq!(stores.wait_read(0, |store| rows.push(store.at[1])), Some(3));
+        assert_eq!(stores.unread().map(|(store, committed)| (store.at[1], committed)), Some((3, false)));
+        stores.commit();
+        assert_eq!(stores.wait_read(0, |_| ()), Some(4));
+        assert!(stores.unread().is_none());
+    }
+}
