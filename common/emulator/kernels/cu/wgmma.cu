@@ -1,6 +1,8 @@
 // One warpgroup: D = A B, or D += A B, by each form of wgmma, on small whole numbers. Tiles are written as the swizzle
 // puts them, by generic stores, so these kernels need no TMA. The same source runs in the emulator and on a GPU.
 #include "kernel.h"
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/ptx/stmatrix.cuh>
 #include <attn/ptx/tma.cuh>
@@ -106,7 +108,7 @@ MULTIPLY(wgmma_f16_trans_192, half, 128, 192, 64, true, false)
 MULTIPLY(wgmma_f16_trans_narrow, half, 64, 64, 32, true, false)
 MULTIPLY(wgmma_f16_registers, half, 128, 64, 64, false, true)
 MULTIPLY(wgmma_f16_registers_trans, half, 128, 64, 128, true, true)
-MULTIPLY(wgmma_f16_registers_trans_128, half, 128, 128, 192, true, true)
+MULTIPLY(wgmma_f16_registers_trans_128, half, 128, 128, 128, true, true)
 MULTIPLY(wgmma_e4m3_64, uint8_t, 128, 64, 128, false, false)
 MULTIPLY(wgmma_e4m3_128, uint8_t, 128, 128, 128, false, false)
 MULTIPLY(wgmma_e4m3_192, uint8_t, 128, 192, 128, false, false)
@@ -167,3 +169,5 @@ BOUNDED_KERNEL(registers_change_hands, 384) {
         out<int>(params)[threadIdx.x] = 2;
     }
 }
+
+#endif

@@ -7,6 +7,7 @@ use emulator_kernels::{entry, traced};
 use half::f16;
 
 use crate::fp8::nearest;
+use crate::gpu::Gpu;
 use crate::hazards::hazards;
 use crate::support::{Run, SCHEDULES, at};
 
@@ -52,7 +53,7 @@ fn forms() -> [Form; 22] {
         wgmma_f16_trans_narrow: false, 64, 32, true;
         wgmma_f16_registers: false, 64, 64, false;
         wgmma_f16_registers_trans: false, 64, 128, true;
-        wgmma_f16_registers_trans_128: false, 128, 192, true;
+        wgmma_f16_registers_trans_128: false, 128, 128, true;
         wgmma_e4m3_64: true, 64, 128, false;
         wgmma_e4m3_128: true, 128, 128, false;
         wgmma_e4m3_192: true, 192, 128, false;
@@ -125,6 +126,34 @@ fn every_form_multiplies_exactly() {
 }
 
 #[test]
+fn every_form_gives_the_same_on_a_real_gpu() {
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_f16_64")) else { return };
+    for (seed, form) in (0..).zip(forms()) {
+        let (inputs, expected) = form.case(seed);
+        for (more, expected) in (0..).zip(&expected) {
+            let [a, b] = inputs.each_ref().map(Vec::as_slice);
+            let output = gpu.run(form.name, 128, form.shared(), [a, b, &[]], more, 256 * form.n);
+            let d: Vec<f32> = output.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+            let wrong = d.iter().zip(expected).position(|(is, should)| is != should);
+            assert_eq!(wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i])), None, "{}", form.name);
+        }
+        println!("{}: {} elements as expected", form.name, expected[0].len());
+    }
+    let (inputs, expected) = two_groups();
+    let [a, b] = inputs.each_ref().map(Vec::as_slice);
+    assert_eq!(gpu.run("wgmma_two_groups", 128, 16384, [a, b, &[]], 0, 4 * expected.len()), bytes(&expected));
+    let (registers, starts, expected) = stored_matrices();
+    let (registers, starts) = (registers.map(u16::to_le_bytes).concat(), starts.map(i32::to_le_bytes).concat());
+    assert_eq!(gpu.run("stmatrix_x4", 32, 2048, [&registers, &starts, &[]], 0, 2048), expected);
+    let marks: Vec<i32> = gpu
+        .run("registers_change_hands", 384, 0, [&[], &[], &[]], 0, 384 * 4)
+        .chunks(4)
+        .map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(marks, (0..384).map(|thread| if thread < 128 { 1 } else { 2 }).collect::<Vec<_>>());
+}
+
+#[test]
 fn every_form_is_clean_and_counted() {
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, _) = form.case(seed);
@@ -137,49 +166,60 @@ fn every_form_is_clean_and_counted() {
     }
 }
 
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// The operands of `wgmma_two_groups`, and what each thread has in the end.
+fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
+    let (a, b) = (numbers(5, 4096), numbers(6, 4096));
+    let product = |row: usize, col: usize| (0..64).map(|k| a[row * 64 + k] * b[col * 64 + k]).sum::<i32>() as f32;
+    let registers = |thread: usize| {
+        let element = move |i: usize| {
+            let row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+            (row, thread % 4 * 2 + i / 4 * 8 + i % 2)
+        };
+        let products = (0..32).map(element).map(|(row, col)| product(row, col));
+        // (10 + p) / 2 + p + p / 2
+        products.clone().chain(products.map(|product| 5.0 + 2.0 * product)).collect::<Vec<f32>>()
+    };
+    let halves = |values: &[i32]| values.iter().flat_map(|&x| f16::from_f32(x as f32).to_le_bytes()).collect();
+    ([halves(&a), halves(&b)], (0..128).flat_map(registers).collect())
+}
+
 #[test]
 fn groups_in_flight_are_waited_for_one_after_the_other() {
-    let (a, b) = (numbers(5, 4096), numbers(6, 4096));
-    let halves = |values: &[i32]| values.iter().map(|&x| f16::from_f32(x as f32).to_bits()).collect::<Vec<u16>>();
-    let product = |row: usize, col: usize| (0..64).map(|k| a[row * 64 + k] * b[col * 64 + k]).sum::<i32>() as f32;
+    let ([a, b], expected) = two_groups();
     for schedule in SCHEDULES {
-        let run =
-            |entry| Run::new(entry, 128).shared(16384).input(0, &halves(&a)).input(1, &halves(&b)).schedule(schedule);
-        let registers: Vec<f32> = run(entry::wgmma_two_groups).output(128 * 64).unwrap();
-        for (thread, registers) in registers.chunks(64).enumerate() {
-            for i in 0..32 {
-                let row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
-                let product = product(row, thread % 4 * 2 + i / 4 * 8 + i % 2);
-                // (10 + p) / 2 + p + p / 2
-                assert_eq!(
-                    (registers[i], registers[32 + i]),
-                    (product, 5.0 + 2.0 * product),
-                    "{thread}, {i}, {schedule:?}"
-                );
-            }
-        }
-        assert_eq!(run(traced::wgmma_two_groups).trace([128 * 64 * 4, 0]).hazards, []);
+        let run = |entry| Run::new(entry, 128).shared(16384).input(0, &a).input(1, &b).schedule(schedule);
+        assert_eq!(run(entry::wgmma_two_groups).output::<f32>(expected.len()).unwrap(), expected, "{schedule:?}");
+        assert_eq!(run(traced::wgmma_two_groups).trace([4 * expected.len(), 0]).hazards, []);
     }
+}
+
+/// Registers of each lane, the byte that each passes as its row, and shared memory in the end.
+fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
+    // Rows of 16 bytes at multiples of 16, in no order that a mistake could have.
+    let rows: [usize; 32] = std::array::from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
+    let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
+    let registers = std::array::from_fn(|i| code(i / 2 % 4, i / 8 / 4, i / 8 % 4 * 2 + i % 2));
+    let mut stored = vec![0u16; 1024];
+    for (lane, row) in rows.into_iter().enumerate() {
+        (0..8).for_each(|col| stored[row * 8 + col] = code(lane / 8, lane % 8, col));
+    }
+    (registers, rows.map(|row| row as i32 * 16), stored.into_iter().flat_map(u16::to_le_bytes).collect())
 }
 
 #[test]
 fn stmatrix_is_the_way_back_of_ldmatrix() {
-    // Rows of 16 bytes at multiples of 16, in no order that a mistake could have.
-    let rows: [usize; 32] = std::array::from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
-    let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
-    let registers: Vec<u16> = (0..256)
-        .map(|i| (i / 8, i / 2 % 4, i % 2))
-        .map(|(lane, matrix, part)| code(matrix, lane / 4, lane % 4 * 2 + part))
-        .collect();
-    let mut expected = vec![0u16; 1024];
-    for (lane, row) in rows.into_iter().enumerate() {
-        (0..8).for_each(|col| expected[row * 8 + col] = code(lane / 8, lane % 8, col));
-    }
-    let starts = rows.map(|row| row as i32 * 16);
+    let (registers, starts, expected) = stored_matrices();
     for schedule in SCHEDULES {
         let run = |entry| Run::new(entry, 32).shared(2048).input(0, &registers).input(1, &starts).schedule(schedule);
-        assert_eq!(run(entry::stmatrix_x4).output::<u16>(1024).unwrap(), expected);
-        assert_eq!(run(traced::stmatrix_x4).trace([2048, 0]).hazards, []);
+        assert_eq!(run(entry::stmatrix_x4).output::<u8>(2048).unwrap(), expected);
+        let report = run(traced::stmatrix_x4).trace([2048, 0]);
+        assert_eq!(report.hazards, []);
+        let write = report.counted.sum.shared_write;
+        assert_eq!((write.bytes, write.ideal_wavefronts), (2048 + 512, 16 + 4), "zeros, and four matrices");
     }
 }
 
@@ -205,7 +245,8 @@ fn what_is_held_or_still_read_is_named_with_what_is_missing() {
         format!("The wgmma_wait<1> at {} leaves the newest 1 group(s) in flight", line("// the scores alone"));
     let lax = format!("The wgmma_wait<1> at {} leaves the newest 1", line("// too lax"));
     let [reads, writes, rewrites, scales, overwrites, tile] =
-        ["// reads o", "// writes o", "// writes p", "// scales o", "OVERWRITE_SLOT) write", "breaks & MISSING_ROW"].map(line);
+        ["// reads o", "// writes o", "// writes p", "// scales o", "OVERWRITE_SLOT) write", "breaks & MISSING_ROW"]
+            .map(line);
     let cases: [(i32, HazardKind, [&str; 3]); 9] = [
         (16, HazardKind::HeldRegisters, [&pv, &reads, &in_flight]),
         (32, HazardKind::HeldRegisters, [&pv, &writes, &in_flight]),
@@ -215,7 +256,7 @@ fn what_is_held_or_still_read_is_named_with_what_is_missing() {
         (4096, HazardKind::HeldRegisters, [&pv, &scales, "must name these accumulators"]),
         (128, HazardKind::Race, [&pv, &overwrites, "until a wgmma_wait that covers its group has returned"]),
         (256, HazardKind::MissingProxyFence, [&scores, &tile, "it is missing after the write"]),
-        (512, HazardKind::MissingProxyFence, [&scores, &tile, "but too late"]),
+        (512, HazardKind::MissingProxyFence, [&scores, &tile, "barrier at which it meets who"]),
     ];
     for (breaks, kind, words) in cases {
         let found = hazards(&attention(traced::wgmma_attention, breaks));
