@@ -204,7 +204,7 @@ KERNEL(tma_store_tiles) {
             }
         }
         if (!(breaks & REWRITE_EARLY)) __syncthreads(); // who waited has met the others
-        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[threadIdx.x]; // reads back
+        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[blockIdx.x * 512 + threadIdx.x]; // reads back
     }
 }
 
@@ -216,11 +216,14 @@ KERNEL(tma_misused) {
     char *box_smem = shared<char>(params->n[0]);
     if (threadIdx.x == 0) {
         if (params->n[3]) {
+            // A store needs something to read, where it could be.
+            for (int i = 0; i < 256 && params->n[0] >= 0 && params->n[0] <= 3072; ++i) reinterpret_cast<float *>(box_smem)[i] = 1;
+            attn::fence_proxy_async(); // for the misused store
             attn::tma_store(*tensor, box_smem, 0, params->n[2], 0, 0); // misused store
-            attn::tma_store_commit(); // of the misused
-            attn::tma_store_wait_read<0>(); // for the misused
+            attn::tma_store_commit(); // a group of the misused
+            attn::tma_store_wait_read<0>(); // the misused has been read
         } else {
-            attn::mbarrier_arrive_expect_tx(barrier, 1024); // of the misused
+            attn::mbarrier_arrive_expect_tx(barrier, 1024); // of the misused load
             attn::tma_load(box_smem, *tensor, barrier, 0, params->n[2], 0, 0); // misused load
             attn::mbarrier_wait_tx(barrier, 0); // for the misused
         }

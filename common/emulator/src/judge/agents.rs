@@ -179,11 +179,16 @@ impl Judge {
 
     fn report_unfenced(&mut self, written: Written, bytes: Range<usize>, made: Made) {
         let actor = written.actor();
-        // Whether the writer has fenced at all, and only the reader does not know of it.
-        let hint = Hint::NotFenced { late: self.order.is_fenced(actor, written.fences, actor) };
         let first = Side { actor, how: written.how, site: written.site };
         let sides = (first, Some(made.side()));
-        self.found(HazardKind::MissingProxyFence, sides, Space::Shared, bytes.start as u32, bytes.len() as u32, hint);
+        self.found(
+            HazardKind::MissingProxyFence,
+            sides,
+            Space::Shared,
+            bytes.start as u32,
+            bytes.len() as u32,
+            Hint::NotFenced,
+        );
     }
 }
 

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::clocks::Signal;
 use super::hazard::HazardKind;
 use super::memory::Memory;
+use super::order::How;
 use super::requests::MatrixCount;
-use super::{Judge, Matrix, Outcome, Setup};
+use super::{Fork, Judge, Matrix, Outcome, Setup};
 
 /// Lanes 0 to 2 of two warps.
 const THREADS: [u32; 6] = [0, 1, 2, 32, 33, 34];
@@ -68,6 +69,28 @@ enum Op {
         thread: u32,
         newest: usize,
     },
+    /// TMA brings a byte; all such are one agent's.
+    Fetch {
+        thread: u32,
+        at: usize,
+    },
+    /// The thread is told that what TMA has been asked for so far is there.
+    Told {
+        thread: u32,
+    },
+    /// A TMA store reads a byte.
+    StoreRead {
+        thread: u32,
+        at: usize,
+    },
+    /// The thread waits for its stores' reads.
+    StoreWait {
+        thread: u32,
+    },
+    /// For the async proxy.
+    Fence {
+        thread: u32,
+    },
 }
 
 fn lanes(warp: u32, mask: u32) -> Vec<u32> {
@@ -77,9 +100,15 @@ fn lanes(warp: u32, mask: u32) -> Vec<u32> {
 impl Op {
     fn participants(&self) -> Vec<u32> {
         match *self {
-            Op::Access { thread, .. } | Op::Issue { thread, .. } | Op::Commit { thread } | Op::Wait { thread, .. } => {
-                vec![thread]
-            }
+            Op::Access { thread, .. }
+            | Op::Issue { thread, .. }
+            | Op::Commit { thread }
+            | Op::Wait { thread, .. }
+            | Op::StoreRead { thread, .. }
+            | Op::StoreWait { thread }
+            | Op::Fence { thread } => vec![thread],
+            // What is told is what has been asked for.
+            Op::Fetch { thread, .. } | Op::Told { thread } => vec![thread, 2000],
             Op::Matrix { warp, .. } => lanes(warp, 7),
             Op::SyncWarp { warp, mask } => lanes(warp, mask),
             Op::Barrier | Op::Named { .. } => THREADS.to_vec(),
@@ -114,7 +143,12 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
         1 => any::<[bool; 2]>().prop_map(|waits| Op::Named { waits }),
         2 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Arrive { thread, signal }),
         3 => (copier.clone(), 0..2usize).prop_map(|(thread, signal)| Op::ArriveAfterCopies { thread, signal }),
-        3 => (thread, 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
+        3 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
+        3 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::Fetch { thread, at }),
+        3 => thread.clone().prop_map(|thread| Op::Told { thread }),
+        2 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::StoreRead { thread, at }),
+        2 => copier.prop_map(|thread| Op::StoreWait { thread }),
+        3 => thread.prop_map(|thread| Op::Fence { thread }),
     ]
 }
 
@@ -155,6 +189,8 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     let mut groups: Vec<Groups<u32>> = vec![Groups::default(); ALL];
     let mut has_landed = BTreeSet::new();
     let mut signals: [(Signal, Vec<(u32, usize)>); 2] = Default::default();
+    let (fetcher, mut fetched) = (judge.agent(), 0);
+    let mut storers = [None; ALL];
     for &(index, ref op) in program {
         let site = index as u32 + 1;
         match *op {
@@ -216,6 +252,24 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
                 tags.for_each(|&tag| judge.landed(tag));
                 judge.waited(thread, newest as u32, covered.map(|tags| tags.len() as u64), site);
             }
+            Op::Fetch { thread, at } => {
+                fetched += 1;
+                let fork = Fork { agent: fetcher, clock: fetched, first: thread, count: 1, site };
+                judge.fork_shared(&fork, How::TmaWrite, at..at + 1);
+            }
+            Op::Told { thread } => judge.complete(thread, fetcher, fetched),
+            Op::StoreRead { thread, at } => {
+                let (agent, clock) = storers[thread as usize].get_or_insert_with(|| (judge.agent(), 0));
+                *clock += 1;
+                let fork = Fork { agent: *agent, clock: *clock, first: thread, count: 1, site };
+                judge.fork_shared(&fork, How::StoreRead, at..at + 1);
+            }
+            Op::StoreWait { thread } => {
+                if let Some((agent, clock)) = storers[thread as usize] {
+                    judge.complete(thread, agent, clock);
+                }
+            }
+            Op::Fence { thread } => judge.fence_proxy(thread),
         }
     }
     judge.finish(0)
@@ -230,22 +284,27 @@ struct Made {
     nodes: Vec<usize>,
     /// Warp and place of accesses that give each lane the same bytes.
     same: Option<(u32, usize)>,
+    /// Who makes it; none where TMA does.
+    by: Option<u32>,
 }
 
 /// Accesses, and for each node the nodes that it is reached from.
 struct Graph {
     accesses: Vec<Made>,
     before: Vec<BTreeSet<usize>>,
+    /// Thread and node.
+    fences: Vec<(u32, usize)>,
 }
 
 impl Graph {
     fn new(program: &[(usize, Op)]) -> Self {
-        let mut graph = Self { accesses: Vec::new(), before: Vec::new() };
+        let mut graph = Self { accesses: Vec::new(), before: Vec::new(), fences: Vec::new() };
         let mut last: [Option<usize>; ALL] = [None; ALL];
         // Where each thread last took part in synchronisation.
         let mut last_sync = last;
         let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
+        let (mut fetches, mut stores) = (Vec::new(), vec![Vec::new(); ALL]);
         for &(op_index, ref op) in program {
             let mut of_thread = |graph: &mut Self, thread: u32| {
                 let node = graph.node(last[thread as usize]);
@@ -255,12 +314,12 @@ impl Graph {
             match *op {
                 Op::Access { thread, at, bytes, write } => {
                     let nodes = vec![of_thread(&mut graph, thread)];
-                    graph.accesses.push(Made { op: op_index, at, bytes, write, nodes, same: None });
+                    graph.accesses.push(Made { op: op_index, at, bytes, write, nodes, same: None, by: Some(thread) });
                 }
                 Op::Matrix { warp, at, write, same } => {
                     let nodes = lanes(warp, 7).into_iter().map(|thread| of_thread(&mut graph, thread)).collect();
                     let same = same.then_some((warp, at));
-                    graph.accesses.push(Made { op: op_index, at, bytes: 2, write, nodes, same });
+                    graph.accesses.push(Made { op: op_index, at, bytes: 2, write, nodes, same, by: Some(warp * 32) });
                 }
                 Op::Arrive { thread, signal } => {
                     let node = of_thread(&mut graph, thread);
@@ -302,7 +361,30 @@ impl Graph {
                         write: true,
                         nodes: vec![copy],
                         same: None,
+                        by: Some(thread),
                     });
+                }
+                Op::Fetch { thread, at } | Op::StoreRead { thread, at } => {
+                    let issue = of_thread(&mut graph, thread);
+                    let done = graph.node(Some(issue));
+                    let write = matches!(op, Op::Fetch { .. });
+                    if write {
+                        fetches.push(done)
+                    } else {
+                        stores[thread as usize].push(done)
+                    }
+                    let nodes = vec![done];
+                    graph.accesses.push(Made { op: op_index, at, bytes: 1, write, nodes, same: None, by: None });
+                }
+                Op::Told { thread } | Op::StoreWait { thread } => {
+                    let done = if let Op::Told { .. } = op { &fetches } else { &stores[thread as usize] };
+                    let node = of_thread(&mut graph, thread);
+                    // Nothing of what came before them.
+                    graph.before[node].extend(done);
+                }
+                Op::Fence { thread } => {
+                    let node = of_thread(&mut graph, thread);
+                    graph.fences.push((thread, node));
                 }
                 Op::Commit { thread } => groups[thread as usize].commit(),
                 Op::Wait { thread, newest } => {
@@ -333,18 +415,46 @@ impl Graph {
         second.nodes.iter().all(|&now| first.nodes.iter().all(|&then| is_before(then, now)))
     }
 
+    /// The same of what they do to one byte: who comes after TMA's write of it comes after what that came after.
+    fn ordered_at(&self, byte: usize, first: &Made, second: &Made) -> bool {
+        let between = |it: &&Made| it.by.is_none() && it.write && it.at == byte;
+        self.ordered(first, second)
+            || self
+                .accesses
+                .iter()
+                .filter(between)
+                .any(|write| self.ordered(first, write) && self.ordered_at(byte, write, second))
+    }
+
+    /// Reads by TMA stores of a byte that its last writer has not fenced since, as far as the reader knows.
+    fn unfenced(&self) -> BTreeSet<usize> {
+        let is_unfenced = |read: &Made| {
+            let before = |write: &&Made| write.write && write.at == read.at && self.ordered_at(read.at, write, read);
+            let writes: Vec<&Made> = self.accesses.iter().filter(before).collect();
+            let is_last = |write: &Made| writes.iter().all(|other| !self.ordered_at(read.at, write, other));
+            let last = writes.iter().find(|write| is_last(write));
+            let Some((write, writer)) = last.and_then(|write| Some((write, write.by?))) else { return false };
+            let is_fence = |&(thread, fence): &(u32, usize)| {
+                thread == writer
+                    && self.before[fence].contains(&write.nodes[0])
+                    && self.before[read.nodes[0]].contains(&fence)
+            };
+            !self.fences.iter().any(is_fence)
+        };
+        let reads = self.accesses.iter().filter(|made| made.by.is_none() && !made.write);
+        reads.filter(|read| is_unfenced(read)).map(|read| read.op).collect()
+    }
+
     /// Pairs of conflicting accesses that nothing orders, with the bytes that they share.
     fn conflicts(&self) -> Vec<((usize, usize), Vec<usize>)> {
         let mut conflicts = Vec::new();
         for (index, second) in self.accesses.iter().enumerate() {
             for first in &self.accesses[..index] {
-                let bytes: Vec<usize> =
-                    (first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes)).collect();
-                if !bytes.is_empty()
-                    && (first.write || second.write)
-                    && !self.ordered(first, second)
-                    && !self.ordered(second, first)
-                {
+                let bytes = first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes);
+                let is_open =
+                    |byte: &usize| !self.ordered_at(*byte, first, second) && !self.ordered_at(*byte, second, first);
+                let bytes: Vec<usize> = bytes.filter(is_open).collect();
+                if !bytes.is_empty() && (first.write || second.write) {
                     conflicts.push(((first.op.min(second.op), first.op.max(second.op)), bytes));
                 }
             }
@@ -357,7 +467,7 @@ impl Graph {
         let is_set = |read: &Made, byte: usize| {
             let writes =
                 self.accesses.iter().filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
-            writes.into_iter().any(|write| self.ordered(write, read))
+            writes.into_iter().any(|write| self.ordered_at(byte, write, read))
         };
         let reads = self.accesses.iter().filter(|made| !made.write);
         reads
@@ -369,7 +479,7 @@ impl Graph {
 
 /// Ops and bytes of the judge's conflicts.
 fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
-    let conflicts = outcome.found.iter().filter_map(|raw| {
+    let conflicts = outcome.found.iter().filter(|raw| raw.kind != HazardKind::MissingProxyFence).filter_map(|raw| {
         let (first, second) = (raw.first.site as usize - 1, raw.second?.site as usize - 1);
         let bytes = raw.offset as usize..(raw.offset + raw.bytes) as usize;
         Some(((first.min(second), first.max(second)), bytes.collect()))
@@ -421,6 +531,26 @@ proptest! {
         // And whatever order was run.
         let other = reordered(&program, seed);
         prop_assert_eq!(bytes(&found(&judge(&other))), bytes(&expected), "{:?}", other);
+    }
+
+    #[test]
+    fn a_write_is_missing_its_fence_exactly_if_no_path_leads_over_one(
+        ops in prop::collection::vec(op(1), 1..40).prop_map(|ops| {
+            let is_simple = |op: &Op| !matches!(op, Op::Matrix { .. } | Op::ArriveAfterCopies { .. });
+            ops.into_iter().filter(is_simple).collect::<Vec<_>>()
+        }),
+        seed: u64,
+    ) {
+        let program = numbered(ops);
+        let graph = Graph::new(&program);
+        if graph.conflicts().is_empty() {
+            for order in [program.clone(), reordered(&program, seed)] {
+                let outcome = judge(&order);
+                let unfenced = outcome.found.iter().filter(|raw| raw.kind == HazardKind::MissingProxyFence);
+                let unfenced: BTreeSet<usize> = unfenced.map(|raw| raw.second.unwrap().site as usize - 1).collect();
+                prop_assert_eq!(unfenced, graph.unfenced(), "{:?}", order);
+            }
+        }
     }
 
     #[test]

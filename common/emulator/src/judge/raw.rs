@@ -67,8 +67,8 @@ pub(crate) enum Hint {
     SlotInUse { loads: bool },
     /// A TMA store may still read what is overwritten.
     StoreNotRead,
-    /// The writer has not fenced, or too `late` for the reader to know of it.
-    NotFenced { late: bool },
+    /// The writer has not fenced, or too late for the reader to know of it.
+    NotFenced,
     /// wgmma may still read what is overwritten.
     OperandInUse,
     /// See [`Held`].
@@ -391,12 +391,9 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                                tma_store_commit and tma_store_wait_read are missing before this access (and, for other \
                                threads, a barrier after the wait)"
             .into(),
-        Hint::NotFenced { late: false } => "The async proxy does not see what a thread stores before that thread's \
-                                            fence_proxy_async(): it is missing after the write, in the thread that wrote, \
-                                            before the barrier at which it meets who reads"
-            .into(),
-        Hint::NotFenced { late: true } => "The thread that wrote has called fence_proxy_async(), but too late: the fence must \
-                                           stand before the barrier at which it meets who starts the read"
+        Hint::NotFenced => "The async proxy does not see what a thread stores before that thread's fence_proxy_async(): it is \
+                            missing after the write, in the thread that wrote, and before the barrier at which it meets who \
+                            starts the read (a fence of that one, or one after the barrier, covers nothing)"
             .into(),
         Hint::OperandInUse => "wgmma reads its operands until a wgmma_wait that covers its group has returned, in this thread \
                                or in one that this thread has met since: such a wait is missing, leaves too many groups in \

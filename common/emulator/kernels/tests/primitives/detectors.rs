@@ -8,6 +8,7 @@ use emulator::trace::HazardKind::{self, *};
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
+use crate::tma;
 
 /// A launch of a kernel of `cu/`, in both builds.
 struct Program {
@@ -25,6 +26,17 @@ macro_rules! program {
             let numbers: &[i32] = &[$($number),*];
             let run = Run::new(entry, $threads).shared($shared).input(0, &input);
             (0..).zip(numbers).fold(run, |run, (index, &number)| run.number(index, number))
+        };
+        Program { name: stringify!($kernel), words: $words, plain: run(entry::$kernel), traced: run(traced::$kernel) }
+    }};
+}
+
+/// The same of a launch that a function makes, tensor maps and all.
+macro_rules! launch {
+    ($make:path, $kernel:ident($($argument:expr),*), $words:expr) => {{
+        let run = |entry: Entry| {
+            let input: Vec<f32> = (0..4096).map(|i| i as f32).collect();
+            $make(entry, $($argument),*).input(0, &input)
         };
         Program { name: stringify!($kernel), words: $words, plain: run(entry::$kernel), traced: run(traced::$kernel) }
     }};
@@ -353,6 +365,235 @@ fn waits() -> Vec<Detector> {
     ]
 }
 
+fn tma_races() -> Vec<Detector> {
+    vec![
+        detector(
+            "a slot that TMA fills while it is read",
+            Race,
+            None,
+            launch!(tma::refill, tma_refill(3, 17), "thread 0 fills it again when it has read itself"),
+            launch!(tma::refill, tma_refill(3, 0), "when it has met all that read"),
+        ),
+        detector(
+            "a slot that one lane frees for others",
+            Race,
+            None,
+            launch!(tma::ring, tma_ring(5, 32768), "lane 0 of each warp, when it has read itself"),
+            launch!(tma::ring, tma_ring(5, 32768 | 65536), "after a `__syncwarp`"),
+        ),
+        detector(
+            "two loads into one place",
+            Race,
+            None,
+            launch!(tma::ring, tma_ring(5, 2048), "each box is loaded twice in its phase"),
+            launch!(tma::ring, tma_ring(5, 16384), "two boxes side by side in a phase"),
+        ),
+        detector(
+            "a store to where TMA brings a box",
+            Race,
+            None,
+            launch!(tma::refill, tma_refill(2, 4), "by the thread that has started the load"),
+            launch!(tma::refill, tma_refill(7, 0), "none"),
+        ),
+        detector(
+            "a TMA store's source that is written again",
+            Race,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(16), "while the storing thread waits"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "after its wait and a barrier"),
+        ),
+        detector(
+            "what a TMA store writes, within a block",
+            Race,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(2048), "read after the wait for its source and a barrier"),
+            launch!(tma::store_tiles, tma_store_tiles(1024), "TMA has brought what is stored, from elsewhere"),
+        ),
+        detector(
+            "what TMA stores write, between blocks",
+            Race,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(512), "all blocks store the same tile"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "each its own"),
+        ),
+    ]
+}
+
+fn tma_contents() -> Vec<Detector> {
+    vec![
+        detector(
+            "a box that is read before its phase has ended",
+            ReadInFlight,
+            None,
+            launch!(tma::ring, tma_ring(5, 1), "nobody waits"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 8192),
+                "everybody asks again and again, also where a try fails for no reason"
+            ),
+        ),
+        detector(
+            "a box for which another thread has waited",
+            ReadInFlight,
+            None,
+            launch!(tma::ring, tma_ring(5, 256), "one lane of each warp"),
+            launch!(tma::ring, tma_ring(5, 256 | 512), "one lane, and a `__syncwarp` after it"),
+        ),
+        detector(
+            "a barrier in place of a wait for a box",
+            ReadInFlight,
+            None,
+            launch!(tma::refill, tma_refill(2, 32), "`__syncthreads` alone"),
+            launch!(tma::refill, tma_refill(2, 16), "after one thread has waited"),
+        ),
+        detector(
+            "a box whose bytes are not expected",
+            ReadInFlight,
+            None,
+            launch!(tma::ring, tma_ring(5, 32), "the producer arrives without expecting"),
+            launch!(tma::ring, tma_ring(5, 4096), "it expects them when it has asked for them"),
+        ),
+        detector(
+            "a phase that ends before its last box",
+            ReadInFlight,
+            None,
+            launch!(tma::ring, tma_ring(5, 8 | 16384), "the bytes of one of two are expected"),
+            launch!(tma::ring, tma_ring(5, 16384), "of both"),
+        ),
+        detector(
+            "stores that the async proxy does not see",
+            MissingProxyFence,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(1), "`tma_store` without a fence"),
+            launch!(tma::store_tiles, tma_store_tiles(1024), "without a fence, of what TMA has brought"),
+        ),
+        detector(
+            "a proxy fence of another thread",
+            MissingProxyFence,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(2), "who starts the store fences for all"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "each for itself"),
+        ),
+        detector(
+            "a proxy fence behind the barrier",
+            MissingProxyFence,
+            None,
+            launch!(tma::store_tiles, tma_store_tiles(4), "each fences when it has met who starts the store"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "before"),
+        ),
+        detector(
+            "boxes beside a tensor's elements",
+            OutOfBounds,
+            None,
+            launch!(tma::rows_of_elements, tma_ring(8), "the map has 8 rows, and 4 are elements"),
+            launch!(tma::rows_of_elements, tma_ring(4), "it has 4, of boxes of 8"),
+        ),
+        detector(
+            "a box at an odd address",
+            Misaligned,
+            "Misaligned",
+            launch!(tma::misused, tma_misused(1536, 0, 0, false), "of 128-byte rows at a multiple of 512"),
+            launch!(tma::misused, tma_misused(3072, 0, 0, false), "of 1,024"),
+        ),
+        detector(
+            "a box that is not the block's",
+            Stopped,
+            "Tma",
+            launch!(tma::misused, tma_misused(4096, 0, 0, false), "behind shared memory"),
+            launch!(tma::misused, tma_misused(3072, 0, 120, false), "the last kilobyte of it"),
+        ),
+        detector(
+            "a tensor map that is none",
+            Stopped,
+            "Tma",
+            launch!(tma::misused, tma_misused(1024, -1, 0, false), "null"),
+            launch!(tma::misused, tma_misused(1024, 1, 8, true), "the second of two"),
+        ),
+        detector(
+            "a TMA store before the tensor",
+            Stopped,
+            "Tma",
+            launch!(tma::misused, tma_misused(1024, 1, -1, true), "it starts at row -1"),
+            launch!(tma::misused, tma_misused(1024, 0, -1, false), "a load does, and the row is zero"),
+        ),
+    ]
+}
+
+fn tma_waits() -> Vec<Detector> {
+    vec![
+        detector(
+            "bytes that never come",
+            Deadlock,
+            "WaitNeverObserved",
+            launch!(tma::ring, tma_ring(5, 16), "twice as many are expected"),
+            launch!(tma::ring, tma_ring(5, 0), "exactly those of a box"),
+        ),
+        detector(
+            "bytes beyond those expected",
+            Deadlock,
+            "WaitNeverObserved",
+            launch!(tma::ring, tma_ring(5, 8), "half of a box is expected"),
+            launch!(tma::rows_of_elements, tma_ring(4), "a whole box, half of which lies outside of the tensor"),
+        ),
+        detector(
+            "free slots that are waited for in the first lap",
+            Deadlock,
+            "WaitNeverObserved",
+            launch!(tma::ring, tma_ring(5, 1024), "by the parity of a phase that has to come"),
+            launch!(tma::ring, tma_ring(2, 0), "by that of the phase before the first"),
+        ),
+        detector(
+            "an mbarrier that TMA does not know",
+            Stopped,
+            "Mbarrier",
+            launch!(tma::ring, tma_ring(5, 128), "no `fence_mbarrier_init`"),
+            program!(mbarrier_ring[96, 1056](7), "none, where cp.async arrives"),
+        ),
+        detector(
+            "more bytes than an mbarrier counts",
+            Stopped,
+            "Mbarrier",
+            program!(tma_expects[32, 8](262_144, 4), "1 MiB in a phase"),
+            program!(tma_expects[32, 8](262_144, 3), "768 KiB"),
+        ),
+        detector(
+            "a box that is under way when the block ends",
+            Stopped,
+            "Tma",
+            launch!(tma::refill, tma_refill(2, 8), "nobody waits for the last one"),
+            launch!(tma::refill, tma_refill(2, 0), "all are waited for"),
+        ),
+        detector(
+            "a TMA store that shared memory does not outlive",
+            Stopped,
+            "Tma",
+            launch!(tma::store_tiles, tma_store_tiles(256), "the wait leaves the last group"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "its source is waited for, and not that it is written"),
+        ),
+        detector(
+            "a wait for another thread's TMA stores",
+            Stopped,
+            "Tma",
+            launch!(tma::store_tiles, tma_store_tiles(128), "thread 32 waits for what thread 0 has stored"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "thread 0 does"),
+        ),
+        detector(
+            "a TMA store in no group",
+            Stopped,
+            "Tma",
+            launch!(tma::store_tiles, tma_store_tiles(32), "never committed"),
+            launch!(tma::store_tiles, tma_store_tiles(0), "committed alone"),
+        ),
+        detector(
+            "an election without all lanes",
+            Stopped,
+            "CollectiveMismatch",
+            program!(elect_one[32, 0](31), "the last lane does not take part"),
+            program!(elect_one[64, 0](32), "the leader is another lane under each schedule"),
+        ),
+    ]
+}
+
 fn warpgroups() -> Vec<Detector> {
     vec![
         detector(
@@ -454,7 +695,7 @@ fn warpgroups() -> Vec<Detector> {
             program!(wgmma_attention[128, 24576](0, 4), "before it"),
         ),
         detector(
-            "a proxy fence of another thread",
+            "a proxy fence of one thread for all",
             MissingProxyFence,
             None,
             program!(wgmma_attention[128, 24576](8192, 4), "thread 0 fences for all"),
@@ -553,7 +794,8 @@ impl Program {
 }
 
 fn detectors() -> Vec<Detector> {
-    races().into_iter().chain(contents()).chain(waits()).chain(warpgroups()).collect()
+    let tma = tma_races().into_iter().chain(tma_contents()).chain(tma_waits());
+    races().into_iter().chain(contents()).chain(waits()).chain(tma).chain(warpgroups()).collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use emulator::Place;
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES, line};
+use crate::tma;
 
 /// Sites that their kernels do without: the file, words of the line, and the reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
@@ -59,6 +60,15 @@ fn correct() -> Vec<Run> {
         run(traced::tile_copied_by_one_warp, 96, 96 * 16).number(0, 1),
         run(traced::roles_with_unequal_barriers, 64, 128).number(0, 1),
         run(traced::wmma_row_row, 32, 16384),
+        tma::ring(traced::tma_ring, 6, 0).input(0, &floats),
+        tma::ring(traced::tma_ring, 6, 4096 | 8192).input(0, &floats),
+        tma::ring(traced::tma_ring, 6, 256 | 512 | 32768 | 65536).input(0, &floats),
+        tma::refill(traced::tma_refill, 4, 0).input(0, &floats),
+        tma::refill(traced::tma_refill, 4, 16).input(0, &floats),
+        tma::store_tiles(traced::tma_store_tiles, 0).input(0, &floats),
+        tma::store_tiles(traced::tma_store_tiles, 1024).input(0, &floats),
+        tma::misused(traced::tma_misused, 1024, 0, 0, false).input(0, &floats),
+        tma::misused(traced::tma_misused, 1024, 1, 0, true).input(0, &floats),
         run(traced::wgmma_attention, 128, 24576).number(1, 4),
         run(traced::wgmma_ring, 160, 24608).number(1, 5),
         run(traced::wgmma_misused, 128, 24576),
@@ -92,13 +102,19 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "__syncwarp",
         "cp_async_commit",
         "cp_async_wait_group",
+        "fence_mbarrier_init",
         "fence_proxy_async",
         "mbarrier_arrive",
         "mbarrier_arrive_after_cp_async",
+        "mbarrier_arrive_expect_tx",
         "mbarrier_test_wait",
+        "mbarrier_try_wait",
         "mbarrier_wait",
+        "mbarrier_wait_tx",
         "named_barrier_arrive",
         "named_barrier_sync",
+        "tma_store_commit",
+        "tma_store_wait_read",
         "wgmma_commit",
         "wgmma_fence",
         "wgmma_wait",

@@ -255,8 +255,8 @@ fn what_is_held_or_still_read_is_named_with_what_is_missing() {
         (8, HazardKind::HeldRegisters, [&pv, &scales, &in_flight]),
         (4096, HazardKind::HeldRegisters, [&pv, &scales, "must name these accumulators"]),
         (128, HazardKind::Race, [&pv, &overwrites, "until a wgmma_wait that covers its group has returned"]),
-        (256, HazardKind::MissingProxyFence, [&scores, &tile, "it is missing after the write"]),
-        (512, HazardKind::MissingProxyFence, [&scores, &tile, "barrier at which it meets who"]),
+        (256, HazardKind::MissingProxyFence, [&scores, &tile, "missing after the write"]),
+        (512, HazardKind::MissingProxyFence, [&scores, &tile, "meets who starts the read"]),
     ];
     for (breaks, kind, words) in cases {
         let found = hazards(&attention(traced::wgmma_attention, breaks));
