@@ -150,6 +150,58 @@ KERNEL(wgmma_ring) {
     out<float>(params)[thread] = sum(s);
 }
 
+// What is broken in wgmma_of_boxes: bits of n[1].
+enum BoxBreak {
+    NOBODY_WAITS = 1,
+    ONE_WAITS = 2,
+    REFILL_AT_ONCE = 4,
+    REFILL_OWN = 8,
+};
+
+// Warpgroups read tiles that TMA brings to a ring of two slots: no proxy fence anywhere. Thread 0 fills a slot again when one
+// thread of each warpgroup has said that it is free, after its own wait. n[0]: tiles.
+KERNEL(wgmma_of_boxes) {
+    const int tiles = params->n[0], breaks = params->n[1], thread = threadIdx.x, warpgroups = blockDim.x / 128;
+    const auto &map = in<AttentionTensorMap>(params, 1)[0];
+    unsigned char *ring_smem = shared<unsigned char>();
+    auto *full = shared<attn::Mbarrier>(2 * TILE), *empty = full + 2;
+    const auto load = [&](int tile) {
+        attn::mbarrier_arrive_expect_tx(full + tile % 2, TILE);
+        attn::tma_load(ring_smem + tile % 2 * TILE, map, full + tile % 2, 0, tile % 2 * 64, 0, 0); // brings a tile
+    };
+    if (thread == 0) {
+        for (int slot = 0; slot < 2; ++slot) {
+            attn::mbarrier_init(full + slot, 1);
+            attn::mbarrier_init(empty + slot, warpgroups);
+        }
+        attn::fence_mbarrier_init(); // for TMA
+        for (int tile = 0; tile < 2; ++tile) load(tile);
+    }
+    __syncthreads(); // the objects are there
+    float s[32];
+    for (float &x : s) x = 0;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const unsigned char *tile_smem = ring_smem + tile % 2 * TILE;
+        if (!(breaks & NOBODY_WAITS) && (!(breaks & ONE_WAITS) || thread % 128 == 0))
+            attn::mbarrier_wait_tx(full + tile % 2, tile / 2 % 2); // the tile is there
+        attn::wgmma_fence(); // s was touched
+        for (int step = 0; step < 4; ++step)
+            attn::wgmma_f16<false>(s, along_k(tile_smem, step), along_k(tile_smem, step), true); // of a box
+        attn::wgmma_commit(); // of the box's products
+        const bool refills = thread == 0 && tile + 2 < tiles;
+        if (breaks & REFILL_AT_ONCE && refills) load(tile + 2);
+        attn::wgmma_wait<0>(s); // for the box
+        if (breaks & REFILL_OWN && refills) load(tile + 2);
+        if (breaks & (REFILL_AT_ONCE | REFILL_OWN)) continue;
+        if (thread % 128 == 0) attn::mbarrier_arrive(empty + tile % 2); // the warpgroup has read it
+        if (refills) {
+            attn::mbarrier_wait(empty + tile % 2, tile / 2 % 2); // all have read it
+            load(tile + 2);
+        }
+    }
+    out<float>(params)[thread] = sum(s);
+}
+
 // A product of two steps, with n[0] saying what is wrong with it (15: nothing, it goes on behind a wait that names nothing);
 // n[1]: the first warp that takes part.
 KERNEL(wgmma_misused) {

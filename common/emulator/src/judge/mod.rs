@@ -177,6 +177,8 @@ pub(crate) struct Judge {
     /// Of each warpgroup that has issued a product.
     warpgroups: Vec<Option<Agent>>,
     copies: Copies,
+    /// What TMA was asked for: the box in shared memory, and place and bytes of its first row that lies in the tensor.
+    fetches: Vec<(Range<usize>, Option<(u32, u32)>)>,
     global: Global,
     requests: Vec<Requests>,
     races: Vec<(usize, usize, u32)>,
@@ -195,6 +197,7 @@ impl Judge {
         self.has_barriers = false;
         self.under_way.clear();
         self.warpgroups.clear();
+        self.fetches.clear();
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
         self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
@@ -248,6 +251,10 @@ impl Judge {
             if let Hint::BarrierAfterWait { early, .. } = &mut raw.hint {
                 *early = copy.waited;
             }
+        }
+        if space == Space::Shared && found.lacks(&raw) && self.content.get(at) == Some(&Content::Fetched) {
+            let fetch = self.fetches.iter().rev().find(|(range, _)| range.contains(&at));
+            raw.source = fetch.and_then(|(_, first_row)| *first_row);
         }
         let block = self.setup.as_ref().expect("a block has started").block;
         found.add(block, raw);

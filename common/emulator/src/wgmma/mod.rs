@@ -387,8 +387,6 @@ impl Products {
         }
         let at_fault = |reason| Misuse::Lane(0, reason);
         let shape = Shape::new(first).map_err(at_fault)?;
-        shape.check(self.shared.len()).map_err(at_fault)?;
-
         let is_early = match self.schedule {
             Schedule::InOrder => false,
             Schedule::Reversed => true,
@@ -407,6 +405,7 @@ impl Products {
             return Err(Misuse::Lane(0, format!("{what} (or its start): wgmma_fence() is missing before it")));
         }
         if number == group.first + group.products.len() as u64 {
+            shape.check(self.shared.len()).map_err(at_fault)?;
             let chain = held.unwrap_or_else(|| {
                 group.next_chain += 1;
                 let (number, columns) = (group.next_chain, shape.columns);

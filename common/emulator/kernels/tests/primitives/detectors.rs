@@ -8,7 +8,7 @@ use emulator::trace::HazardKind::{self, *};
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
-use crate::tma;
+use crate::{tma, wgmma};
 
 /// A launch of a kernel of `cu/`, in both builds.
 struct Program {
@@ -777,6 +777,34 @@ fn warpgroups() -> Vec<Detector> {
             "InvalidCollective",
             program!(registers_misused[384, 0](5), "three of four give them back"),
             program!(registers_misused[384, 0](0), "all four"),
+        ),
+        detector(
+            "products of a box that nobody waits for",
+            ReadInFlight,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 1), "no `mbarrier_wait_tx`"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 0), "waited for, and no proxy fence"),
+        ),
+        detector(
+            "products of a box for which one thread waits",
+            ReadInFlight,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 2), "the first of each warpgroup"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "all threads"),
+        ),
+        detector(
+            "a box over an operand of wgmma",
+            Race,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 4), "before the wait"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 8), "by a thread that has waited, without a barrier"),
+        ),
+        detector(
+            "a box over an operand of another warpgroup",
+            Race,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 8), "by a thread that has waited for its own"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "after one thread of each has said so"),
         ),
     ]
 }

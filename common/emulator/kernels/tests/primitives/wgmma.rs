@@ -1,15 +1,15 @@
 //! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels
 //! must give the same in the emulator and on a GPU of sm_90a.
 
-use emulator::Entry;
 use emulator::trace::HazardKind;
+use emulator::{Entry, TensorMap};
 use emulator_kernels::{entry, traced};
 use half::f16;
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
 use crate::hazards::hazards;
-use crate::support::{Run, SCHEDULES, at};
+use crate::support::{Buffer, Run, SCHEDULES, at};
 
 /// A kernel of `cu/wgmma.cu` and the product that it computes.
 struct Form {
@@ -264,6 +264,21 @@ fn what_is_held_or_still_read_is_named_with_what_is_missing() {
         let is_told = found.iter().any(|hazard| hazard.kind == kind && tells(&hazard.to_string()));
         assert!(is_told, "{breaks}: {words:?} in {found:#?}");
     }
+}
+
+/// Tiles of 64 rows of 64 halves, by one warpgroup or two.
+pub fn of_boxes(entry: Entry, warpgroups: u32, tiles: i32, breaks: i32) -> Run {
+    let map = TensorMap {
+        base: 0,
+        extents: [64, 128, 1, 1],
+        strides: [128, 128 * 128, 128 * 128],
+        box_columns: 64,
+        box_rows: 64,
+        swizzle: 128,
+        element_bytes: 2,
+    };
+    let run = Run::new(entry, 128 * warpgroups).shared(2 * 8192 + 32).number(0, tiles).number(1, breaks);
+    run.map(Buffer::Input, map)
 }
 
 #[test]
