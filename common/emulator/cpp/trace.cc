@@ -11,7 +11,10 @@ inline __attribute__((always_inline)) void access(const void *address, uint64_t 
     const EmulatorTrace &trace = emulator_trace_state;
     if (!trace.active) return;
     uint64_t at = reinterpret_cast<uint64_t>(address);
-    if (at - trace.stack_start < trace.stack_bytes) return;
+    if (at - trace.stack_start < trace.stack_bytes) {
+        if (at - trace.held_start < trace.held_bytes) emulator_held_access(emulator_current, address, bytes, write, pc);
+        return;
+    }
     if (address == &emulator_current || address == &trace.exps) return; // the shim's own: how threadIdx begins
     emulator_access(emulator_current, address, bytes, write, pc);
 }

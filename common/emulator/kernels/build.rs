@@ -1,9 +1,9 @@
 //! Compiles the test kernels as a stage's kernel is compiled: unchanged CUDA C++ against the emulator's shim, once plain and
-//! once traced; and those of `ptx.cu` for GPUs, too, where nvcc is found.
+//! once traced; and those of `gpu.cu` for GPUs, too, where nvcc is found.
 
 use std::path::Path;
 
-const KERNELS: [&str; 17] = [
+const KERNELS: [&str; 19] = [
     "barrier",
     "builtins",
     "cp_async",
@@ -20,6 +20,8 @@ const KERNELS: [&str; 17] = [
     "speed",
     "tma",
     "warp",
+    "wgmma",
+    "wgmma_hazards",
     "wmma",
 ];
 
@@ -27,7 +29,7 @@ const KERNELS: [&str; 17] = [
 const DEVICE_HEADERS: &str = "../../cuda";
 
 fn main() {
-    kernel_build::test_kernels("cu/ptx.cu");
+    kernel_build::test_kernels("cu/gpu.cu");
     let shim = Path::new("../include");
     for input in ["build.rs", "cu", "../include", DEVICE_HEADERS] {
         println!("cargo:rerun-if-changed={input}");

@@ -1,11 +1,15 @@
 //! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
 
+use std::ops::Range;
+
 use crate::fault::{Fault, Party, Place, Waiting, Waits};
 use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
+use crate::registers::Registers;
 use crate::schedule::{Ready, Schedule};
 use crate::site::{Places, Site};
 use crate::warp::{Collective, Group, Kind, Mismatch, Warp};
+use crate::wgmma::Products;
 
 /// A block has so many barriers; 0 is `__syncthreads`.
 const NAMED_BARRIERS: usize = 16;
@@ -30,6 +34,10 @@ enum Thread {
     Mbarrier { offset: usize, operation: &'static str, site: Site },
     /// Has asked whether a phase has ended, and it had not; goes on once all others wait.
     PollsMbarrier { offset: usize, operation: &'static str, site: Site },
+    /// At a wgmma_wait, for products that other warps of the warpgroup have not issued.
+    Products { site: Site },
+    /// At take_registers.
+    Registers { site: Site },
     /// Reads the same memory again and again; the site is one of the trace. Goes on likewise.
     PollsMemory { site: u32 },
     /// Has returned from the kernel.
@@ -79,6 +87,8 @@ pub(crate) struct Block {
     at_barrier: u32,
     named: [NamedBarrier; NAMED_BARRIERS],
     mbarriers: Mbarriers,
+    products: Products,
+    registers: Registers,
     exited: u32,
     /// Threads that go on once all others wait.
     polling: u32,
@@ -91,13 +101,21 @@ pub(crate) struct Block {
 
 impl Block {
     /// A block of `threads` threads, all ready.
-    pub(crate) fn new(index: [u32; 3], linear_index: u64, threads: u32, schedule: Schedule) -> Self {
+    pub(crate) fn new(
+        index: [u32; 3],
+        linear_index: u64,
+        threads: u32,
+        schedule: Schedule,
+        shared: Range<usize>,
+    ) -> Self {
         let mut ready = Ready::new(schedule, linear_index);
         let mut warps = Vec::new();
         for warp in 0..threads.div_ceil(32) {
             warps.push(Warp::new((threads - warp * 32).min(32)));
             ready.insert(warp, warps[warp as usize].live);
         }
+        let products = Products::new(index, linear_index, threads, schedule, shared);
+        let registers = Registers::new(index, threads);
         let threads = vec![Thread::Active; threads as usize];
         let (named, mbarriers, counts) = Default::default();
         Self {
@@ -108,6 +126,8 @@ impl Block {
             at_barrier: 0,
             named,
             mbarriers,
+            products,
+            registers,
             exited: 0,
             polling: 0,
             fruitless: 0,
@@ -134,7 +154,7 @@ impl Block {
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
-            None if self.exited as usize == self.threads.len() => Ok(None),
+            None if self.exited as usize == self.threads.len() => self.registers.finish().map(|()| None),
             None if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS => Ok(self.poll_again()),
             None => Err(self.diagnose()),
         }
@@ -309,6 +329,49 @@ impl Block {
         self.polling += 1;
     }
 
+    /// The products of its warpgroups.
+    pub(crate) fn products(&mut self) -> &mut Products {
+        &mut self.products
+    }
+
+    /// The operands of a warp's complete group, and the products that it is about.
+    pub(crate) fn products_of(&mut self, warp: u32) -> (&mut Products, &[*mut std::ffi::c_void; 32]) {
+        (&mut self.products, self.warps[warp as usize].operands())
+    }
+
+    /// A warp waits until other warps of its warpgroup have issued what it waits for.
+    pub(crate) fn wait_for_products(&mut self, warp: u32, site: Site) -> Progress {
+        self.hold(warp, Thread::Products { site })
+    }
+
+    /// A warp changes the number of its registers, and those that waited for some may go on.
+    pub(crate) fn change_registers(
+        &mut self,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let warps = self.threads.len() as u32 / 32;
+        if !self.registers.change(warp, warps, &group.collective)? {
+            return Ok(self.hold(warp, Thread::Registers { site: group.collective.site }));
+        }
+        let served = self.registers.serve_all();
+        served.into_iter().for_each(|warp| self.wake_warp(warp));
+        Ok(self.release(warp, group, completer))
+    }
+
+    fn hold(&mut self, warp: u32, state: Thread) -> Progress {
+        self.counts.collectives += 1;
+        self.threads[warp as usize * 32..][..32].fill(state);
+        Progress::Wait
+    }
+
+    /// What a warp waited for as a whole has happened.
+    pub(crate) fn wake_warp(&mut self, warp: u32) {
+        self.fruitless = 0;
+        (warp * 32..warp * 32 + 32).for_each(|thread| self.wake(thread as usize));
+    }
+
     /// A thread arrives at `__syncthreads`.
     pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
         self.threads[thread as usize] = Thread::Barrier { site };
@@ -334,6 +397,7 @@ impl Block {
 
     /// A thread returns from the kernel. [`Block::completed`] then gives the groups that this completes.
     pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
+        self.products.exit(thread)?;
         self.threads[thread as usize] = Thread::Exited;
         self.exited += 1;
         self.fruitless = 0;
@@ -414,6 +478,13 @@ impl Block {
                 "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, and a wait the parity of \
                  the phase whose end it waits for (0 for the first)",
             )
+        } else if self.threads.iter().any(|thread| matches!(thread, Thread::Products { .. })) {
+            Some("All four warps of a warpgroup issue the same products, in the same order")
+        } else if self.threads.iter().any(|thread| matches!(thread, Thread::Registers { .. })) {
+            Some(
+                "Registers come to the pool by give_registers_back alone, and all warpgroups together can't have more than \
+                 the block started with",
+            )
         } else if self.threads.iter().any(|thread| matches!(thread, Thread::PollsMemory { .. })) {
             Some(
                 "No thread is left that would change what is read there. And a flag in memory orders nothing: signal by an \
@@ -477,6 +548,8 @@ impl Block {
                     let object = self.mbarriers.describe(*offset);
                     (format!("{operation}, again and again, {object}"), site.place())
                 }
+                Thread::Products { site } => (self.products.describe(thread / 32), site.place()),
+                Thread::Registers { site } => (self.registers.describe(thread / 32), site.place()),
                 Thread::PollsMemory { site } => {
                     let place: Option<Place> = Places::default().get(*site).pop();
                     ("reads the same variables again and again".to_owned(), place.expect("never empty"))
@@ -491,7 +564,7 @@ impl Block {
     }
 }
 
-fn party(thread: u32, collective: &Collective) -> Box<Party> {
+pub(crate) fn party(thread: u32, collective: &Collective) -> Box<Party> {
     Box::new(Party { thread, operation: collective.name.text(), place: collective.site.place() })
 }
 
@@ -501,7 +574,7 @@ mod tests {
     use crate::warp::tests::{shuffle_sync, sync_warp};
 
     fn block(threads: u32) -> Block {
-        Block::new([1, 2, 0], 9, threads, Schedule::InOrder)
+        Block::new([1, 2, 0], 9, threads, Schedule::InOrder, 0..0)
     }
 
     fn run_all(block: &mut Block) -> Vec<u32> {
@@ -584,7 +657,7 @@ mod tests {
 
     #[test]
     fn overlapping_masks_that_wait_for_each_other_are_a_mismatch() {
-        let mut block = Block::new([0; 3], 0, 4, Schedule::InOrder);
+        let mut block = Block::new([0; 3], 0, 4, Schedule::InOrder, 0..0);
         run_all(&mut block);
         block.arrive(0, &sync_warp(0b0011, 5)).unwrap();
         block.arrive(1, &sync_warp(0b0111, 6)).unwrap();

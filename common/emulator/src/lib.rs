@@ -9,8 +9,8 @@
 //! The layers, each of which knows only those above it in this list:
 //! - plain data: faults, the launch and what it did (`grid`), places of the program (`source`, `site`);
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
-//! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `block`) decide who runs next and who waits for whom; tested
-//!   without C++;
+//! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`) decide who runs next
+//!   and who waits for whom; tested without C++;
 //! - a running block as its threads see it (`run`), and the worker that owns their coroutines, their pooled stacks and the
 //!   block's shared memory;
 //! - [`launch()`] runs a grid of the plain build, [`trace`] one of the traced build;
@@ -27,6 +27,7 @@ mod judge;
 mod launch;
 mod layout;
 mod mbarrier;
+mod registers;
 mod run;
 mod schedule;
 mod site;
@@ -36,6 +37,7 @@ mod tensor_map;
 mod tma;
 pub mod trace;
 mod warp;
+mod wgmma;
 mod worker;
 
 pub use fault::{Fault, Party, Place, Waiting, Waits};

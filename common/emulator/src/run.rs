@@ -50,6 +50,8 @@ pub(crate) struct TraceState {
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: u64,
     pub(crate) exps: u64,
+    pub(crate) held_start: u64,
+    pub(crate) held_bytes: u64,
 }
 
 /// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
@@ -149,6 +151,13 @@ impl ThreadContext {
 }
 
 impl Run {
+    /// Tells the hooks of a traced launch which bytes of its stack the thread that runs on now must leave to wgmma.
+    pub(crate) fn watch_held(&self, held: Range<usize>) {
+        // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
+        let trace = unsafe { &mut *emulator_trace_slot() };
+        (trace.held_start, trace.held_bytes) = (held.start as u64, held.len() as u64);
+    }
+
     /// Tells the judge something, if there is one.
     pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
         self.judge.as_ref().map(|judge| tell(&mut judge.borrow_mut()))
@@ -196,6 +205,8 @@ impl Run {
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
                 Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
+                Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {} // see pass_wgmma
+                Kind::GiveRegisters | Kind::TakeRegisters => {}
                 Kind::Mma => {
                     judge.counters().tensor_ops += 1;
                     judge.counters().tensor_macs += group.collective.work;
@@ -232,6 +243,10 @@ impl Run {
         self.judge_collective(warp, group, block.live(warp));
         match group.collective.kind() {
             Kind::NamedSync | Kind::NamedArrive => self.pass_named(&mut block, warp, group, completer),
+            Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {
+                self.pass_wgmma(&mut block, warp, group, completer)
+            }
+            Kind::GiveRegisters | Kind::TakeRegisters => block.change_registers(warp, group, completer),
             _ => Ok(block.release(warp, group, completer)),
         }
     }
@@ -251,5 +266,45 @@ impl Run {
             *signal = Signal::default();
         }
         Ok(block.pass_named(warp, group, completer, complete))
+    }
+
+    /// A warp fences, issues, commits or waits for products of its warpgroup.
+    fn pass_wgmma(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let call = &group.collective;
+        let (products, operands) = block.products_of(warp);
+        let mut waited = None;
+        match call.kind() {
+            Kind::WgmmaFence => products.fence(warp, call)?,
+            Kind::WgmmaCommit => products.commit(warp, call)?,
+            Kind::WgmmaWait => {
+                // SAFETY: the operands were handed over by the lanes, which stand in the call that did so.
+                waited = unsafe { products.wait(warp, group, operands) }?;
+                if waited.is_none() {
+                    return Ok(block.wait_for_products(warp, call.site));
+                }
+            }
+            _ => {
+                // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
+                let issued = unsafe { products.issue(warp, group, operands) }?;
+                self.judge(|judge| judge.issue_product(warp, call.site.access_number(), &issued));
+                for &(warp, covered) in &issued.woken {
+                    self.judge(|judge| judge.products_complete(warp, covered));
+                    block.wake_warp(warp);
+                }
+            }
+        }
+        if let Some(covered) = waited {
+            self.judge(|judge| judge.products_complete(warp, covered));
+        }
+        if let (Some(thread), Some(_)) = (completer, &self.judge) {
+            self.watch_held(block.products().held(thread));
+        }
+        Ok(block.release(warp, group, completer))
     }
 }

@@ -38,6 +38,12 @@ pub(crate) enum Kind {
     Mma,
     NamedSync,
     NamedArrive,
+    Wgmma,
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait,
+    GiveRegisters,
+    TakeRegisters,
 }
 
 impl Kind {
@@ -47,7 +53,11 @@ impl Kind {
             Self::SyncWarp => Some(Sync::WarpBarrier),
             Self::NamedSync => Some(Sync::NamedBarrier),
             Self::NamedArrive => Some(Sync::NamedArrive),
+            Self::WgmmaFence => Some(Sync::WgmmaFence),
+            Self::WgmmaCommit => Some(Sync::WgmmaCommit),
+            Self::WgmmaWait => Some(Sync::WgmmaWait),
             Self::Shuffle | Self::Vote | Self::MatrixCopy | Self::Mma => None,
+            Self::Wgmma | Self::GiveRegisters | Self::TakeRegisters => None,
         }
     }
 }
@@ -61,6 +71,12 @@ impl Collective {
             3 => Kind::MatrixCopy,
             4 => Kind::Mma,
             5 => Kind::NamedSync,
+            16 => Kind::Wgmma,
+            17 => Kind::WgmmaFence,
+            18 => Kind::WgmmaCommit,
+            19 => Kind::WgmmaWait,
+            20 => Kind::GiveRegisters,
+            21 => Kind::TakeRegisters,
             _ => Kind::NamedArrive,
         }
     }

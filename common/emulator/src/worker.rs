@@ -115,13 +115,20 @@ impl Worker {
         self.poison_shared_memory(shared, launch.dynamic_shared_bytes);
 
         let start = shared as usize;
+        let memory = start..start + launch.dynamic_shared_bytes;
         let run = Run {
-            block: RefCell::new(Block::new(index, launch.linear_index(index), threads, launch.schedule)),
+            block: RefCell::new(Block::new(
+                index,
+                launch.linear_index(index),
+                threads,
+                launch.schedule,
+                memory.clone(),
+            )),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
             stores: RefCell::default(),
             acts_at_issue: launch.schedule.acts_at_issue(),
             fault: RefCell::new(None),
-            shared: start..start + launch.dynamic_shared_bytes,
+            shared: memory,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
@@ -261,6 +268,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             // SAFETY: as above.
             let trace = unsafe { &mut *emulator_trace_slot() };
             (trace.stack_start, trace.stack_bytes) = (stack.start as u64, stack.len() as u64);
+            run.watch_held(run.block.borrow_mut().products().held(thread));
             run.spin.reset();
         }
         match lanes[thread as usize].resume(()) {

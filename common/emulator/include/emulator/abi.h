@@ -54,6 +54,14 @@ enum EmulatorKind {
     // The warp arrives at barrier agree[0] of agree[1] threads, and waits there or goes on.
     EMULATOR_NAMED_SYNC = 5,
     EMULATOR_NAMED_ARRIVE = 6,
+    // Of warpgroups: see emulator/wgmma.h. A wait leaves agree[0] groups in flight.
+    EMULATOR_WGMMA = 16,
+    EMULATOR_WGMMA_FENCE = 17,
+    EMULATOR_WGMMA_COMMIT = 18,
+    EMULATOR_WGMMA_WAIT = 19,
+    // agree[0] is the number of registers of a thread from here on.
+    EMULATOR_GIVE_REGISTERS = 20,
+    EMULATOR_TAKE_REGISTERS = 21,
 };
 
 // What one lane brings to a warp-wide operation.
@@ -128,6 +136,8 @@ void emulator_fence_proxy_async(const EmulatorThread *thread, EmulatorSite site)
 bool emulator_matrix_access(const EmulatorMatrixAccess *access);
 void emulator_access_at(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, EmulatorSite site);
 void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
+// The same of the thread's own stack, between bytes that wgmma holds.
+void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
 
 // What the __tsan_* functions ask before they call the scheduler.
 struct EmulatorTrace {
@@ -135,6 +145,8 @@ struct EmulatorTrace {
     uint64_t stack_start; // the running CUDA thread's own stack: local memory, of no interest
     uint64_t stack_bytes;
     uint64_t exps;        // exponentials computed; only the shim counts them
+    uint64_t held_start;  // within the stack: from the first to the last byte that wgmma holds
+    uint64_t held_bytes;
 };
 
 // Where its caller stands: bytes of the program's image up to there.

@@ -68,5 +68,8 @@
 #include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mbarrier_tx.cuh>
 #include <attn/ptx/mma.cuh>
+#include <attn/ptx/setmaxnreg.cuh>
+#include <attn/ptx/stmatrix.cuh>
 #include <attn/ptx/tma.cuh>
+#include <attn/ptx/wgmma.cuh>
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

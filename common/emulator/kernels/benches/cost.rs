@@ -53,8 +53,10 @@ fn tiles(criterion: &mut Criterion) {
         ("plain, wmma with two loads", entry::wmma_only, 16 * 16 * 16),
         ("plain, ldmatrix and two mma", entry::mma_only, 2 * 16 * 8 * 16),
         ("traced, ldmatrix and two mma", traced::mma_only, 2 * 16 * 8 * 16),
+        ("plain, wgmma", entry::wgmma_only, 2 * 16 * 128 * 64),
+        ("traced, wgmma", traced::wgmma_only, 2 * 16 * 128 * 64),
     ] {
-        let run = rounds(kernel, BLOCKS, (MULTIPLY_ADDS / warps / each) as i32);
+        let run = rounds(kernel, BLOCKS, (MULTIPLY_ADDS / warps / each) as i32).shared(24576);
         group.bench_function(name, |bencher| match name.starts_with("traced") {
             true => bencher.iter(|| drop(black_box(run.trace([4, 0])))),
             false => bencher.iter(|| drop(black_box(run.output::<f32>(1)))),

@@ -21,6 +21,14 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
 #define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif
 
+// One whose number of threads, and with it the registers that they start with, ptxas must know.
+#ifdef EMULATOR_TRACED
+#define BOUNDED_KERNEL(name, threads) KERNEL(name)
+#else
+#define BOUNDED_KERNEL(name, threads) \
+    extern "C" __global__ void __launch_bounds__(threads, 1) name([[maybe_unused]] const KernelParams *params)
+#endif
+
 // Not for the linker, which would keep one build's code for both.
 namespace {
 

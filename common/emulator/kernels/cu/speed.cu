@@ -1,6 +1,8 @@
 #include "kernel.h"
 #include <attn/ptx/ldmatrix.cuh>
 #include <attn/ptx/mma.cuh>
+#include <attn/ptx/tma.cuh>
+#include <attn/ptx/wgmma.cuh>
 
 // n[0] barriers and nothing else.
 KERNEL(barriers_only) {
@@ -55,6 +57,29 @@ KERNEL(mma_only) {
         attn::mma_m16n8k16_f16_f32(d[1], a, {b[2], b[3]});
     }
     if (d[0][0] + d[1][3] == 0.5f) out<float>(params)[0] = d[0][0];
+}
+
+// n[0] tiles of 128 keys at head_dim 64, as a warpgroup of attention has them: four products of 64x128x16 with both operands
+// in shared memory, and eight of 64x64x16 with one in registers.
+KERNEL(wgmma_only) {
+    unsigned char *q_smem = shared<unsigned char>(), *k_smem = q_smem + 64 * 128; // [64][64] and [128][64] halves
+    for (int i = threadIdx.x; i < 192 * 64; i += blockDim.x) shared<half>()[i] = half(1.0f);
+    attn::fence_proxy_async();
+    __syncthreads();
+    float s[64], o[32];
+    uint32_t p[8][4] = {};
+    for (float &x : o) x = 0;
+    for (int i = 0; i < params->n[0]; ++i) {
+        attn::wgmma_fence();
+        for (int step = 0; step < 4; ++step)
+            attn::wgmma_f16<false>(s, attn::matrix_descriptor<128>(q_smem + step * 32, 16, 1024),
+                                   attn::matrix_descriptor<128>(k_smem + step * 32, 16, 1024), step > 0);
+        for (int step = 0; step < 8; ++step)
+            attn::wgmma_f16<true>(o, p[step], attn::matrix_descriptor<128>(k_smem + step * 2048, 16384, 1024), true);
+        attn::wgmma_commit();
+        attn::wgmma_wait<0>(s, o);
+    }
+    if (s[0] + o[0] == 0.5f) out<float>(params)[0] = s[0];
 }
 
 // n[0] rounds of three accesses a thread: a write and a read of shared memory, and a read of global memory.

@@ -73,4 +73,10 @@ kernels! {
     wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator
     wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row wmma_stores
     words_read_again_and_again write_shared_at
+    registers_misused stmatrix_then_lanes wgmma_attention wgmma_misused wgmma_of_boxes wgmma_only wgmma_ring
+    registers_change_hands stmatrix_x4 wgmma_e4m3_128 wgmma_e4m3_192 wgmma_e4m3_64 wgmma_e4m3_narrow
+    wgmma_e4m3_registers wgmma_e4m3_registers_128 wgmma_e4m3_slabs wgmma_f16_128 wgmma_f16_192 wgmma_f16_64
+    wgmma_f16_96 wgmma_f16_narrow wgmma_f16_narrow_slabs wgmma_f16_registers wgmma_f16_registers_trans
+    wgmma_f16_registers_trans_128 wgmma_f16_slabs wgmma_f16_trans_128 wgmma_f16_trans_192 wgmma_f16_trans_64
+    wgmma_f16_trans_96 wgmma_f16_trans_narrow wgmma_two_groups
 }

@@ -36,8 +36,36 @@ unsafe extern "C-unwind" fn emulator_access_at(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    if !context.stack.contains(&address) {
+    if context.stack.contains(&address) {
+        judge_held(context, address, bytes as usize, write, site.access_number());
+    } else {
         judge_access(context, address, bytes as usize, write | IN_PIECES, site.access_number());
+    }
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_held_access(
+    thread: *const ThreadContext,
+    address: usize,
+    bytes: u64,
+    write: u32,
+    pc: usize,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    judge_held(context, address, bytes as usize, write, code_number(pc));
+}
+
+/// An access to the thread's own stack, of which wgmma may hold some bytes.
+fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
+    let run = context.run();
+    let is_write = write & 1 == 1;
+    let held = run.block.borrow_mut().products().touched(context.thread, address..address + bytes, is_write);
+    if let Some(held) = held {
+        run.judge(|judge| judge.held_registers(context.thread, is_write, site, held));
+        context.fail(Fault::Hazard { block: context.block_idx });
     }
 }
 

@@ -16,6 +16,8 @@ pub enum HazardKind {
     ReadInFlight,
     /// The async proxy (wgmma, a TMA store) reads what was written by the generic one, without the writer's fence between.
     MissingProxyFence,
+    /// A thread touches accumulators, or writes registers of A, of a product that is in flight.
+    HeldRegisters,
     /// Shared memory is read that nobody has written.
     UninitialisedShared,
     /// An access outside of what the launch declared: shared memory, or the elements of a tensor.
@@ -39,6 +41,7 @@ impl HazardKind {
             Self::Race => "race",
             Self::ReadInFlight => "read of an in-flight copy (missing wait)",
             Self::MissingProxyFence => "write that the async proxy does not see (missing fence)",
+            Self::HeldRegisters => "registers that wgmma holds",
             Self::UninitialisedShared => "read of uninitialised shared memory",
             Self::OutOfBounds => "out of bounds",
             Self::Misaligned => "misaligned access",

@@ -15,6 +15,7 @@ pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
 mod tma;
+pub(crate) mod wgmma;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use agents::Fork;
 use agents::{UnderWay, Written};
-use clocks::Signal;
+use clocks::{Agent, Signal};
 use copies::Copies;
 use counters::Counters;
 use global::{Global, Run};
@@ -58,6 +59,9 @@ pub(crate) enum Sync {
     FenceProxy,
     StoreCommit,
     StoreWaitRead,
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait,
 }
 
 impl Sync {
@@ -81,6 +85,9 @@ impl Sync {
             Self::FenceProxy => "fence_proxy_async",
             Self::StoreCommit => "tma_store_commit",
             Self::StoreWaitRead => "tma_store_wait_read",
+            Self::WgmmaFence => "wgmma_fence",
+            Self::WgmmaCommit => "wgmma_commit",
+            Self::WgmmaWait => "wgmma_wait",
         }
     }
 }
@@ -167,7 +174,11 @@ pub(crate) struct Judge {
     has_barriers: bool,
     /// Accesses of agents that nobody knows to be complete, and some others.
     under_way: Vec<UnderWay>,
+    /// Of each warpgroup that has issued a product.
+    warpgroups: Vec<Option<Agent>>,
     copies: Copies,
+    /// What TMA was asked for: the box in shared memory, and place and bytes of its first row that lies in the tensor.
+    fetches: Vec<(Range<usize>, Option<(u32, u32)>)>,
     global: Global,
     requests: Vec<Requests>,
     races: Vec<(usize, usize, u32)>,
@@ -185,6 +196,8 @@ impl Judge {
         self.written.resize(setup.declared.max(self.written.len()), Written::NOBODY);
         self.has_barriers = false;
         self.under_way.clear();
+        self.warpgroups.clear();
+        self.fetches.clear();
         self.copies.start(setup.threads, setup.declared);
         self.global.start(setup.memory.bytes);
         self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
@@ -238,6 +251,10 @@ impl Judge {
             if let Hint::BarrierAfterWait { early, .. } = &mut raw.hint {
                 *early = copy.waited;
             }
+        }
+        if space == Space::Shared && found.lacks(&raw) && self.content.get(at) == Some(&Content::Fetched) {
+            let fetch = self.fetches.iter().rev().find(|(range, _)| range.contains(&at));
+            raw.source = fetch.and_then(|(_, first_row)| *first_row);
         }
         let block = self.setup.as_ref().expect("a block has started").block;
         found.add(block, raw);
@@ -406,6 +423,10 @@ impl Judge {
                 Hint::FetchUnderWay
             } else if other.how == How::StoreRead {
                 Hint::StoreNotRead
+            } else if other.how == How::WgmmaRead && !uninitialised {
+                Hint::OperandInUse
+            } else if made.how == How::WgmmaRead && matches!(other.how, How::Write | How::MatrixWrite) {
+                Hint::Barrier
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
                 Hint::PhaseObservedByOthers
             } else if other.how == How::CopyWrite && !made.how.is_write() {

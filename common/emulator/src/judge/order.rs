@@ -34,6 +34,8 @@ pub(crate) enum How {
     StoreWrite,
     /// wgmma reads an operand.
     WgmmaRead,
+    /// wgmma reads or writes a thread's registers.
+    WgmmaRegisters,
 }
 
 impl How {

@@ -9,6 +9,7 @@ use super::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 use super::memory::{Access, Allocation, Memory};
 use super::order::{Actor, Event, How};
 use super::requests::Space;
+use super::wgmma::Held;
 
 /// One side.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,10 @@ pub(crate) enum Hint {
     StoreNotRead,
     /// The writer has not fenced, or too late for the reader to know of it.
     NotFenced,
+    /// wgmma may still read what is overwritten.
+    OperandInUse,
+    /// See [`Held`].
+    Held(Held),
     /// Blocks are concurrent.
     Blocks,
     /// Never written in this block.
@@ -225,6 +230,7 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
             How::StoreRead => "reads by tma_store",
             How::StoreWrite => "writes by tma_store",
             How::WgmmaRead => "reads an operand of wgmma",
+            How::WgmmaRegisters => "has given registers to wgmma",
         }
         .to_owned(),
         block,
@@ -243,6 +249,7 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
     let second = raw.second.map(|side| describe_side(side, raw.other_block.unwrap_or(block), places));
     let bytes = match raw.hint {
         Hint::Nowhere { address } | Hint::Alignment { address } => format!("address {address:#x}"),
+        Hint::Held(held) => held.memory().into(),
         _ => describe_bytes(raw.space, raw.offset, raw.bytes, memory),
     };
     let copied = |(place, bytes)| format!(", copied from {}", describe_bytes(Space::Global, place, bytes, memory));
@@ -388,6 +395,11 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                             missing after the write, in the thread that wrote, and before the barrier at which it meets who \
                             starts the read (a fence of that one, or one after the barrier, covers nothing)"
             .into(),
+        Hint::OperandInUse => "wgmma reads its operands until a wgmma_wait that covers its group has returned, in this thread \
+                               or in one that this thread has met since: such a wait is missing, leaves too many groups in \
+                               flight, or the product is in no group (wgmma_commit)"
+            .into(),
+        Hint::Held(held) => held.missing(&mut at),
         Hint::Blocks => {
             "Blocks of one launch are concurrent and nothing orders them: each must write its own bytes".into()
         }

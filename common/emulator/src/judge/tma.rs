@@ -18,8 +18,10 @@ impl Judge {
     where
         Rows: Iterator<Item = (usize, usize)>,
     {
-        let traffic = self.rows(fork, How::TmaRead, load.rows)?;
-        self.fork_shared(fork, How::TmaWrite, load.offset..load.offset + load.bytes);
+        let (traffic, first_row) = self.rows(fork, How::TmaRead, load.rows)?;
+        let range = load.offset..load.offset + load.bytes;
+        self.fork_shared(fork, How::TmaWrite, range.clone());
+        self.fetches.push((range, first_row));
         let counters = &mut self.outcome.counters;
         counters.tma_read_bytes += traffic.bytes;
         counters.global_read += traffic;
@@ -44,29 +46,30 @@ impl Judge {
     {
         let fork = |agent| Fork { agent, clock, first: thread, count: 1, site };
         self.fork_shared(&fork(reads), How::StoreRead, store.offset..store.offset + store.bytes);
-        let traffic = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
+        let (traffic, _) = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
         self.outcome.counters.tma_write_bytes += traffic.bytes;
         self.outcome.counters.global_write += traffic;
         Ok(())
     }
 
-    /// The global side of a box: one request, of which each sector counts once.
+    /// The global side of a box: one request, of which each sector counts once. And its first row: place and bytes.
     fn rows(
         &mut self,
         fork: &Fork,
         how: How,
         rows: impl Iterator<Item = (usize, usize)>,
-    ) -> Result<GlobalTraffic, Stop> {
+    ) -> Result<(GlobalTraffic, Option<(u32, u32)>), Stop> {
         let mut traffic = GlobalTraffic { requests: 1, ..GlobalTraffic::default() };
-        let mut last = None;
+        let (mut last, mut first_row) = (None, None);
         for (address, bytes) in rows {
             let Some(place) = self.fork_global(fork, how, address, bytes)? else { continue };
+            first_row.get_or_insert((place, bytes as u32));
             let sectors = place / 32..=(place + bytes as u32 - 1) / 32;
             traffic.bytes += bytes as u64;
             // Rows ascend, or lie apart.
             traffic.sectors += sectors.clone().count() as u64 - u64::from(last == Some(*sectors.start()));
             last = Some(*sectors.end());
         }
-        Ok(traffic)
+        Ok((traffic, first_row))
     }
 }

@@ -8,7 +8,7 @@ use emulator::trace::HazardKind::{self, *};
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
-use crate::tma;
+use crate::{tma, wgmma};
 
 /// A launch of a kernel of `cu/`, in both builds.
 struct Program {
@@ -594,6 +594,221 @@ fn tma_waits() -> Vec<Detector> {
     ]
 }
 
+fn warpgroups() -> Vec<Detector> {
+    vec![
+        detector(
+            "accumulators that are read in flight",
+            HeldRegisters,
+            None,
+            program!(wgmma_attention[128, 24576](16, 4), "O beside P V"),
+            program!(wgmma_attention[128, 24576](0, 4), "the scores beside P V, after `wgmma_wait<1>`"),
+        ),
+        detector(
+            "accumulators that are written in flight",
+            HeldRegisters,
+            "InvalidCollective",
+            program!(wgmma_attention[128, 24576](32, 4), "O beside P V"),
+            program!(wgmma_attention[128, 24576](0, 4), "O is scaled after its wait, and a fence follows"),
+        ),
+        detector(
+            "registers of A that are written in flight",
+            HeldRegisters,
+            "InvalidCollective",
+            program!(wgmma_attention[128, 24576](64, 4), "P before the wait for P V"),
+            program!(wgmma_attention[128, 24576](0, 4), "after it"),
+        ),
+        detector(
+            "a wait that leaves the last product in flight",
+            HeldRegisters,
+            None,
+            program!(wgmma_attention[128, 24576](4, 4), "`wgmma_wait<1>` for the newest group"),
+            program!(wgmma_attention[128, 24576](0, 4), "for the one before it"),
+        ),
+        detector(
+            "accumulators that no wait names",
+            HeldRegisters,
+            None,
+            program!(wgmma_attention[128, 24576](4096, 4), "`wgmma_wait<0>()` before they are read"),
+            program!(wgmma_misused[128, 24576](15), "before the next product adds to them"),
+        ),
+        detector(
+            "wgmma without a fence",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_attention[128, 24576](1, 4), "new accumulators, P in registers"),
+            program!(wgmma_attention[128, 24576](0, 4), "steps along K are chained without one"),
+        ),
+        detector(
+            "a product in no group",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_misused[128, 24576](11), "no `wgmma_commit`"),
+            program!(wgmma_misused[128, 24576](0), "two steps in one group"),
+        ),
+        detector(
+            "a product that nobody waits for",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_misused[128, 24576](12), "no `wgmma_wait`"),
+            program!(wgmma_misused[128, 24576](0), "the last one is waited for"),
+        ),
+        detector(
+            "an operand of wgmma that is overwritten",
+            Race,
+            None,
+            program!(wgmma_attention[128, 24576](128, 4), "before the wait"),
+            program!(wgmma_attention[128, 24576](0, 4), "each thread overwrites its part after its own wait, without a barrier"),
+        ),
+        detector(
+            "a slot that is freed while wgmma reads it",
+            Race,
+            None,
+            program!(wgmma_ring[160, 24608](1, 5), "one thread says so before its wait"),
+            program!(wgmma_ring[160, 24608](0, 5), "after its wait, for all four warps"),
+        ),
+        detector(
+            "an operand of which a part is written",
+            UninitialisedShared,
+            None,
+            program!(wgmma_attention[128, 24576](1024, 4), "a row less"),
+            program!(wgmma_attention[128, 24576](0, 4), "all rows"),
+        ),
+        detector(
+            "an operand without a barrier",
+            Race,
+            None,
+            program!(wgmma_attention[128, 24576](2048, 4), "none after it is written"),
+            program!(wgmma_attention[128, 24576](0, 4), "`__syncthreads`"),
+        ),
+        detector(
+            "stores that wgmma does not see",
+            MissingProxyFence,
+            None,
+            program!(wgmma_attention[128, 24576](256, 4), "no `fence_proxy_async`"),
+            program!(wgmma_attention[128, 24576](0, 4), "one in each thread that stores"),
+        ),
+        detector(
+            "a proxy fence that comes too late",
+            MissingProxyFence,
+            None,
+            program!(wgmma_attention[128, 24576](512, 4), "after the barrier"),
+            program!(wgmma_attention[128, 24576](0, 4), "before it"),
+        ),
+        detector(
+            "a proxy fence of one thread for all",
+            MissingProxyFence,
+            None,
+            program!(wgmma_attention[128, 24576](8192, 4), "thread 0 fences for all"),
+            program!(wgmma_ring[160, 24608](0, 5), "the producer warp, before it arrives"),
+        ),
+        detector(
+            "a descriptor that leaves shared memory",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_misused[128, 24576](3), "eight rows too far"),
+            program!(wgmma_misused[128, 24576](0), "the last tile"),
+        ),
+        detector(
+            "a tile off its swizzle's boundary",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_misused[128, 24576](4), "128 bytes behind a multiple of 1024"),
+            program!(wgmma_misused[128, 24576](0), "a step of 32 bytes along K"),
+        ),
+        detector(
+            "warps that issue different products",
+            Stopped,
+            "CollectiveMismatch",
+            program!(wgmma_misused[128, 24576](6), "another descriptor in one of them"),
+            program!(wgmma_misused[128, 24576](0), "the same in all"),
+        ),
+        detector(
+            "a product that one warp does not issue",
+            Deadlock,
+            "WaitNeverObserved",
+            program!(wgmma_misused[128, 24576](2), "three of four"),
+            program!(wgmma_misused[128, 24576](0), "all four, in any order"),
+        ),
+        detector(
+            "a warpgroup that is none",
+            Stopped,
+            "InvalidCollective",
+            program!(wgmma_misused[160, 24576](0, 1), "warps 1 to 4"),
+            program!(wgmma_misused[256, 24576](0, 4), "warps 4 to 7"),
+        ),
+        detector(
+            "wgmma without one of the lanes",
+            Stopped,
+            "CollectiveMismatch",
+            program!(wgmma_misused[128, 24576](1), "lane 5 has left"),
+            program!(wgmma_misused[128, 24576](0), "none has"),
+        ),
+        detector(
+            "stmatrix and a lane, its own included",
+            Race,
+            None,
+            program!(stmatrix_then_lanes[32, 1024](0, 16), "read without `__syncwarp`"),
+            program!(stmatrix_then_lanes[32, 1024](1, 16), "after one"),
+        ),
+        detector(
+            "stmatrix to a row at an odd address",
+            Misaligned,
+            "Misaligned",
+            program!(stmatrix_then_lanes[32, 1024](1, 16, 8), "a multiple of 8"),
+            program!(stmatrix_then_lanes[32, 1024](1, 16, 16), "of 16"),
+        ),
+        detector(
+            "registers that never come",
+            Deadlock,
+            "WaitNeverObserved",
+            program!(registers_misused[384, 0](1), "more than the other warpgroup gives back"),
+            program!(registers_misused[384, 0](0), "exactly as many, given back later"),
+        ),
+        detector(
+            "registers in the wrong direction",
+            Stopped,
+            "InvalidCollective",
+            program!(registers_misused[384, 0](2), "`take_registers` of fewer"),
+            program!(registers_misused[384, 0](0), "of more"),
+        ),
+        detector(
+            "a warp that keeps its registers",
+            Stopped,
+            "InvalidCollective",
+            program!(registers_misused[384, 0](5), "three of four give them back"),
+            program!(registers_misused[384, 0](0), "all four"),
+        ),
+        detector(
+            "products of a box that nobody waits for",
+            ReadInFlight,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 1), "no `mbarrier_wait_tx`"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 0), "waited for, and no proxy fence"),
+        ),
+        detector(
+            "products of a box for which one thread waits",
+            ReadInFlight,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 2), "the first of each warpgroup"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "all threads"),
+        ),
+        detector(
+            "a box over an operand of wgmma",
+            Race,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 4), "before the wait"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 8), "by a thread that has waited, without a barrier"),
+        ),
+        detector(
+            "a box over an operand of another warpgroup",
+            Race,
+            None,
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 8), "by a thread that has waited for its own"),
+            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "after one thread of each has said so"),
+        ),
+    ]
+}
+
 impl Program {
     fn blocks(mut self, blocks: u32) -> Self {
         (self.plain, self.traced) = (self.plain.blocks(blocks), self.traced.blocks(blocks));
@@ -608,7 +823,7 @@ impl Program {
 
 fn detectors() -> Vec<Detector> {
     let tma = tma_races().into_iter().chain(tma_contents()).chain(tma_waits());
-    races().into_iter().chain(contents()).chain(waits()).chain(tma).collect()
+    races().into_iter().chain(contents()).chain(waits()).chain(tma).chain(warpgroups()).collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The kernels of `cu/ptx.cu` on a GPU.
+//! The kernels of `cu/gpu.cu` on a GPU.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -27,6 +27,15 @@ impl Gpu {
         let context = CudaContext::new(0).expect("a GPU and its driver");
         let module = context.load_module(Ptx::from_binary(fatbin.to_vec())).expect("code for this GPU");
         Some(Self { stream: context.default_stream(), module })
+    }
+
+    /// Whether the GPU has the instructions of kernel `name`; says so where it has not.
+    pub fn has(&self, name: &str) -> bool {
+        let has = self.module.load_function(name).is_ok();
+        if !has {
+            writeln!(std::io::stderr(), "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
+        }
+        has
     }
 
     /// Runs one block of kernel `name`; returns its first output, which starts as zeros.
@@ -60,7 +69,7 @@ impl Gpu {
         let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: shared as u32 };
         let mut launch = stream.launch_builder(&function);
         launch.arg(&params);
-        // SAFETY: every kernel of `ptx.cu` takes the address of its params, whose buffers live until after the wait below
+        // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live until after the wait below
         // and have the sizes that the kernel documents.
         unsafe { launch.launch(config) }.unwrap_or_else(|error| panic!("{name}: {error}"));
         stream.synchronize().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -19,6 +19,7 @@ mod snippets;
 mod suppression;
 mod tma;
 mod warp;
+mod wgmma;
 mod wmma;
 
 use emulator_kernels::support;

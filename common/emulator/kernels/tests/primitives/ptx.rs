@@ -203,7 +203,8 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
     let words = |text: &str| -> BTreeSet<String> {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(String::from).collect()
     };
-    let cases = ["ptx.cu", "tma.cu"].map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
+    let cases =
+        ["ptx.cu", "tma.cu", "wgmma.cu"].map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
     let mut wrappers = 0;
     for entry in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
         let path = entry.unwrap().path();
@@ -215,7 +216,9 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
         for declaration in text.lines().filter(|line| line.starts_with("static __device__")) {
             let name = declaration.split('(').next().unwrap().split(' ').next_back().unwrap();
             assert!(counterpart.contains(name), "{name}: the emulator has no counterpart");
-            assert!(cases.iter().any(|words| words.contains(name)), "{name}: no kernel of cu/ runs it");
+            // What another wrapper calls is run by that one's case.
+            let is_part = text.matches(&format!("{name}(")).count() > 1;
+            assert!(is_part || cases.iter().any(|words| words.contains(name)), "{name}: no kernel of cu/ runs it");
             wrappers += 1;
         }
     }

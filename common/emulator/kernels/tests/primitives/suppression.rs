@@ -6,7 +6,7 @@ use emulator::Place;
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES, line};
-use crate::tma;
+use crate::{tma, wgmma};
 
 /// Sites that their kernels do without: the file, words of the line, and the reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
@@ -69,6 +69,12 @@ fn correct() -> Vec<Run> {
         tma::store_tiles(traced::tma_store_tiles, 1024).input(0, &floats),
         tma::misused(traced::tma_misused, 1024, 0, 0, false).input(0, &floats),
         tma::misused(traced::tma_misused, 1024, 1, 0, true).input(0, &floats),
+        wgmma::of_boxes(traced::wgmma_of_boxes, 1, 5, 8).input(0, &floats),
+        wgmma::of_boxes(traced::wgmma_of_boxes, 2, 5, 0).input(0, &floats),
+        run(traced::wgmma_attention, 128, 24576).number(1, 4),
+        run(traced::wgmma_ring, 160, 24608).number(1, 5),
+        run(traced::wgmma_misused, 128, 24576),
+        run(traced::stmatrix_then_lanes, 32, 1024).number(0, 1).number(1, 16),
     ]
 }
 
@@ -111,6 +117,9 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "named_barrier_sync",
         "tma_store_commit",
         "tma_store_wait_read",
+        "wgmma_commit",
+        "wgmma_fence",
+        "wgmma_wait",
     ];
     assert_eq!(operations.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }

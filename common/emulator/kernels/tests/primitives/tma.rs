@@ -245,6 +245,7 @@ fn a_read_before_its_phase_names_both_places_and_what_was_brought() {
     let [load, read] = ["// brings a tile", "// reads a tile"].map(|text| at("tma.cu", text));
     assert!(text.starts_with("read of an in-flight copy (missing wait) in block [0, 0, 0]"), "{text}");
     assert!(text.contains(&format!("writes by tma_load at {load}")) && text.contains(&read), "{text}");
+    assert!(text.contains(" of shared memory, copied from bytes 0-127 of in 0:"), "{text}");
 }
 
 #[test]

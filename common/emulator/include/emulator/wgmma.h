@@ -1,0 +1,22 @@
+// What lanes bring to the operations of <attn/ptx/wgmma.cuh>. The Rust counterparts are in `emulator/src/wgmma/`.
+#pragma once
+
+#include <stdint.h>
+
+// A product of 64 x `columns`.
+struct EmulatorWgmma {
+    float *d;          // N / 2 accumulators
+    const uint32_t *a; // four registers; null: A is in shared memory
+    uint64_t a_descriptor;
+    uint64_t b_descriptor;
+    uint32_t columns;
+    uint32_t e4m3; // 0: f16
+    uint32_t transposed_b;
+    uint32_t accumulate;
+};
+
+// The arrays that a wait names.
+struct EmulatorRegisters {
+    const void *address[4];
+    uint64_t bytes[4];
+};

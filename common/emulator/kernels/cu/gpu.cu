@@ -1,0 +1,3 @@
+// What runs on a GPU, too, as one source.
+#include "ptx.cu"
+#include "wgmma.cu"

@@ -1,0 +1,139 @@
+//! setmaxnreg: a block's registers, which its warpgroups hand to each other.
+//!
+//! The launch does not know what ptxas gave the threads: they start with the most that `__launch_bounds__(THREADS, 1)`
+//! allows, and that is the pool.
+
+use crate::block::party;
+use crate::fault::Fault;
+use crate::warp::{Collective, Kind};
+
+/// Registers of a multiprocessor, and the most of one thread at entry.
+const MULTIPROCESSOR: u32 = 65_536;
+const ENTRY_LIMIT: u32 = 255;
+
+const WARPS: u32 = 4;
+
+/// One warp's side.
+#[derive(Clone, Debug)]
+struct WarpState {
+    registers: u32,
+    /// How often it has changed them.
+    changes: usize,
+    /// What it waits for.
+    takes: Option<u32>,
+}
+
+/// A change that a warpgroup makes.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    warp: u32,
+    call: Collective,
+}
+
+/// The registers of a block.
+#[derive(Debug)]
+pub(crate) struct Registers {
+    block: [u32; 3],
+    entry: u32,
+    /// Given back, and not taken.
+    pool: u32,
+    warps: Vec<WarpState>,
+    /// Of each warpgroup.
+    changes: Vec<Vec<Change>>,
+}
+
+impl Registers {
+    pub(crate) fn new(block: [u32; 3], threads: u32) -> Self {
+        let entry = (MULTIPROCESSOR / threads / 8 * 8).min(ENTRY_LIMIT);
+        Self { block, entry, pool: 0, warps: Vec::new(), changes: Vec::new() }
+    }
+
+    /// A warp changes the number of its threads' registers. False: it waits.
+    pub(crate) fn change(&mut self, warp: u32, warps: u32, call: &Collective) -> Result<bool, Fault> {
+        if self.warps.is_empty() {
+            let fresh = WarpState { registers: self.entry, changes: 0, takes: None };
+            self.warps = vec![fresh; warps as usize];
+            self.changes = vec![Vec::new(); warps.div_ceil(WARPS) as usize];
+        }
+        let invalid = |reason| Fault::InvalidCollective { block: self.block, party: party(warp * 32, call), reason };
+        if warps < warp / WARPS * WARPS + WARPS {
+            let reason = "it concerns the four warps of a warpgroup, of which the first is a multiple of 4; the block lacks \
+                          some of them";
+            return Err(invalid(reason.into()));
+        }
+        let (wanted, gives) = (call.agree[0] as u32, call.kind() == Kind::GiveRegisters);
+        let state = &mut self.warps[warp as usize];
+        if gives && wanted > state.registers || !gives && wanted < state.registers {
+            let (has, other) =
+                (state.registers, if gives { "more: take_registers" } else { "fewer: give_registers_back" });
+            return Err(invalid(format!("a thread of warp {warp} has {has} registers, and {wanted} are {other}")));
+        }
+        let number = state.changes;
+        state.changes += 1;
+        let changes = &mut self.changes[(warp / WARPS) as usize];
+        match changes.get(number) {
+            None => changes.push(Change { warp, call: *call }),
+            Some(first) if first.call.agree == call.agree && first.call.kind == call.kind => {}
+            Some(first) => {
+                let (first, second) = (party(first.warp * 32, &first.call), Some(party(warp * 32, call)));
+                let rule = "all warps of a warpgroup change their registers alike".to_owned();
+                return Err(Fault::CollectiveMismatch { block: self.block, first, second, rule });
+            }
+        }
+        if gives {
+            self.pool += (state.registers - wanted) * 32;
+            state.registers = wanted;
+            return Ok(true);
+        }
+        state.takes = Some(wanted);
+        Ok(self.serve(warp))
+    }
+
+    /// Gives a waiting warp what it waits for, if it is there.
+    fn serve(&mut self, warp: u32) -> bool {
+        let state = &mut self.warps[warp as usize];
+        let Some(wanted) = state.takes else { return false };
+        let more = (wanted - state.registers) * 32;
+        if more > self.pool {
+            return false;
+        }
+        self.pool -= more;
+        (state.registers, state.takes) = (wanted, None);
+        true
+    }
+
+    /// Warps that have got what they waited for, now that more is there.
+    pub(crate) fn serve_all(&mut self) -> Vec<u32> {
+        (0..self.warps.len() as u32).filter(|&warp| self.serve(warp)).collect()
+    }
+
+    /// All threads have returned: every warp must have made the changes of its warpgroup.
+    pub(crate) fn finish(&self) -> Result<(), Fault> {
+        for (index, changes) in self.changes.iter().enumerate() {
+            let warps = index as u32 * WARPS..(index as u32 + 1) * WARPS;
+            for warp in warps {
+                let Some(missed) = self.warps.get(warp as usize).and_then(|state| changes.get(state.changes)) else {
+                    continue;
+                };
+                let reason =
+                    format!("warp {warp} of the same warpgroup has exited without it: all four warps execute it");
+                let party = party(missed.warp * 32, &missed.call);
+                return Err(Fault::InvalidCollective { block: self.block, party, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a waiting warp waits for.
+    pub(crate) fn describe(&self, warp: u32) -> String {
+        let state = &self.warps[warp as usize];
+        let wanted = state.takes.unwrap_or(state.registers);
+        format!(
+            "take_registers, {} for each thread instead of {}: {} for the warp, and the pool has {}",
+            wanted,
+            state.registers,
+            (wanted - state.registers) * 32,
+            self.pool
+        )
+    }
+}
