@@ -1,0 +1,69 @@
+// Tiles of K, V and Q as TMA leaves them in shared memory, and their places in a ring.
+#pragma once
+
+#include <attn/element.cuh>
+#include <attn/ptx/tma.cuh>
+#include <stdint.h>
+#include <type_traits>
+
+namespace attn {
+
+// ROWS x HEAD_DIM elements in boxes of at most 128 bytes of each row, one box after the other: halves of head_dim 128 lie in
+// two. Within a box the 16-byte chunks of a row are permuted by XOR with the number of 128 bytes that precede the row.
+template <class Element_, int HEAD_DIM_, int ROWS_>
+struct BoxTile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, ROWS = ROWS_;
+    static constexpr int ROW_BYTES = HEAD_DIM * static_cast<int>(sizeof(typename Element::Storage)), BYTES = ROWS * ROW_BYTES;
+    static constexpr int BOX_BYTES = ROW_BYTES < 128 ? ROW_BYTES : 128; // of a row: what TMA swizzles by
+    static constexpr int BOXES = ROW_BYTES / BOX_BYTES, BOX_COLS = HEAD_DIM / BOXES, CHUNKS = BOX_BYTES / 16;
+    static_assert(ROWS % 8 == 0 && ROWS <= 256, "whole patterns of 8 rows, and what one box may have");
+    static_assert(BOX_BYTES == 64 || BOX_BYTES == 128, "the widths of our boxes");
+
+    alignas(1024) unsigned char boxes[BOXES][ROWS * BOX_BYTES];
+
+    // Starts the copy of the rows from `row` on, by one thread; BYTES bytes will land.
+    __device__ __forceinline__ void load(const AttentionTensorMap &map, Mbarrier *landed, int row, int head, int batch) {
+#pragma unroll
+        for (int box = 0; box < BOXES; ++box) tma_load(boxes[box], map, landed, box * BOX_COLS, row, head, batch);
+    }
+
+    // The 16 bytes at `chunk` of `row`.
+    __device__ __forceinline__ unsigned char *at(int row, int chunk) {
+        return boxes[chunk / CHUNKS] + row * BOX_BYTES + (chunk % CHUNKS ^ row * BOX_BYTES / 128 % CHUNKS) * 16;
+    }
+};
+
+// Turns `codes` into the halves that they mean, by THREADS threads of which the caller is `thread`. No barrier: the caller
+// orders the writes before wgmma reads them.
+template <int THREADS, int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void widen_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,
+                                                  int thread) {
+    constexpr int CHUNKS_PER_ROW = HEAD_DIM / 16; // of codes; each becomes two of halves
+#pragma unroll 2
+    for (int chunk = thread; chunk < ROWS * CHUNKS_PER_ROW; chunk += THREADS) {
+        const int row = chunk / CHUNKS_PER_ROW, col = chunk % CHUNKS_PER_ROW;
+        const uint4 raw = *reinterpret_cast<const uint4 *>(codes.at(row, col));
+        *reinterpret_cast<uint4 *>(halves.at(row, 2 * col)) =
+            make_uint4(E4M3::low(raw.x), E4M3::high(raw.x), E4M3::low(raw.y), E4M3::high(raw.y));
+        *reinterpret_cast<uint4 *>(halves.at(row, 2 * col + 1)) =
+            make_uint4(E4M3::low(raw.z), E4M3::high(raw.z), E4M3::low(raw.w), E4M3::high(raw.w));
+    }
+}
+
+// Where in a ring of SLOTS tiles a warp is, and the parity of the phase that its barriers are in there.
+template <int SLOTS>
+struct RingPlace {
+    int slot, parity;
+
+    static __device__ __forceinline__ RingPlace first() { return {0, 0}; }
+    __device__ __forceinline__ void advance() {
+        if (++slot == SLOTS) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+static_assert(std::is_trivially_default_constructible_v<RingPlace<2>>, "first() says where it starts");
+
+} // namespace attn
