@@ -46,8 +46,7 @@ template <int THREADS, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void widen_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,
                                                   int thread) {
     constexpr int CHUNKS_PER_ROW = HEAD_DIM / 16; // of codes; each becomes two of halves
-    static_assert(ROWS * CHUNKS_PER_ROW % THREADS == 0, "every thread has as many chunks");
-#pragma unroll 4
+#pragma unroll 2
     for (int chunk = thread; chunk < ROWS * CHUNKS_PER_ROW; chunk += THREADS) {
         const int row = chunk / CHUNKS_PER_ROW, col = chunk % CHUNKS_PER_ROW;
         const uint4 raw = *reinterpret_cast<const uint4 *>(codes.at(row, col));

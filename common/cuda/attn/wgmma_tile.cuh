@@ -1,0 +1,48 @@
+// The two products of attention by a warpgroup: S = Q·Kᵀ from shared memory, O += P·V with P in registers.
+#pragma once
+
+#include <attn/box_tile.cuh>
+#include <attn/ptx/wgmma.cuh>
+
+namespace attn {
+
+// One wgmma: [64][16] · [16][N].
+constexpr int WGMMA_M = 64, WGMMA_K = 16;
+
+// Rows of halves from `row` (a multiple of 8) and columns 16 * step to 16 * step + 15, with the reduction along memory: Q as
+// the first operand, K as the second.
+template <int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ uint64_t columns_of(const BoxTile<F16, HEAD_DIM, ROWS> &tile, int row, int step) {
+    constexpr int STEPS = 128 / (WGMMA_K * 2); // in the 128 bytes of one box
+    return matrix_descriptor<128>(tile.boxes[step / STEPS] + row * 128 + step % STEPS * WGMMA_K * 2, 16, 8 * 128);
+}
+
+// Rows 16 * step to 16 * step + 15 and all columns, with the reduction across memory: V as the second operand.
+template <int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ uint64_t rows_of(const BoxTile<F16, HEAD_DIM, ROWS> &tile, int step) {
+    return matrix_descriptor<128>(tile.boxes[0] + step * WGMMA_K * 128, ROWS * 128, 8 * 128);
+}
+
+// Starts s[64][KEYS] = q[64][HEAD_DIM] · k[KEYS][HEAD_DIM]ᵀ, q being rows of the tile from `q_row`.
+template <int HEAD_DIM, int Q_ROWS, int KEYS>
+static __device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const BoxTile<F16, HEAD_DIM, Q_ROWS> &q, int q_row,
+                                                const BoxTile<F16, HEAD_DIM, KEYS> &k) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < HEAD_DIM / WGMMA_K; ++step) {
+        wgmma_f16<false>(s, columns_of(q, q_row, step), columns_of(k, 0, step), step != 0);
+    }
+    wgmma_commit();
+}
+
+// Starts o[64][HEAD_DIM] += p[64][KEYS] · v[KEYS][HEAD_DIM].
+template <int HEAD_DIM, int KEYS>
+static __device__ __forceinline__ void start_pv(float (&o)[HEAD_DIM / 2], const uint32_t (&p)[KEYS / WGMMA_K][4],
+                                                const BoxTile<F16, HEAD_DIM, KEYS> &v) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < KEYS / WGMMA_K; ++step) wgmma_f16<true>(o, p[step], rows_of(v, step), true);
+    wgmma_commit();
+}
+
+} // namespace attn

@@ -1,0 +1,214 @@
+// Stage 7: products by warpgroup. wgmma reads Q, K and V in shared memory by descriptor, as TMA left them there; what Q·Kᵀ
+// leaves in a thread is what P·V wants there, so scores, probabilities and output stay in registers.
+
+#include <attn/mapped.cuh>
+#include <attn/mask.cuh>
+#include <attn/merge.cuh>
+#include <attn/softmax.cuh>
+#include <attn/wgmma_tile.cuh>
+
+namespace {
+
+// Each warpgroup owns 64 query rows and all keys of every tile. Thread 0 starts all copies.
+template <class Element_, int HEAD_DIM_, int WARPGROUPS_, int BLOCK_N_, int STAGES_, int MIN_BLOCKS_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
+    static constexpr int BLOCK_N = BLOCK_N_;
+    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
+    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+
+    using QHalves = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_M>;
+    using KvHalves = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    // What wgmma reads instead where elements have to be widened: one tile of each, written anew for each tile of the ring.
+    struct Widened {
+        QHalves q;
+        KvHalves k, v;
+    };
+    struct Nothing {};
+    struct Shared {
+        QTile q;
+        KvTile k[STAGES], v[STAGES];
+        std::conditional_t<WIDENS, Widened, Nothing> wide;
+        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
+        attn::Mbarrier empty[STAGES]; // K and V of the slot have been read, by every warpgroup
+    };
+
+    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
+    static constexpr int PROBABILITY_BITS = 16;
+
+    static_assert(STAGES >= 2, "a tile lands while another is read");
+};
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr int STAGES = Preset::STAGES, WARPGROUPS = Preset::WARPGROUPS;
+    constexpr int N_TILES = BLOCK_N / 8, D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
+    const AttentionParams &params = launch.params;
+
+    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warpgroup = __shfl_sync(0xffffffffu, warp / 4, 0); // the compiler then knows that it is the same in a warp
+    const int thread_row = block_row + warp * 16 + lane / 4;     // this thread holds elements of this row and the 8th after it
+
+    // The tiles that the last row of the block sees.
+    const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+    const int tiles = (key_end + BLOCK_N - 1) / BLOCK_N;
+
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    const auto load_tile = [&](int tile, int slot) {
+        attn::mbarrier_arrive_expect_tx(&smem.k_full[slot], Preset::KvTile::BYTES);
+        smem.k[slot].load(launch.k, &smem.k_full[slot], tile * BLOCK_N, head_kv, batch);
+        attn::mbarrier_arrive_expect_tx(&smem.v_full[slot], Preset::KvTile::BYTES);
+        smem.v[slot].load(launch.v, &smem.v_full[slot], tile * BLOCK_N, head_kv, batch);
+    };
+    if (threadIdx.x == 0) {
+        attn::mbarrier_init(&smem.q_full, 1);
+        for (int slot = 0; slot < STAGES; ++slot) {
+            attn::mbarrier_init(&smem.k_full[slot], 1);
+            attn::mbarrier_init(&smem.v_full[slot], 1);
+            attn::mbarrier_init(&smem.empty[slot], WARPGROUPS);
+        }
+        attn::fence_mbarrier_init();
+        // Fill the ring. Nothing is started that nobody will wait for: a block must not end before its copies.
+        if (tiles > 0) {
+            attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QTile::BYTES);
+            smem.q.load(launch.q, &smem.q_full, block_row, head_q, batch);
+        }
+#pragma unroll 1
+        for (int tile = 0; tile < min(tiles, STAGES); ++tile) load_tile(tile, tile);
+    }
+    // The barriers are initialised, for those who wait at them.
+    __syncthreads();
+
+    // The halves that wgmma reads of a tile that has landed. E4M3 is widened by all threads; each makes its part known to
+    // the tensor cores, and all meet: the tile is then complete, and the codes have been read. That nobody reads the widened
+    // tile before it any more, the caller has seen to.
+    const auto halves_of = [&](auto &landed, auto &wide) -> const auto & {
+        if constexpr (Preset::WIDENS) {
+            attn::widen_tile<Preset::THREADS>(wide, landed, threadIdx.x);
+            attn::fence_proxy_async();
+            __syncthreads();
+            return wide;
+        } else {
+            return landed;
+        }
+    };
+    const auto q_halves = [&]() -> const auto & {
+        if constexpr (Preset::WIDENS) return smem.wide.q;
+        else return smem.q;
+    };
+    if (tiles > 0) {
+        attn::mbarrier_wait_tx(&smem.q_full, 0);
+        if constexpr (Preset::WIDENS) halves_of(smem.q, smem.wide.q);
+    }
+
+    int visible[2]; // keys that the thread's two rows see
+    attn::RowState state[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        visible[half] = attn::visible_keys(params, thread_row + half * 8);
+        state[half] = attn::RowState::empty();
+    }
+    const int visible_to_all = attn::visible_keys(params, block_row + warp * 16); // rows of the warp
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
+                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+
+    float o_acc[HEAD_DIM / 2];
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+    auto place = attn::RingPlace<STAGES>::first(), refill = place;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        // K has landed. Its widened form before it was read by products that all threads had waited for when they met over V.
+        attn::mbarrier_wait_tx(&smem.k_full[place.slot], place.parity);
+        float s[BLOCK_N / 2];
+        const auto &k = [&]() -> const auto & {
+            if constexpr (Preset::WIDENS) return halves_of(smem.k[place.slot], smem.wide.k);
+            else return smem.k[place.slot];
+        }();
+        attn::start_qk(s, q_halves(), warpgroup * attn::WGMMA_M, k);
+        // Meanwhile the slot of the tile before is filled anew, once the other warpgroups have read it too.
+        if (threadIdx.x == 0 && tile > 0) {
+            if (tile - 1 + STAGES < tiles) {
+                attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity);
+                load_tile(tile - 1 + STAGES, refill.slot);
+            }
+            refill.advance();
+        }
+        attn::wgmma_wait<0>(s);
+
+        // -inf where a key is not visible; tiles that all rows of the warp see wholly are left alone.
+        if ((tile + 1) * BLOCK_N > visible_to_all) {
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) {
+                const int col = tile * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                if (col >= visible[i % 4 / 2]) s[i] = -INFINITY;
+            }
+        }
+        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale.
+        uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float p[2 * N_TILES]; // the scores of one row in this thread
+#pragma unroll
+            for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
+            const float rescale = state[half].template update_own<4>(p, scale_log2);
+#pragma unroll
+            for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
+            // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
+#pragma unroll
+            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+        }
+
+        // V has landed. All threads had waited for the products with its widened form before when they met over K.
+        attn::mbarrier_wait_tx(&smem.v_full[place.slot], place.parity);
+        const auto &v = [&]() -> const auto & {
+            if constexpr (Preset::WIDENS) return halves_of(smem.v[place.slot], smem.wide.v);
+            else return smem.v[place.slot];
+        }();
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
+        attn::wgmma_wait<0>(o_acc);
+        // This warpgroup has read K and V of the slot.
+        if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[place.slot]);
+        place.advance();
+    }
+
+    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = thread_row + half * 8;
+        state[half].template join<4>();
+        if (row >= params.seq_q) continue;
+        const float inverse = state[half].inverse_sum() * scale;
+        auto *o = reinterpret_cast<uint32_t *>(attn::row_address<::half>(params.o, batch, head_q, row)) + lane % 4;
+#pragma unroll
+        for (int d = 0; d < D_TILES; ++d) {
+            o[d * 4] = attn::pack_halves(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
+        }
+    }
+}
+
+// Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share a multiprocessor.
+template <class Element, int HEAD_DIM>
+using Wgmma64x128 = Tile<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
+// At head_dim 64, two blocks of two warpgroups.
+template <class Element, int HEAD_DIM>
+using Wgmma128x128 = Tile<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
+// At head_dim 128 a multiprocessor has registers for three warpgroups: while one computes exponentials, others multiply.
+template <class Element, int HEAD_DIM>
+using Wgmma192x128 = Tile<Element, HEAD_DIM, 3, 128, 2, 1>;
+
+} // namespace
+
+ATTN_MAPPED_VARIANT(wgmma, wgmma_64x128, Wgmma64x128)
+ATTN_MAPPED_VARIANT(wgmma, wgmma_128x128, Wgmma128x128)
+ATTN_MAPPED_VARIANT(wgmma, wgmma_192x128, Wgmma192x128)
