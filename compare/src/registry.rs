@@ -16,6 +16,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage4_warpspec::WarpSpec,
     &stage5_swizzle::Swizzle,
     &stage6_tma::Tma,
+    &stage7_wgmma::Wgmma,
 ];
 
 /// Why there is no ladder to work on.

@@ -97,7 +97,10 @@ pub fn devices(attention: &'static dyn Attention) {
             |variant: &str| stage.kernels.iter().filter(|k| k.variant == variant).all(|k| stage.refuse(k).is_ok());
         let only = attention.artifacts().architectures;
         if !only.is_empty() && !only.iter().any(|of| stage.device.is_some_and(|device| device.is(of))) {
-            assert!(!stage.kernels.iter().any(|kernel| stage.refuse(kernel).is_ok()), "{arch} has not the instructions");
+            assert!(
+                !stage.kernels.iter().any(|kernel| stage.refuse(kernel).is_ok()),
+                "{arch} has not the instructions"
+            );
             continue;
         }
         assert!(runs(stage.default_variant()), "{arch}: the default {} does not fit", stage.default_variant());

@@ -180,7 +180,11 @@ mod tests {
         for (whole, limited) in whole.iter().zip(&limited) {
             if limited.variants.is_empty() {
                 let reason = "f16 d64 needs sm_90a, ";
-                assert!(limited.refused.iter().all(|refusal| refusal.reason.starts_with(reason)), "{:?}", limited.refused);
+                assert!(
+                    limited.refused.iter().all(|refusal| refusal.reason.starts_with(reason)),
+                    "{:?}",
+                    limited.refused
+                );
                 assert_eq!(limited.refused.len(), whole.variants.len());
                 continue;
             }

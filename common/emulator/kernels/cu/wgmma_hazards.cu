@@ -1,5 +1,6 @@
 // wgmma, stmatrix and setmaxnreg as they should not be used, and as odd as they may be.
 #include "kernel.h"
+#include <attn/launch.h>
 #include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/ptx/stmatrix.cuh>

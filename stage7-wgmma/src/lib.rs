@@ -1,0 +1,60 @@
+//! Stage 7: products by warpgroup. wgmma reads its operands in shared memory by descriptor; scores, probabilities and
+//! output stay in registers.
+
+use common::claim::{self, Base, Claim, Relation, Where};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Wgmma;
+
+/// The best of mma.sync with cp.async.
+const SWIZZLE: Base = Base { stage: "stage5-swizzle", family: "swizzle" };
+/// The same with tiles by TMA.
+const TMA: Base = Base { stage: "stage6-tma", family: "tma" };
+
+const INFO: StageInfo = StageInfo {
+    id: "stage7-wgmma",
+    idea: "products by warpgroup, operands by descriptor, P in registers",
+    predecessor: Some("stage6-tma"),
+    default_variant: "wgmma-128x128",
+    claims: &[
+        Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big"), 1.25),
+        Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big_wide"), 1.5),
+        Claim::faster_on("wgmma", TMA, &Where::f16("big"), 1.25),
+        Claim {
+            family: "wgmma",
+            metrics: &[Metric::AsyncCopyBytes],
+            relation: Relation::AtMost { bound: 0.0 },
+            on: claim::BOTH,
+            why: "Q, K and V all come by TMA",
+        },
+        Claim {
+            family: "wgmma",
+            metrics: &[Metric::SharedReadBytes, Metric::SharedWriteBytes],
+            relation: Relation::AtMost { bound: 0.0 },
+            on: claim::F16,
+            why: "wgmma reads its operands by itself, and S, P and O never leave registers",
+        },
+        Claim {
+            family: "wgmma",
+            metrics: &[Metric::TensorMacs],
+            relation: Relation::times(1.0, TMA),
+            on: claim::BOTH,
+            why: "the same products: mission's keys are whole tiles",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for Wgmma {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
