@@ -45,6 +45,11 @@ pub fn rows_of_elements(entry: Entry, rows: u64) -> Run {
     Run::new(entry, 96).shared(5120).number(0, 1).map(Buffer::Input, map).elements(0..512)
 }
 
+/// A load at this column of words.
+pub fn at_column(entry: Entry, column: i32) -> Run {
+    misused(entry, 1024, 0, 0, false).number(3, 2 * column)
+}
+
 fn input() -> Vec<f32> {
     (0..4096).map(|i| i as f32).collect()
 }
@@ -90,7 +95,7 @@ impl Tensor {
         for row in 0..16 {
             for byte in 0..span {
                 let turn = if span == 128 { row % 8 } else { row / 2 % 4 };
-                let place = row * span + (byte / 16 ^ turn) * 16 + byte % 16;
+                let place = row * span + ((byte / 16) ^ turn) * 16 + byte % 16;
                 let first = i64::from(at[0]) * i64::from(self.map.element_bytes);
                 let [row, head, batch] = [i64::from(at[1]) + row as i64, at[2].into(), at[3].into()];
                 layout[place] = self.at([first + byte as i64, row, head, batch]);
@@ -101,7 +106,7 @@ impl Tensor {
 }
 
 /// Whole boxes, and such that begin or end outside.
-const PLACES: [[i32; 4]; 12] = [
+const PLACES: [[i32; 4]; 13] = [
     [0, 0, 0, 0],
     [0, 5, 2, 1],
     [16, 3, 1, 0],
@@ -110,8 +115,9 @@ const PLACES: [[i32; 4]; 12] = [
     [0, 21, 0, 0],
     [0, -5, 1, 1],
     [0, -16, 1, 1],
-    [-3, -1, 0, 0],
-    [37, 10, 0, 0],
+    [-16, -1, 0, 0],
+    [48, 10, 0, 0],
+    [80, 10, 0, 0],
     [0, 0, 3, 0],
     [0, 0, -1, 1],
 ];
@@ -284,7 +290,7 @@ fn a_slot_is_filled_again_by_who_has_read_it() {
 #[test]
 fn stores_need_the_writers_fence_and_the_issuers_wait() {
     // What the threads write in order is swizzled when it comes to global memory.
-    let turned = |i: usize| i % 512 / 32 * 32 + (i / 4 % 8 ^ i / 32 % 8) * 4 + i % 4;
+    let turned = |i: usize| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4;
     for (breaks, what) in [(0, "all fence, meet, and one stores"), (1024, "TMA has brought the tile")] {
         let expected: Vec<f32> = (0..1024).map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32).collect();
         assert_clean(&store_tiles(traced::tma_store_tiles, breaks), what);
@@ -347,7 +353,7 @@ fn misuse_is_a_fault_with_its_place() {
         let (name, place) = if is_store { ("tma_store", &store) } else { ("tma_load", &load) };
         let refused = |byte, map, sentence: &str| {
             let text = fault(byte, map, 0, is_store).unwrap_err();
-            assert!(text.contains(&format!("{sentence}")) && text.contains(place), "{text}");
+            assert!(text.contains(sentence) && text.contains(place), "{text}");
         };
         refused(
             3584,
@@ -360,6 +366,12 @@ fn misuse_is_a_fault_with_its_place() {
     }
     assert!(fault(1024, 1, -1, true).unwrap_err().contains("it starts at [0, -1, 0, 0] (column, row, head, batch)"));
     assert_eq!(fault(1024, 0, -9, false), Ok(()), "a load may start before the tensor");
+    let column = |column| at_column(entry::tma_misused, column).input(0, &input()).output::<f32>(4).map(|_| ());
+    for odd in [2, -3, 37] {
+        let text = column(odd).unwrap_err().to_string();
+        assert!(text.contains(&format!("it starts at byte {} of a row", 4 * odd)) && text.contains(&load), "{text}");
+    }
+    assert_eq!([-4, 4, 64].map(column), [Ok(()), Ok(()), Ok(())]);
     // Boxes of 64 bytes repeat their swizzle after 512.
     let narrow = TensorMap { extents: [16, 64, 1, 1], box_columns: 16, box_rows: 16, swizzle: 64, ..TILES };
     let run = |byte| {
