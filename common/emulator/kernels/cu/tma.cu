@@ -3,6 +3,8 @@
 #include "kernel.h"
 #include <attn/ptx/tma.cuh>
 
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
+
 namespace {
 
 __device__ const AttentionTensorMap &map(const KernelParams *params, int index = 0) {
@@ -246,3 +248,5 @@ KERNEL(elect_one) {
     if (int(threadIdx.x % 32) < params->n[0]) elected = attn::elect_one(); // elects
     out<int>(params)[threadIdx.x] = elected;
 }
+
+#endif

@@ -4,6 +4,7 @@ use emulator::trace::{Hazard, HazardKind};
 use emulator::{Entry, Fault, Schedule, TensorMap};
 use emulator_kernels::{entry, traced};
 
+use crate::gpu::Gpu;
 use crate::hazards::{assert_clean, only};
 use crate::support::{Buffer, Run, SCHEDULES, at};
 
@@ -126,22 +127,38 @@ fn tensors() -> Vec<Tensor> {
     [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)].map(|(swizzle, bytes)| Tensor::new(swizzle, bytes)).into()
 }
 
+impl Tensor {
+    /// A launch that brings the box at `place`, and what it gives.
+    fn load(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+        let bytes = self.layout(place).into_iter().map(|from| from.map_or(0, |from| self.input[from]));
+        let expected: Vec<u8> = bytes.collect();
+        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &self.input).input(2, &place);
+        (run.map(Buffer::Input, self.map).number(0, expected.len() as i32), expected)
+    }
+
+    /// One that stores a box there.
+    fn store(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+        let layout = self.layout(place);
+        let box_bytes: Vec<u8> = (0..layout.len()).map(|i| (i * 5 + i / 256 + 1) as u8).collect();
+        let mut expected = vec![0; self.input.len()];
+        layout.iter().zip(&box_bytes).for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
+        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &box_bytes).input(2, &place);
+        (run.map(Buffer::Output, self.map).number(0, box_bytes.len() as i32), expected)
+    }
+}
+
 #[test]
 fn a_box_lies_in_shared_memory_as_documented() {
     for tensor in tensors() {
         for place in PLACES {
-            let layout = tensor.layout(place);
-            let expected: Vec<u8> = layout.iter().map(|from| from.map_or(0, |from| tensor.input[from])).collect();
-            let run = |entry| {
-                let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &tensor.input).input(2, &place);
-                run.map(Buffer::Input, tensor.map).number(0, expected.len() as i32)
-            };
+            let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let output: Vec<u8> = run(entry::tma_box).schedule(schedule).output(expected.len()).unwrap();
+                let (run, expected) = tensor.load(entry::tma_box, place);
+                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
-                let report = run(traced::tma_box).schedule(schedule).trace([expected.len(), 0]);
+                let (run, _) = tensor.load(traced::tma_box, place);
+                let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                let inside = layout.iter().flatten().count() as u64;
                 assert_eq!(report.counted.sum.tma_read_bytes, inside);
                 assert_eq!(report.counted.sum.shared_async_write.bytes, expected.len() as u64);
             }
@@ -153,22 +170,47 @@ fn a_box_lies_in_shared_memory_as_documented() {
 fn a_store_writes_what_lies_in_the_tensor() {
     for tensor in tensors() {
         for place in PLACES.into_iter().filter(|place| place.iter().all(|&at| at >= 0)) {
-            let layout = tensor.layout(place);
-            let box_bytes: Vec<u8> = (0..layout.len()).map(|i| (i * 5 + i / 256 + 1) as u8).collect();
-            let mut expected = vec![0; tensor.input.len()];
-            layout.iter().zip(&box_bytes).for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
-            let run = |entry| {
-                let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &box_bytes).input(2, &place);
-                run.map(Buffer::Output, tensor.map).number(0, box_bytes.len() as i32)
-            };
+            let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let output: Vec<u8> = run(entry::tma_store_box).schedule(schedule).output(expected.len()).unwrap();
+                let (run, expected) = tensor.store(entry::tma_store_box, place);
+                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
-                let report = run(traced::tma_store_box).schedule(schedule).trace([expected.len(), 0]);
+                let (run, _) = tensor.store(traced::tma_store_box, place);
+                let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                assert_eq!(report.counted.sum.tma_write_bytes, layout.iter().flatten().count() as u64);
+                assert_eq!(report.counted.sum.tma_write_bytes, inside);
             }
         }
+    }
+}
+
+#[test]
+fn boxes_are_the_same_on_a_real_gpu() {
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("tma_box")) else { return };
+    let same = |name: &str, (run, expected): (Run, Vec<u8>), what: &dyn std::fmt::Debug| {
+        assert!(gpu.launch(name, &run, expected.len()) == expected, "{name}: {what:?}");
+    };
+    for tensor in tensors() {
+        for place in PLACES {
+            same("tma_box", tensor.load(entry::tma_box, place), &(tensor.map, place));
+            if place.iter().all(|&at| at >= 0) {
+                same("tma_store_box", tensor.store(entry::tma_store_box, place), &(tensor.map, place));
+            }
+        }
+    }
+    let emulated = |run: Run, floats: usize| {
+        let run = run.input(0, &input());
+        let output: Vec<u8> = run.output(4 * floats).unwrap();
+        (run, output)
+    };
+    for breaks in [0, 256 | 512, 4096, 8192, 16384, 32768 | 65536] {
+        (1..8).for_each(|tiles| same("tma_ring", emulated(ring(entry::tma_ring, tiles, breaks), 64), &(tiles, breaks)));
+    }
+    for breaks in [0, 16] {
+        (1..8).for_each(|tiles| same("tma_refill", emulated(refill(entry::tma_refill, tiles, breaks), 32), &breaks));
+    }
+    for breaks in [0, 1024] {
+        same("tma_store_tiles", emulated(store_tiles(entry::tma_store_tiles, breaks), 1024), &breaks);
     }
 }
 
