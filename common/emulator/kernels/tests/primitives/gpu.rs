@@ -36,7 +36,8 @@ impl Gpu {
     pub fn has(&self, name: &str) -> bool {
         let has = self.module.load_function(name).is_ok();
         if !has {
-            writeln!(std::io::stderr(), "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
+            let mut terminal = std::io::stderr();
+            writeln!(terminal, "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
         }
         has
     }
