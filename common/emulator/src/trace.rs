@@ -2,9 +2,10 @@
 //!
 //! The order in which the emulator happens to run threads decides nothing: two accesses are in order only if
 //! synchronisation puts them in order. What counts as synchronisation is said in one place per primitive, in the FFI
-//! module and in what it calls: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an mbarrier with who
-//! observes the end of that phase, and a cp.async with the wait of its own thread. Shuffles, votes and matrix operations
-//! order nothing. `GLOSSARY.md` defines the words and the counters.
+//! module and in what it calls: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an
+//! mbarrier with who observes the end of that phase, a cp.async with the wait of its own thread, and what TMA and wgmma do
+//! with what completes it. Shuffles, votes and matrix operations order nothing. `GLOSSARY.md` defines the words and the
+//! counters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

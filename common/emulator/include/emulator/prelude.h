@@ -70,6 +70,6 @@
 #include <attn/ptx/mma.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/ptx/stmatrix.cuh>
-#include <attn/ptx/tma.cuh>
 #include <attn/ptx/wgmma.cuh>
+// <attn/ptx/tma.cuh> is not here: it needs a device header, which only kernels that include it are made of.
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

@@ -1,3 +1,4 @@
 // What runs on a GPU, too, as one source.
 #include "ptx.cu"
+#include "tma.cu"
 #include "wgmma.cu"

@@ -4,6 +4,8 @@
 #include <attn/launch.h>
 #include <attn/ptx/tma.cuh>
 
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
+
 namespace {
 
 __device__ const AttentionTensorMap &map(const KernelParams *params, int index = 0) {
@@ -209,23 +211,24 @@ KERNEL(tma_store_tiles) {
     }
 }
 
-// n[0]: byte of the box; n[1]: the map: of in[1], or -1: null; n[2]: first row; n[3]: 0: a load, 1: a store.
+// n[0]: byte of the box; n[1]: the map: of in[1], or -1: null; n[2]: first row; n[3]: first column, twice, and 1 more for a store.
 KERNEL(tma_misused) {
     auto *barrier = shared<attn::Mbarrier>();
     make_barrier(barrier, 1);
     const AttentionTensorMap *tensor = params->n[1] < 0 ? nullptr : in<AttentionTensorMap>(params, 1) + params->n[1];
     char *box_smem = shared<char>(params->n[0]);
     if (threadIdx.x == 0) {
-        if (params->n[3]) {
+        const int col = params->n[3] >> 1;
+        if (params->n[3] & 1) {
             // A store needs something to read, where it could be.
             for (int i = 0; i < 256 && params->n[0] >= 0 && params->n[0] <= 3072; ++i) reinterpret_cast<float *>(box_smem)[i] = 1;
             attn::fence_proxy_async(); // for the misused store
-            attn::tma_store(*tensor, box_smem, 0, params->n[2], 0, 0); // misused store
+            attn::tma_store(*tensor, box_smem, col, params->n[2], 0, 0); // misused store
             attn::tma_store_commit(); // a group of the misused
             attn::tma_store_wait_read<0>(); // the misused has been read
         } else {
             attn::mbarrier_arrive_expect_tx(barrier, 1024); // of the misused load
-            attn::tma_load(box_smem, *tensor, barrier, 0, params->n[2], 0, 0); // misused load
+            attn::tma_load(box_smem, *tensor, barrier, col, params->n[2], 0, 0); // misused load
             attn::mbarrier_wait_tx(barrier, 0); // for the misused
         }
     }
@@ -246,3 +249,5 @@ KERNEL(elect_one) {
     if (int(threadIdx.x % 32) < params->n[0]) elected = attn::elect_one(); // elects
     out<int>(params)[threadIdx.x] = elected;
 }
+
+#endif

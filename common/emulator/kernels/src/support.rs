@@ -113,6 +113,13 @@ impl Run {
         self
     }
 
+    /// For another machine than the emulator: grid, block, shared bytes, inputs, tensor maps and numbers.
+    #[allow(clippy::type_complexity, reason = "taken apart at once")]
+    pub fn parts(&self) -> ([u32; 3], [u32; 3], usize, [Vec<u8>; 3], &[(Buffer, TensorMap)], [i32; 4]) {
+        let bytes = |words: &Vec<u64>| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        (self.grid, self.block, self.dynamic_shared_bytes, self.inputs.each_ref().map(bytes), &self.maps, self.numbers)
+    }
+
     /// `n[index]`.
     pub fn number(mut self, index: usize, value: i32) -> Self {
         self.numbers[index] = value;

@@ -63,6 +63,12 @@ impl ThreadContext {
             self.refuse(operation, reason, site);
         }
         self.demand_aligned("box", operation, start, 8 * map.swizzle as usize, site);
+        // An H200 stops with "illegal instruction".
+        let first = i64::from(at[0]) * i64::from(map.element_bytes);
+        if first % 16 != 0 {
+            let reason = format!("it starts at byte {first} of a row, and a box does at a multiple of 16");
+            self.refuse(operation, reason, site);
+        }
         Transfer { map, at, smem, site }
     }
 
@@ -124,14 +130,14 @@ unsafe extern "C-unwind" fn emulator_tma_load(
     let arrive = || -> Result<_, Misuse> {
         let mut block = run.block.borrow_mut();
         let object = block.mbarriers().get(barrier)?;
-        // SAFETY: the box was just found to lie in the block's shared memory, which lives as long as the OS thread; the
-        // launch's caller vouches for the map's tensor.
-        let is_end = match run.acts_at_issue {
-            true => object.land(true, |load| unsafe { load.load() })?,
-            false => {
-                unsafe { transfer.poison() };
-                object.can_end()
-            }
+        let is_end = if run.acts_at_issue {
+            // SAFETY: the box was just found to lie in the block's shared memory, which lives as long as the OS thread; the
+            // launch's caller vouches for the map's tensor.
+            object.land(true, |load| unsafe { load.load() })?
+        } else {
+            // SAFETY: likewise.
+            unsafe { transfer.poison() };
+            object.can_end()
         };
         block.mbarrier_arrived(barrier, is_end);
         Ok(())

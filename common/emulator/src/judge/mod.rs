@@ -32,6 +32,7 @@ use memory::{Access, Memory};
 use order::{Actor, Cell, How, Order, note};
 use raw::{Found, Hint, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
+use tma::Fetch;
 pub(crate) use tma::TmaBox;
 
 /// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
@@ -177,8 +178,8 @@ pub(crate) struct Judge {
     /// Of each warpgroup that has issued a product.
     warpgroups: Vec<Option<Agent>>,
     copies: Copies,
-    /// What TMA was asked for: the box in shared memory, and place and bytes of its first row that lies in the tensor.
-    fetches: Vec<(Range<usize>, Option<(u32, u32)>)>,
+    /// What TMA was asked for.
+    fetches: Vec<Fetch>,
     global: Global,
     requests: Vec<Requests>,
     races: Vec<(usize, usize, u32)>,
@@ -253,8 +254,8 @@ impl Judge {
             }
         }
         if space == Space::Shared && found.lacks(&raw) && self.content.get(at) == Some(&Content::Fetched) {
-            let fetch = self.fetches.iter().rev().find(|(range, _)| range.contains(&at));
-            raw.source = fetch.and_then(|(_, first_row)| *first_row);
+            let fetch = self.fetches.iter().rev().find(|fetch| fetch.range.contains(&at));
+            raw.source = fetch.and_then(|fetch| fetch.first_row);
         }
         let block = self.setup.as_ref().expect("a block has started").block;
         found.add(block, raw);

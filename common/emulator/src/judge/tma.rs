@@ -1,5 +1,7 @@
 //! The judge and TMA: what a box reads and writes, as operations of agents.
 
+use std::ops::Range;
+
 use super::clocks::Agent;
 use super::counters::{GlobalTraffic, SharedTraffic};
 use super::{Fork, How, Judge, Stop};
@@ -12,6 +14,15 @@ pub(crate) struct TmaBox<Rows> {
     pub(crate) rows: Rows,
 }
 
+/// A load, for reports.
+#[derive(Clone, Debug)]
+pub(super) struct Fetch {
+    /// Of shared memory.
+    pub(super) range: Range<usize>,
+    /// Place and bytes of its first row that lies in the tensor.
+    pub(super) first_row: Option<(u32, u32)>,
+}
+
 impl Judge {
     /// A thread starts a load, which `fork` describes.
     pub(crate) fn tma_load<Rows>(&mut self, fork: &Fork, load: TmaBox<Rows>) -> Result<(), Stop>
@@ -21,7 +32,7 @@ impl Judge {
         let (traffic, first_row) = self.rows(fork, How::TmaRead, load.rows)?;
         let range = load.offset..load.offset + load.bytes;
         self.fork_shared(fork, How::TmaWrite, range.clone());
-        self.fetches.push((range, first_row));
+        self.fetches.push(Fetch { range, first_row });
         let counters = &mut self.outcome.counters;
         counters.tma_read_bytes += traffic.bytes;
         counters.global_read += traffic;

@@ -162,12 +162,12 @@ struct Chain {
 }
 
 /// What a chain is to one warp.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Holding {
     /// It has issued nothing on it yet.
     NotYet,
-    /// Each lane's array, and how many products it had issued with the last one.
-    Held { lanes: [*mut f32; 32], last: u64, issued: Site },
+    /// Each lane's array, how many products it had issued with the last one, and where that is.
+    Held { lanes: Box<[*mut f32; 32]>, last: u64, issued: Site },
     /// It has its results.
     Released,
 }
@@ -410,7 +410,12 @@ impl Products {
                 group.next_chain += 1;
                 let (number, columns) = (group.next_chain, shape.columns);
                 let values = vec![0.0; ROWS * columns];
-                group.chains.push(Chain { number, columns, values, warps: [Holding::NotYet; WARPS as usize] });
+                group.chains.push(Chain {
+                    number,
+                    columns,
+                    values,
+                    warps: [const { Holding::NotYet }; WARPS as usize],
+                });
                 number
             });
             group.products.push_back(Product {
@@ -440,7 +445,7 @@ impl Products {
             );
         }
         product.issued |= bit;
-        *holding = Holding::Held { lanes: arrays, last: number + 1, issued: call.site };
+        *holding = Holding::Held { lanes: Box::new(arrays), last: number + 1, issued: call.site };
         if let Some(fragment) = &mut product.fragment {
             for (lane, it) in lanes.iter().enumerate() {
                 // SAFETY: the lane's array of four registers, see `issue`.
@@ -538,11 +543,11 @@ impl Products {
             }
         }
         for chain in &mut group.chains {
-            let Holding::Held { lanes, last, .. } = chain.warps[member] else { continue };
-            if last > covered || !(0..32).all(|lane| named[lane].holds(&chain.bytes_of(lanes[lane]))) {
+            let Holding::Held { lanes, last, .. } = &chain.warps[member] else { continue };
+            if *last > covered || !(0..32).all(|lane| named[lane].holds(&chain.bytes_of(lanes[lane]))) {
                 continue;
             }
-            for (lane, array) in lanes.into_iter().enumerate() {
+            for (lane, array) in lanes.iter().enumerate() {
                 let mut index = 0;
                 let mut touched = None;
                 elements_of(member, lane, chain.columns, |at| {
@@ -657,7 +662,7 @@ fn held_chain(
 ) -> Result<Option<u64>, Misuse> {
     for chain in chains {
         let Holding::Held { lanes, .. } = &chain.warps[member] else { continue };
-        if lanes == arrays && chain.columns == columns {
+        if **lanes == *arrays && chain.columns == columns {
             return Ok(Some(chain.number));
         }
         let bytes = |array: *mut f32, columns: usize| array as usize..array as usize + 2 * columns;
@@ -685,5 +690,105 @@ fn elements_of(member: usize, lane: usize, columns: usize, mut take: impl FnMut(
             take(first + row + eighth);
             take(first + row + eighth + 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::warp::tests::sync_warp;
+
+    const WGMMA: u32 = 16;
+    const COMMIT: u32 = 18;
+    const WAIT: u32 = 19;
+
+    fn group(kind: u32) -> Group {
+        let collective = Collective { kind, ..sync_warp(u32::MAX, 7) };
+        Group { collective, first_lane: 0, arrived: u32::MAX }
+    }
+
+    /// 64 x 8 x 16 of halves, all alike, rows of 64 bytes: A in the first 4 KiB, B behind them.
+    struct Case {
+        shared: Vec<u8>,
+        d: Vec<[f32; 4]>,
+        products: Products,
+    }
+
+    impl Case {
+        fn new(schedule: Schedule) -> Self {
+            let mut shared: Vec<u8> = [0, 0x3c].repeat(64 * 32 + 8 * 32);
+            let range = shared.as_mut_ptr_range();
+            let products = Products::new([0; 3], 0, 128, schedule, range.start as usize..range.end as usize);
+            Self { shared, d: vec![[0.0; 4]; 128], products }
+        }
+
+        fn issue(&mut self, warp: u32) -> Result<Issued, Fault> {
+            let descriptor = |start: u64| start >> 4 | 512 >> 4 << 32 | 2 << 62;
+            let d = self.d.as_mut_ptr();
+            let operands: [Operands; 32] = std::array::from_fn(|lane| Operands {
+                // SAFETY: `d` has an array for each of the 128 threads.
+                d: unsafe { d.add(32 * warp as usize + lane) }.cast(),
+                a: std::ptr::null(),
+                a_descriptor: descriptor(0),
+                b_descriptor: descriptor(4096),
+                columns: 8,
+                e4m3: 0,
+                transposed_b: 0,
+                accumulate: 0,
+            });
+            let operands = operands.each_ref().map(|it| std::ptr::from_ref(it).cast_mut().cast());
+            // SAFETY: the operands are alive, and their arrays as long as the case.
+            unsafe { self.products.issue(warp, &group(WGMMA), &operands) }
+        }
+
+        fn wait(&mut self, warp: u32) -> Option<u64> {
+            let named: [Named; 32] = std::array::from_fn(|lane| {
+                let address = &raw const self.d[32 * warp as usize + lane];
+                Named { address: [address as usize, 0, 0, 0], bytes: [16, 0, 0, 0] }
+            });
+            let named = named.each_ref().map(|it| std::ptr::from_ref(it).cast_mut().cast());
+            self.products.commit(warp, &group(COMMIT).collective).unwrap();
+            // SAFETY: as above.
+            unsafe { self.products.wait(warp, &group(WAIT), &named) }.unwrap()
+        }
+    }
+
+    #[test]
+    fn a_product_reads_its_operands_when_all_have_issued_it_or_when_the_first_waits() {
+        for (schedule, expected) in [(Schedule::Reversed, 16.0), (Schedule::InOrder, 32.0)] {
+            let mut case = Case::new(schedule);
+            for warp in 0..4 {
+                case.products.fence(warp, &group(WGMMA).collective).unwrap();
+                assert_eq!(case.issue(warp).unwrap().woken, []);
+            }
+            assert!(case.d.iter().flatten().all(|d| d.is_nan()), "in flight");
+            case.shared[4096..].copy_from_slice(&[0, 0x40].repeat(8 * 32)); // B is overwritten too early
+            assert_eq!(case.wait(2), Some(1));
+            assert_eq!(case.d[64..96], [[expected; 4]; 32], "{schedule:?}");
+            assert!(case.d[..64].iter().flatten().all(|d| d.is_nan()), "each warp has its own wait");
+            assert_eq!([0, 1, 3].map(|warp| case.wait(warp)), [Some(1); 3]);
+            assert_eq!(case.d, [[expected; 4]; 128]);
+            assert_eq!((0..128).try_for_each(|thread| case.products.exit(thread)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_the_last_warp_has_issued() {
+        let mut case = Case::new(Schedule::InOrder);
+        (0..4).for_each(|warp| case.products.fence(warp, &group(WGMMA).collective).unwrap());
+        case.issue(0).unwrap();
+        assert_eq!(case.wait(0), None);
+        assert!(case.products.describe(0).ends_with(
+            "for 1 products of the warpgroup, of which warp 1 has issued 0, warp 2 has \
+            issued 0, warp 3 has issued 0"
+        ));
+        assert_eq!((case.issue(3).unwrap().woken, case.issue(1).unwrap().woken), (vec![], vec![]));
+        assert_eq!(case.issue(2).unwrap().woken, [(0, 1)]);
+        assert_eq!(case.d[..32], [[16.0; 4]; 32]);
+        assert_eq!(case.products.held(0), 0..0);
+        let held = case.products.touched(33, case.products.held(33), false).unwrap();
+        assert!(matches!(held.why, Why::NotCommitted) && !held.is_fragment);
+        assert!(case.products.exit(33).is_err());
+        assert!(case.issue(0).unwrap_err().to_string().contains("wgmma_fence() is missing before it"));
     }
 }

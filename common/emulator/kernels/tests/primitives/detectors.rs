@@ -496,6 +496,13 @@ fn tma_contents() -> Vec<Detector> {
             launch!(tma::misused, tma_misused(3072, 0, 0, false), "of 1,024"),
         ),
         detector(
+            "a box that starts between 16 bytes of a row",
+            Stopped,
+            "Tma",
+            launch!(tma::at_column, tma_misused(2), "at column 2, of 4 bytes"),
+            launch!(tma::at_column, tma_misused(-4), "at column -4"),
+        ),
+        detector(
             "a box that is not the block's",
             Stopped,
             "Tma",

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
+use emulator::TensorMap;
 use emulator_kernels::{FATBIN, KernelParams};
+
+use crate::support::{Buffer, Run};
 
 /// The first GPU, with the kernels loaded.
 pub struct Gpu {
@@ -33,7 +36,8 @@ impl Gpu {
     pub fn has(&self, name: &str) -> bool {
         let has = self.module.load_function(name).is_ok();
         if !has {
-            writeln!(std::io::stderr(), "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
+            let mut terminal = std::io::stderr();
+            writeln!(terminal, "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
         }
         has
     }
@@ -48,25 +52,56 @@ impl Gpu {
         number: i32,
         output_bytes: usize,
     ) -> Vec<u8> {
+        let inputs = inputs.map(<[u8]>::to_vec);
+        self.execute(name, ([1; 3], [threads, 1, 1], shared, inputs, &[], [number, 0, 0, 0]), output_bytes)
+    }
+
+    /// Runs `launch` of kernel `name`; returns its first output, which starts as zeros.
+    pub fn launch(&self, name: &str, launch: &Run, output_bytes: usize) -> Vec<u8> {
+        self.execute(name, launch.parts(), output_bytes)
+    }
+
+    #[allow(clippy::type_complexity, reason = "those of Run::parts")]
+    fn execute(
+        &self,
+        name: &str,
+        (grid, block, shared, mut inputs, maps, numbers): (
+            [u32; 3],
+            [u32; 3],
+            usize,
+            [Vec<u8>; 3],
+            &[(Buffer, TensorMap)],
+            [i32; 4],
+        ),
+        output_bytes: usize,
+    ) -> Vec<u8> {
         let stream = &self.stream;
         // The driver refuses empty allocations.
-        let filled = |bytes| if <[u8]>::is_empty(bytes) { &[0u8] } else { bytes };
-        let inputs = inputs.map(|bytes| stream.clone_htod(filled(bytes)).unwrap());
-        let output = stream.alloc_zeros::<u8>(output_bytes).unwrap();
+        let filled = |bytes: &[u8]| if bytes.is_empty() { vec![0] } else { bytes.to_vec() };
         let address = |slice| {
             let (address, _guard) = DevicePtr::device_ptr(slice, stream);
             address as usize
         };
+        let output = stream.alloc_zeros::<u8>(output_bytes).unwrap();
+        let tensor = stream.clone_htod(&filled(&inputs[0])).unwrap();
+        for (of, map) in maps {
+            let base = match of {
+                Buffer::Input => address(&tensor),
+                Buffer::Output => address(&output),
+            };
+            inputs[1].extend(encode(&TensorMap { base: base + map.base, ..*map }));
+        }
+        let [_, second, third] = inputs.map(|bytes| stream.clone_htod(&filled(&bytes)).unwrap());
         let params = KernelParams {
-            input: inputs.each_ref().map(|input| address(input) as *const _),
+            input: [&tensor, &second, &third].map(|input| address(input) as *const _),
             output: [address(&output), 0].map(|address| address as *mut _),
-            numbers: [number, 0, 0, 0],
+            numbers,
         };
         // SAFETY: a `repr(C)` struct of pointers and integers without padding.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const params).cast::<u8>(), size_of::<KernelParams>()) };
         let params = stream.clone_htod(bytes).unwrap();
         let function = self.module.load_function(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: shared as u32 };
+        let config = LaunchConfig { grid_dim: grid.into(), block_dim: block.into(), shared_mem_bytes: shared as u32 };
         let mut launch = stream.launch_builder(&function);
         launch.arg(&params);
         // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live until after the wait below
@@ -75,4 +110,40 @@ impl Gpu {
         stream.synchronize().unwrap_or_else(|error| panic!("{name}: {error}"));
         stream.clone_dtoh(&output).unwrap()
     }
+}
+
+/// The driver's own encoding of a map.
+fn encode(map: &TensorMap) -> [u8; 128] {
+    let &TensorMap { base, extents, strides, box_columns, box_rows, swizzle, element_bytes } = map;
+    let (boxes, steps) = ([box_columns, box_rows, 1, 1], [1u32; 4]);
+    let element = match element_bytes {
+        1 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        2 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    };
+    let swizzle = match swizzle {
+        64 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+        _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    let mut encoded = std::mem::MaybeUninit::<sys::CUtensorMap>::zeroed();
+    // SAFETY: the driver is loaded, and reads as many numbers of each array as a tensor of rank 4 has.
+    let result = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            encoded.as_mut_ptr(),
+            element,
+            4,
+            base as *mut _,
+            extents.as_ptr().cast(),
+            strides.as_ptr().cast(),
+            boxes.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_NONE,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS, "{map:?}");
+    // SAFETY: 128 bytes, all of which were set.
+    unsafe { encoded.as_ptr().cast::<[u8; 128]>().read() }
 }

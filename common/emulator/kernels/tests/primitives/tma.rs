@@ -4,6 +4,7 @@ use emulator::trace::{Hazard, HazardKind};
 use emulator::{Entry, Fault, Schedule, TensorMap};
 use emulator_kernels::{entry, traced};
 
+use crate::gpu::Gpu;
 use crate::hazards::{assert_clean, only};
 use crate::support::{Buffer, Run, SCHEDULES, at};
 
@@ -43,6 +44,11 @@ pub fn misused(entry: Entry, byte: i32, map: i32, row: i32, is_store: bool) -> R
 pub fn rows_of_elements(entry: Entry, rows: u64) -> Run {
     let map = TensorMap { extents: [32, rows, 1, 1], ..TILES };
     Run::new(entry, 96).shared(5120).number(0, 1).map(Buffer::Input, map).elements(0..512)
+}
+
+/// A load at this column of words.
+pub fn at_column(entry: Entry, column: i32) -> Run {
+    misused(entry, 1024, 0, 0, false).number(3, 2 * column)
 }
 
 fn input() -> Vec<f32> {
@@ -90,7 +96,7 @@ impl Tensor {
         for row in 0..16 {
             for byte in 0..span {
                 let turn = if span == 128 { row % 8 } else { row / 2 % 4 };
-                let place = row * span + (byte / 16 ^ turn) * 16 + byte % 16;
+                let place = row * span + ((byte / 16) ^ turn) * 16 + byte % 16;
                 let first = i64::from(at[0]) * i64::from(self.map.element_bytes);
                 let [row, head, batch] = [i64::from(at[1]) + row as i64, at[2].into(), at[3].into()];
                 layout[place] = self.at([first + byte as i64, row, head, batch]);
@@ -101,7 +107,7 @@ impl Tensor {
 }
 
 /// Whole boxes, and such that begin or end outside.
-const PLACES: [[i32; 4]; 12] = [
+const PLACES: [[i32; 4]; 13] = [
     [0, 0, 0, 0],
     [0, 5, 2, 1],
     [16, 3, 1, 0],
@@ -110,8 +116,9 @@ const PLACES: [[i32; 4]; 12] = [
     [0, 21, 0, 0],
     [0, -5, 1, 1],
     [0, -16, 1, 1],
-    [-3, -1, 0, 0],
-    [37, 10, 0, 0],
+    [-16, -1, 0, 0],
+    [48, 10, 0, 0],
+    [80, 10, 0, 0],
     [0, 0, 3, 0],
     [0, 0, -1, 1],
 ];
@@ -120,22 +127,38 @@ fn tensors() -> Vec<Tensor> {
     [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)].map(|(swizzle, bytes)| Tensor::new(swizzle, bytes)).into()
 }
 
+impl Tensor {
+    /// A launch that brings the box at `place`, and what it gives.
+    fn load(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+        let bytes = self.layout(place).into_iter().map(|from| from.map_or(0, |from| self.input[from]));
+        let expected: Vec<u8> = bytes.collect();
+        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &self.input).input(2, &place);
+        (run.map(Buffer::Input, self.map).number(0, expected.len() as i32), expected)
+    }
+
+    /// One that stores a box there.
+    fn store(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+        let layout = self.layout(place);
+        let box_bytes: Vec<u8> = (0..layout.len()).map(|i| (i * 5 + i / 256 + 1) as u8).collect();
+        let mut expected = vec![0; self.input.len()];
+        layout.iter().zip(&box_bytes).for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
+        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &box_bytes).input(2, &place);
+        (run.map(Buffer::Output, self.map).number(0, box_bytes.len() as i32), expected)
+    }
+}
+
 #[test]
 fn a_box_lies_in_shared_memory_as_documented() {
     for tensor in tensors() {
         for place in PLACES {
-            let layout = tensor.layout(place);
-            let expected: Vec<u8> = layout.iter().map(|from| from.map_or(0, |from| tensor.input[from])).collect();
-            let run = |entry| {
-                let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &tensor.input).input(2, &place);
-                run.map(Buffer::Input, tensor.map).number(0, expected.len() as i32)
-            };
+            let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let output: Vec<u8> = run(entry::tma_box).schedule(schedule).output(expected.len()).unwrap();
+                let (run, expected) = tensor.load(entry::tma_box, place);
+                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
-                let report = run(traced::tma_box).schedule(schedule).trace([expected.len(), 0]);
+                let (run, _) = tensor.load(traced::tma_box, place);
+                let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                let inside = layout.iter().flatten().count() as u64;
                 assert_eq!(report.counted.sum.tma_read_bytes, inside);
                 assert_eq!(report.counted.sum.shared_async_write.bytes, expected.len() as u64);
             }
@@ -147,22 +170,47 @@ fn a_box_lies_in_shared_memory_as_documented() {
 fn a_store_writes_what_lies_in_the_tensor() {
     for tensor in tensors() {
         for place in PLACES.into_iter().filter(|place| place.iter().all(|&at| at >= 0)) {
-            let layout = tensor.layout(place);
-            let box_bytes: Vec<u8> = (0..layout.len()).map(|i| (i * 5 + i / 256 + 1) as u8).collect();
-            let mut expected = vec![0; tensor.input.len()];
-            layout.iter().zip(&box_bytes).for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
-            let run = |entry| {
-                let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &box_bytes).input(2, &place);
-                run.map(Buffer::Output, tensor.map).number(0, box_bytes.len() as i32)
-            };
+            let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let output: Vec<u8> = run(entry::tma_store_box).schedule(schedule).output(expected.len()).unwrap();
+                let (run, expected) = tensor.store(entry::tma_store_box, place);
+                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
-                let report = run(traced::tma_store_box).schedule(schedule).trace([expected.len(), 0]);
+                let (run, _) = tensor.store(traced::tma_store_box, place);
+                let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                assert_eq!(report.counted.sum.tma_write_bytes, layout.iter().flatten().count() as u64);
+                assert_eq!(report.counted.sum.tma_write_bytes, inside);
             }
         }
+    }
+}
+
+#[test]
+fn boxes_are_the_same_on_a_real_gpu() {
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("tma_box")) else { return };
+    let same = |name: &str, (run, expected): (Run, Vec<u8>), what: &dyn std::fmt::Debug| {
+        assert!(gpu.launch(name, &run, expected.len()) == expected, "{name}: {what:?}");
+    };
+    for tensor in tensors() {
+        for place in PLACES {
+            same("tma_box", tensor.load(entry::tma_box, place), &(tensor.map, place));
+            if place.iter().all(|&at| at >= 0) {
+                same("tma_store_box", tensor.store(entry::tma_store_box, place), &(tensor.map, place));
+            }
+        }
+    }
+    let emulated = |run: Run, floats: usize| {
+        let run = run.input(0, &input());
+        let output: Vec<u8> = run.output(4 * floats).unwrap();
+        (run, output)
+    };
+    for breaks in [0, 256 | 512, 4096, 8192, 16384, 32768 | 65536] {
+        (1..8).for_each(|tiles| same("tma_ring", emulated(ring(entry::tma_ring, tiles, breaks), 64), &(tiles, breaks)));
+    }
+    for breaks in [0, 16] {
+        (1..8).for_each(|tiles| same("tma_refill", emulated(refill(entry::tma_refill, tiles, breaks), 32), &breaks));
+    }
+    for breaks in [0, 1024] {
+        same("tma_store_tiles", emulated(store_tiles(entry::tma_store_tiles, breaks), 1024), &breaks);
     }
 }
 
@@ -284,7 +332,7 @@ fn a_slot_is_filled_again_by_who_has_read_it() {
 #[test]
 fn stores_need_the_writers_fence_and_the_issuers_wait() {
     // What the threads write in order is swizzled when it comes to global memory.
-    let turned = |i: usize| i % 512 / 32 * 32 + (i / 4 % 8 ^ i / 32 % 8) * 4 + i % 4;
+    let turned = |i: usize| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4;
     for (breaks, what) in [(0, "all fence, meet, and one stores"), (1024, "TMA has brought the tile")] {
         let expected: Vec<f32> = (0..1024).map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32).collect();
         assert_clean(&store_tiles(traced::tma_store_tiles, breaks), what);
@@ -347,7 +395,7 @@ fn misuse_is_a_fault_with_its_place() {
         let (name, place) = if is_store { ("tma_store", &store) } else { ("tma_load", &load) };
         let refused = |byte, map, sentence: &str| {
             let text = fault(byte, map, 0, is_store).unwrap_err();
-            assert!(text.contains(&format!("{sentence}")) && text.contains(place), "{text}");
+            assert!(text.contains(sentence) && text.contains(place), "{text}");
         };
         refused(
             3584,
@@ -360,6 +408,12 @@ fn misuse_is_a_fault_with_its_place() {
     }
     assert!(fault(1024, 1, -1, true).unwrap_err().contains("it starts at [0, -1, 0, 0] (column, row, head, batch)"));
     assert_eq!(fault(1024, 0, -9, false), Ok(()), "a load may start before the tensor");
+    let column = |column| at_column(entry::tma_misused, column).input(0, &input()).output::<f32>(4).map(|_| ());
+    for odd in [2, -3, 37] {
+        let text = column(odd).unwrap_err().to_string();
+        assert!(text.contains(&format!("it starts at byte {} of a row", 4 * odd)) && text.contains(&load), "{text}");
+    }
+    assert_eq!([-4, 4, 64].map(column), [Ok(()), Ok(()), Ok(())]);
     // Boxes of 64 bytes repeat their swizzle after 512.
     let narrow = TensorMap { extents: [16, 64, 1, 1], box_columns: 16, box_rows: 16, swizzle: 64, ..TILES };
     let run = |byte| {
