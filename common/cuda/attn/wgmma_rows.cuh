@@ -1,0 +1,114 @@
+// Scores and output of a warpgroup as wgmma leaves them: thread t holds of D[64][N] elements of rows 16 * (t / 32) + t % 32 / 4
+// and of the 8th after it, and of 8 columns two; element i of its array is of row i % 4 / 2 of these two.
+#pragma once
+
+#include <attn/box_tile.cuh>
+#include <attn/merge.cuh>
+#include <attn/ptx/ldmatrix.cuh>
+#include <attn/ptx/mma.cuh>
+#include <attn/ptx/stmatrix.cuh>
+
+namespace attn {
+
+// -inf for the keys, from `first_key`, that the thread's rows do not see. `lane`: of the warp.
+template <int COUNT>
+static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_key, const int (&visible)[2], int lane) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        const int key = first_key + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (key >= visible[i % 4 / 2]) s[i] = -INFINITY;
+    }
+}
+
+// Scores to exponentials under the new maxima of their rows. `rescale`: what outputs so far have to be multiplied by.
+template <int COUNT>
+static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
+                                                    float (&rescale)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float p[COUNT / 2]; // of one row
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
+        rescale[half] = state[half].update_own<4>(p, scale_log2);
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; ++i) s[i / 2 * 4 + 2 * half + i % 2] = p[i];
+    }
+}
+
+// The same under the maxima that the rows had before: nothing waits for the new ones, and outputs stay as they are. False, with
+// the sums as they were, if an exponential may be too large for a half in some row of the warp: then nothing of them counts. A
+// thread's part of a row's sum bounds each of its terms.
+template <int COUNT>
+static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
+    constexpr float LIMIT = 32768.0f;
+    float sum[2][2] = {}; // in two chains for each row
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        s[i] = exp2_approx(fmaf(s[i], scale_log2, -state[i % 4 / 2].max));
+        sum[i % 4 / 2][i % 2] += s[i];
+    }
+    const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
+    if (__any_sync(0xffffffffu, fmaxf(row_sum[0], row_sum[1]) > LIMIT)) return false;
+    state[0].sum += row_sum[0];
+    state[1].sum += row_sum[1];
+    return true;
+}
+
+template <int COUNT>
+static __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) o[i] *= factor[i % 4 / 2];
+}
+
+// D, rounded, as the first operand of the next product: the columns 0 to 7 and 8 to 15 are the halves of one of 16.
+template <int COUNT>
+static __device__ __forceinline__ void round_rows(uint32_t (&p)[COUNT / 8][4], const float (&s)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) p[i / 4][i % 4] = pack_halves(s[2 * i], s[2 * i + 1]);
+}
+
+// Writes the warp's 16 rows, from `row` of the tile on, as halves.
+template <int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void store_rows(BoxTile<F16, HEAD_DIM, ROWS> &tile, int row, const float (&o)[HEAD_DIM / 2],
+                                                  int lane) {
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 8; d += 2) {
+        uint32_t halves[4]; // rows 0 to 7 and 8 to 15 of 8 columns, and of the next 8
+#pragma unroll
+        for (int i = 0; i < 4; ++i) halves[i] = pack_halves(o[4 * d + 2 * i], o[4 * d + 2 * i + 1]);
+        stmatrix_x4(tile.at(row + lane % 16, d + lane / 16), halves);
+    }
+}
+
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for the warp that needs its scores again, where
+// wgmma would take all four.
+template <int HEAD_DIM, int Q_ROWS, int KEYS>
+static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile<F16, HEAD_DIM, Q_ROWS> &q, int row,
+                                                   BoxTile<F16, HEAD_DIM, KEYS> &k) {
+    // The lane by shuffle, so that addresses are not computed before a loop around this and kept.
+    const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
+#pragma unroll 1 // registers are short where this is needed
+    for (int step = 0; step < HEAD_DIM / 16; ++step) {
+        uint32_t q_frag[4];
+        ldmatrix_x4(q_frag, q.at(row + lane % 16, 2 * step + lane / 16));
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n += 2) {
+            uint32_t k_frag[4]; // [16][16]: two mma wide
+            ldmatrix_x4(k_frag, k.at(n * 8 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                float d[4];
+#pragma unroll
+                for (int j = 0; j < 4; ++j) d[j] = s[4 * (n + i) + j];
+                const uint32_t b[2] = {k_frag[2 * i], k_frag[2 * i + 1]};
+                mma_m16n8k16_f16_f32(d, q_frag, b);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) s[4 * (n + i) + j] = d[j];
+            }
+        }
+    }
+}
+
+} // namespace attn

@@ -1,0 +1,319 @@
+// Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads, and gives its registers to those
+// that compute; the output of one tile is under way while the exponentials of the next are computed.
+
+#include <attn/mapped.cuh>
+#include <attn/mask.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/ptx/setmaxnreg.cuh>
+#include <attn/wgmma_rows.cuh>
+#include <attn/wgmma_tile.cuh>
+
+namespace {
+
+// Each of the first CONSUMERS warpgroups owns 64 query rows and all keys of every tile; the last warpgroup loads.
+template <class Element_, int HEAD_DIM_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool LAZY_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
+    static constexpr int BLOCK_N = BLOCK_N_;
+    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    // Whether exponentials are taken under the row maxima of earlier tiles, rather than each tile waiting for its own.
+    static constexpr bool LAZY = LAZY_;
+    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+    // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
+    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : WIDENS ? 232 : 240;
+
+    using QTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    // As they land: of codes, before the loading warpgroup widens them.
+    using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
+    using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    struct Landing {
+        QCodes q;
+        KvCodes k, v;
+        attn::Mbarrier q_landed, k_landed, v_landed;
+    };
+    struct Nothing {};
+    struct Shared {
+        QTile q; // and O on its way out
+        KvTile k[STAGES], v[STAGES];
+        std::conditional_t<WIDENS, Landing, Nothing> landing;
+        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
+        attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
+    };
+
+    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY_BITS = 16;
+
+    static_assert(STAGES >= 2, "a tile lands while another is read");
+};
+
+// What a block works on.
+struct Work {
+    int batch, head_q, head_kv, row; // the first query row
+    int tiles;                       // of keys that the last row sees
+};
+
+template <class Preset>
+__device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
+    int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
+    // Under the causal mask the last rows see most keys. Their blocks start first, for as many heads at a time as have K and
+    // V that stay in L2 together.
+    if (params.mask == ATTENTION_CAUSAL) {
+        constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
+        const int heads = gridDim.y * gridDim.z, group_heads = max(1, KEYS / params.seq_kv);
+        const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
+        const int first_head = group * group_heads, members = min(group_heads, heads - first_head);
+        const int in_group = block - first_head * gridDim.x;
+        row_tile = gridDim.x - 1 - in_group / members;
+        head = first_head + in_group % members;
+    }
+    const int batch = head / gridDim.y, head_q = head % gridDim.y, row = row_tile * BLOCK_M;
+    const int key_end = attn::visible_keys(params, min(row + BLOCK_M, params.seq_q) - 1);
+    return {batch, head_q, attn::kv_head(params, head_q), row, (key_end + BLOCK_N - 1) / BLOCK_N};
+}
+
+// The loading warpgroup: Q, then K and V of all tiles, the last first, so that those on the diagonal come first.
+template <class Preset>
+__device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const int thread = threadIdx.x % 128;
+    if (work.tiles == 0) return; // nobody will wait for a copy
+    auto place = attn::RingPlace<Preset::STAGES>::first();
+    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
+    const auto wait_empty = [&](attn::Mbarrier *empty) { attn::mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
+    const auto copy_q = [&](auto &tile, attn::Mbarrier *full) {
+        attn::mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
+        tile.load(launch.q, full, work.row, work.head_q, work.batch);
+    };
+    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, attn::Mbarrier *full, int number) {
+        attn::mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
+        tile.load(map, full, number * BLOCK_N, work.head_kv, work.batch);
+    };
+    if constexpr (!Preset::WIDENS) {
+        if (thread != 0) return;
+        copy_q(smem.q, &smem.q_full);
+#pragma unroll 1
+        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance()) {
+            wait_empty(smem.k_empty);
+            copy_kv(smem.k[place.slot], launch.k, &smem.k_full[place.slot], tile);
+            wait_empty(smem.v_empty);
+            copy_kv(smem.v[place.slot], launch.v, &smem.v_full[place.slot], tile);
+        }
+    } else {
+        // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
+        // consumers. When all have met, the codes have been read, and the next may land in their place.
+        auto &landing = smem.landing;
+        const auto widen = [&](auto &halves, auto &codes, attn::Mbarrier *full) {
+            attn::widen_tile<128>(halves, codes, thread);
+            attn::fence_proxy_async();
+            attn::mbarrier_arrive(full);
+            attn::named_barrier_sync<15, 128>();
+        };
+        if (thread == 0) {
+            copy_q(landing.q, &landing.q_landed);
+            copy_kv(landing.k, launch.k, &landing.k_landed, work.tiles - 1);
+            copy_kv(landing.v, launch.v, &landing.v_landed, work.tiles - 1);
+        }
+        attn::mbarrier_wait_tx(&landing.q_landed, 0);
+        widen(smem.q, landing.q, &smem.q_full);
+        int parity = 0; // of the landings
+#pragma unroll 1
+        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance(), parity ^= 1) {
+            wait_empty(smem.k_empty);
+            attn::mbarrier_wait_tx(&landing.k_landed, parity);
+            widen(smem.k[place.slot], landing.k, &smem.k_full[place.slot]);
+            if (thread == 0 && tile > 0) copy_kv(landing.k, launch.k, &landing.k_landed, tile - 1);
+            wait_empty(smem.v_empty);
+            attn::mbarrier_wait_tx(&landing.v_landed, parity);
+            widen(smem.v[place.slot], landing.v, &smem.v_full[place.slot]);
+            if (thread == 0 && tile > 0) copy_kv(landing.v, launch.v, &landing.v_landed, tile - 1);
+        }
+    }
+}
+
+// A warpgroup that computes, `consumer` from 0.
+template <class Preset>
+__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work,
+                                        int consumer) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    const AttentionParams &params = launch.params;
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
+    const int group_row = consumer * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
+
+    // This thread holds elements of two rows: keys that they see, and their softmax so far.
+    int visible[2];
+    attn::RowState state[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
+        state[half] = attn::RowState::empty();
+    }
+    // Keys that all rows of the warpgroup see, and that any of them does.
+    const int visible_to_all = attn::visible_keys(params, work.row + group_row);
+    const int group_rows = min(params.seq_q - work.row - group_row, attn::WGMMA_M);
+    const int visible_to_any = group_rows > 0 ? attn::visible_keys(params, work.row + group_row + group_rows - 1) : 0;
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
+                             attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
+
+    float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
+    float rescale[2]; // what the output so far has to be multiplied by
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+
+    // Where K of the tile at hand is, and V of the tile before it.
+    auto place = attn::RingPlace<Preset::STAGES>::first(), before = place;
+    const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
+    const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
+    const auto release = [&](attn::Mbarrier *empty, const auto &at) {
+        if (thread == 0) attn::mbarrier_arrive(&empty[at.slot]);
+    };
+    // The four warps of the warpgroup meet: none gets ahead of the others' products, and all have read what they had to.
+    const auto meet = [&] { attn::named_barrier_sync<128>(1 + consumer); };
+    const auto mask_and_softmax = [&](int tile) {
+        if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
+        attn::softmax_rows(s, state, scale_log2, rescale);
+    };
+
+    // Given P of the tile before: the output of that tile and the scores of `tile`, whose K has landed; then P of `tile`.
+    const auto step = [&](int tile, auto exact) {
+        constexpr bool EXACT = decltype(exact)::value;
+        wait_v(before);
+        meet();
+        attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
+        // K of the tile before has been read: by products waited for, and by warps on their own before they met.
+        release(smem.k_empty, before);
+        attn::wgmma_wait<1>(s);
+        bool counts = true; // whether S now holds exponentials
+        if constexpr (EXACT) mask_and_softmax(tile);
+        else counts = attn::exponentials_of_rows(s, state, scale_log2);
+        // Here, because the compiler moves nothing across this loop: it would compute the exponentials after the next wait.
+        auto next = place;
+        next.advance();
+        if (tile > 0) wait_k(next);
+        attn::wgmma_wait<0>(o_acc);
+        release(smem.v_empty, before);
+        if (!counts) { // the warp computes its scores again, for new maxima
+            attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot]);
+            attn::softmax_rows(s, state, scale_log2, rescale);
+        }
+        if (EXACT || !counts) attn::scale_rows(o_acc, rescale);
+        attn::round_rows(p_frag, s);
+        before = place, place = next;
+    };
+
+    int tile = work.tiles - 1;
+    // Tiles that no row of the warpgroup sees.
+#pragma unroll 1
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, place.advance()) {
+        wait_k(place); // or its barrier would be a phase behind
+        wait_v(place);
+        release(smem.k_empty, place);
+        release(smem.v_empty, place);
+    }
+    if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
+    if (tile >= 0) {
+        wait_k(place);
+        attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
+        attn::wgmma_wait<0>(s);
+        mask_and_softmax(tile);
+        attn::round_rows(p_frag, s);
+        before = place, place.advance();
+        if (tile > 0) wait_k(place);
+        // Tiles that some rows do not see wholly, until all rows have seen a key and have a maximum.
+#pragma unroll 1
+        for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
+#pragma unroll 1
+        for (; tile >= 0; --tile) step(tile, std::bool_constant<!Preset::LAZY>{});
+        wait_v(before);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
+        attn::wgmma_wait<0>(o_acc);
+    }
+
+    // O = O / sum, through the place of this warp's rows of Q, which nobody reads any more.
+    const float scale = attn::scale_of(params.v, params.heads_kv, work.batch, work.head_kv);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        state[half].template join<4>();
+        rescale[half] = state[half].inverse_sum() * scale;
+    }
+    attn::scale_rows(o_acc, rescale);
+    attn::store_rows(smem.q, warp_row, o_acc, lane);
+    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
+    attn::fence_proxy_async();
+    __syncwarp();
+    if (attn::elect_one()) {
+#pragma unroll
+        for (int box = 0; box < Preset::QTile::BOXES; ++box) {
+            const auto *rows = smem.q.boxes[box] + warp_row * 128;
+            attn::tma_store(launch.o, rows, box * 64, work.row + warp_row, work.head_q, work.batch);
+        }
+        attn::tma_store_commit();
+        attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
+    const Work work = work_of_block<Preset>(launch.params);
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    if (threadIdx.x == 0) {
+        constexpr int LOADERS = Preset::WIDENS ? 128 : 1; // threads that arrive for a tile
+        attn::mbarrier_init(&smem.q_full, LOADERS);
+        for (int slot = 0; slot < Preset::STAGES; ++slot) {
+            attn::mbarrier_init(&smem.k_full[slot], LOADERS);
+            attn::mbarrier_init(&smem.v_full[slot], LOADERS);
+            attn::mbarrier_init(&smem.k_empty[slot], Preset::CONSUMERS);
+            attn::mbarrier_init(&smem.v_empty[slot], Preset::CONSUMERS);
+        }
+        if constexpr (Preset::WIDENS) {
+            attn::mbarrier_init(&smem.landing.q_landed, 1);
+            attn::mbarrier_init(&smem.landing.k_landed, 1);
+            attn::mbarrier_init(&smem.landing.v_landed, 1);
+        }
+        attn::fence_mbarrier_init();
+    }
+    // The barriers are initialised.
+    __syncthreads();
+    if (warpgroup == Preset::CONSUMERS) {
+        attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        load<Preset>(launch, smem, work);
+    } else {
+        attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        compute<Preset>(launch, smem, work, warpgroup);
+    }
+}
+
+// Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
+template <class Element, int HEAD_DIM, bool LAZY>
+using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64,
+                        HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), LAZY>;
+template <class Element, int HEAD_DIM>
+using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
+template <class Element, int HEAD_DIM>
+using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
+// For grids that fill the GPU about once.
+template <class Element, int HEAD_DIM, bool LAZY>
+using Tile128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), LAZY>;
+template <class Element, int HEAD_DIM>
+using Exact128x128 = Tile128x128<Element, HEAD_DIM, false>;
+template <class Element, int HEAD_DIM>
+using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
+// For grids that do not.
+template <class Element, int HEAD_DIM>
+using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true>;
+
+} // namespace
+
+ATTN_MAPPED_VARIANT(overlap, overlap_256x64, Exact256x64)
+ATTN_MAPPED_VARIANT(overlap, overlap_128x128, Exact128x128)
+ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
+ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
+ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
