@@ -17,6 +17,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage5_swizzle::Swizzle,
     &stage6_tma::Tma,
     &stage7_wgmma::Wgmma,
+    &stage8_overlap::Overlap,
 ];
 
 /// Why there is no ladder to work on.

@@ -1,0 +1,58 @@
+//! Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads gives its registers to those that
+//! compute, and the output of one tile is under way while the exponentials of the next are computed. Two families share all
+//! code but the maximum: `overlap` waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles.
+
+use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Overlap;
+
+/// The same products one after the other.
+const WGMMA: Base = Base { stage: "stage7-wgmma", family: "wgmma" };
+/// The same kernel with the exact maximum of every tile.
+const EXACT: Base = Base { stage: "stage8-overlap", family: "overlap" };
+
+const INFO: StageInfo = StageInfo {
+    id: "stage8-overlap",
+    idea: "a loading warpgroup, products under exponentials, lazy maxima",
+    predecessor: Some("stage7-wgmma"),
+    default_variant: "overlap-lazy-256x64",
+    claims: &[
+        Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big"), 1.04),
+        Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big_wide"), 1.08),
+        Claim::faster_on("overlap-lazy", EXACT, &Where::f16("big"), 1.05),
+        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("stretch"), 1.0, None),
+        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("long"), 1.0, None),
+        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("big"), 1.0, Some(1.1)),
+        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("big_wide"), 1.0, Some(1.1)),
+        Claim {
+            family: "overlap-lazy",
+            metrics: &[Metric::Shuffles],
+            relation: Relation::Ratio { base: EXACT, at_least: 0.0, at_most: 0.75 },
+            on: claim::BOTH,
+            why: "only the first tile and those on the diagonal look for their maxima",
+        },
+        Claim {
+            family: "overlap",
+            metrics: &[Metric::AsyncCopyBytes],
+            relation: Relation::AtMost { bound: 0.0 },
+            on: claim::BOTH,
+            why: "Q, K and V all come by TMA",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for Overlap {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
