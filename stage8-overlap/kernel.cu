@@ -173,8 +173,6 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const auto release = [&](attn::Mbarrier *empty, const auto &at) {
         if (thread == 0) attn::mbarrier_arrive(&empty[at.slot]);
     };
-    // The four warps of the warpgroup meet: none gets ahead of the others' products, and all have read what they had to.
-    const auto meet = [&] { attn::named_barrier_sync<128>(1 + consumer); };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
         attn::softmax_rows(s, state, scale_log2, rescale);
@@ -184,7 +182,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
         wait_v(before);
-        meet();
+        // The warps of the warpgroup meet: those that read K of the tile before on their own have done so.
+        if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(1 + consumer);
         attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
         // K of the tile before has been read: by products waited for, and by warps on their own before they met.
@@ -244,6 +243,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         rescale[half] = state[half].inverse_sum() * scale;
     }
     attn::scale_rows(o_acc, rescale);
+    if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_rows(smem.q, warp_row, o_acc, lane);
     // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
     attn::fence_proxy_async();
@@ -282,11 +282,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     // The barriers are initialised.
     __syncthreads();
+    constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
     if (warpgroup == Preset::CONSUMERS) {
-        attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         load<Preset>(launch, smem, work);
     } else {
-        attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         compute<Preset>(launch, smem, work, warpgroup);
     }
 }

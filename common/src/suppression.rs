@@ -31,9 +31,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to four tiles are
+/// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to six tiles are
 /// filled, drained and used again.
-pub const TILES: usize = 5;
+pub const TILES: usize = 7;
 
 /// The same for a site that survives that: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
@@ -252,6 +252,7 @@ enum Unfit {
 struct Case<'a> {
     stage: &'a LoadedStage,
     prepared: Prepared<'a>,
+    source: Source,
     inputs: Inputs,
     /// Strided, so that what lies between rows is out of bounds.
     staged: Staged,
@@ -280,7 +281,7 @@ impl<'a> FamilyOfKernels<'a> {
     /// One result per site, or what is wrong with a kernel as it is. What is wrong with the list goes into `errors`.
     fn suppress_each(&self, presets: Presets, errors: &mut Vec<String>) -> Result<Vec<SiteResult>, Unfit> {
         let searched = if presets == Presets::All { &self.variants[..] } else { &self.variants[..1] };
-        let cases = self.cases(searched, TILES, false);
+        let cases = self.cases(searched, TILES, false, Distribution::Normal);
         let traced = cases.par_iter().map(|case| case.trace(None, SCHEDULES[0])).collect::<Result<Vec<_>, _>>()?;
         let mut broken: Vec<Broken> =
             cases.iter().zip(&traced).filter_map(|(case, report)| case.hazardous(report)).collect();
@@ -350,10 +351,12 @@ impl<'a> FamilyOfKernels<'a> {
     /// presets; then C1 to C6 under all schedules.
     fn thoroughly(&self, site: &Site, reached: &[&Case<'a>], other_presets: bool) -> Result<Finding, Unfit> {
         let variant = reached.first().map_or(self.variants[0], |case| case.prepared.kernel.variant.as_str());
-        let mut more = self.cases(&[variant], 0, true);
-        more.extend(self.cases(&[variant], MANY_TILES, true));
+        let mut more = self.cases(&[variant], 0, true, Distribution::Normal);
+        more.extend(self.cases(&[variant], MANY_TILES, true, Distribution::Normal));
+        // Maxima that rise from tile to tile take a kernel where it corrects itself.
+        more.extend(self.cases(&[variant], MANY_TILES, false, Distribution::Large));
         if other_presets {
-            more.extend(self.cases(&self.variants[1..], TILES, false));
+            more.extend(self.cases(&self.variants[1..], TILES, false, Distribution::Normal));
         }
         if let Some((case, killed)) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
             // Nobody has looked at this case with all sites yet.
@@ -377,7 +380,7 @@ impl<'a> FamilyOfKernels<'a> {
     /// One problem for each instance of `variants`: two blocks of rows, the second with a single row; `tiles` tiles of
     /// keys and one key. Half of the instances get the full mask and half the causal one, or the other way round.
     /// Without those that a preset does not take.
-    fn cases(&self, variants: &[&str], tiles: usize, other_mask: bool) -> Vec<Case<'a>> {
+    fn cases(&self, variants: &[&str], tiles: usize, other_mask: bool, family: Distribution) -> Vec<Case<'a>> {
         let instances = variants
             .iter()
             .flat_map(|variant| self.stage.kernels.iter().filter(move |kernel| kernel.variant == *variant));
@@ -385,10 +388,11 @@ impl<'a> FamilyOfKernels<'a> {
             let (shape, mask) = problem_of(facts, facts.block_m + 1, tiles, other_mask);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
             let prepared = self.stage.prepare(variant, &problem).ok()?;
-            let inputs = Inputs::generate(&problem, Distribution::Normal, 0);
+            let source = Source::Seeded { family, seed: 0 };
+            let inputs = Inputs::generate(&problem, family, 0);
             let staged = Staged::new(&inputs, Layout::Strided);
-            let name = format!("{variant} {shape} {} {mask}", facts.dtype);
-            Some(Case { stage: self.stage, prepared, inputs, staged, name })
+            let name = format!("{variant} {shape} {} {mask} {family}", facts.dtype);
+            Some(Case { stage: self.stage, prepared, source, inputs, staged, name })
         };
         instances.filter_map(|kernel| case(&kernel.facts, &kernel.variant)).collect()
     }
@@ -416,8 +420,7 @@ impl Case<'_> {
     /// The first gate that fails, and why.
     fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
-        let source = Source::Seeded { family: Distribution::Normal, seed: 0 };
-        let staged = Arc::new(StagedInputs::new(&self.inputs, &source));
+        let staged = Arc::new(StagedInputs::new(&self.inputs, &self.source));
         let kernel = self.prepared.kernel;
         let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
         let target = Target::Emulated { schedules: &SCHEDULES, traced: &[] };

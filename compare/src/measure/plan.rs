@@ -1,7 +1,7 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
 use crate::judge::claims::compared;
-use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope};
 use crate::record::{Row, StageMeta};
@@ -249,15 +249,19 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
 }
 
 /// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
-/// drained and used again, and the last tile is ragged; one instance of a default variant also over [`DEEP`] tiles. The masks
-/// are those of [`common::suppression`].
+/// drained and used again, and the last tile is ragged; one instance also with maxima that rise from tile to tile, and that of
+/// a default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
 fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
-    let ring = |facts: &KernelFacts, tiles: usize| {
+    let ring = |facts: &KernelFacts, tiles: usize, family: Family| {
         let (shape, mask) = suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS), tiles);
-        item(&shape.to_string(), shape, facts.dtype, mask, Family::Normal, 0, mode)
+        item(&shape.to_string(), shape, facts.dtype, mask, family, 0, mode)
     };
-    let deep = variant.claims_kernel(Dtype::F16).filter(|_| is_default).map(|kernel| ring(&kernel.facts, DEEP));
-    variant.kernels.iter().map(|kernel| ring(&kernel.facts, suppression::TILES)).chain(deep).collect()
+    let of_each = variant.kernels.iter().map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
+    let of_one = variant.claims_kernel(Dtype::F16).into_iter().flat_map(|KernelBuild { facts, .. }| {
+        let rising = ring(facts, suppression::TILES, Family::Large);
+        std::iter::once(rising).chain(is_default.then(|| ring(facts, DEEP, Family::Normal)))
+    });
+    of_each.chain(of_one).collect()
 }
 
 /// Tiles after which what drifts or runs out from tile to tile shows.
