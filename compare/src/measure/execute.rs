@@ -243,7 +243,11 @@ impl Executor<'_> {
         let stages = measured.record.meta.stages.clone();
         let of_speed = |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
         let claims = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-        let claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
+        let mut claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
+        // Problem by problem, so that one upload serves all claims about it.
+        claims
+            .sort_by(|(_, a), (_, b)| (&a.on.shape, a.on.dtype, a.on.mask).cmp(&(&b.on.shape, b.on.dtype, b.on.mask)));
+        let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
             let Some((base_id, base_family)) = claim.relation.base() else { continue };
             let Some(base_stage) = stages.iter().find(|stage| stage.id == base_id) else { continue };
@@ -258,13 +262,16 @@ impl Executor<'_> {
             let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on);
             sink.starts("claim", &label, done, claims.len());
             let Some(problem) = claim.on.problem() else { continue };
-            let bench = TimedProblem::new(device, &problem)?;
+            if bench.as_ref().is_none_or(|bench| bench.problem != problem) {
+                bench = Some(TimedProblem::new(device, &problem)?);
+            }
+            let Some(bench) = &bench else { continue };
             let speed_of_light = bench.speed_of_light(device, zero_us);
             let preset = stage.variant(&new).map_or("", VariantMeta::preset);
             let same_preset = base_stage.same_preset(base_family, preset).map(|variant| variant.name.clone());
             let bases = [Some(base.clone()), same_preset.filter(|same| *same != base)];
             for base in bases.into_iter().flatten() {
-                let Some(pair) = self.pair(device, &bench, (base_id, &base), (&stage.id, &new))? else { continue };
+                let Some(pair) = self.pair(device, bench, (base_id, &base), (&stage.id, &new))? else { continue };
                 let (subject, base) = (Subject::variant(&stage.id, &new), Subject::variant(base_id, &base));
                 measured.record.append(rows::pair(
                     subject,
