@@ -83,6 +83,7 @@ fn a_hazard_of_the_whole_kernel_is_a_failed_gate() {
     assert_eq!((broken.stage.as_str(), broken.variant.as_str()), ("stage-racy", "racy-16x16"));
     assert_eq!((broken.result.gate, broken.result.verdict), (GateId::H1, Verdict::Fail));
     let reason = &broken.result.reason;
-    let start = "racy-16x16 1x1x17:81x64 f16 full with all its synchronisation: race in block [0, 0, 0], bytes ";
+    let start =
+        "racy-16x16 1x1x17:113x64 f16 full normal with all its synchronisation: race in block [0, 0, 0], bytes ";
     assert!(reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"), "{reason}");
 }

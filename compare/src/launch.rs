@@ -18,6 +18,7 @@ use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, Reference, ReferenceError, reference};
+use common::resources::KernelFacts;
 use common::stage::{LoadedStage, Prepared};
 use common::verdict::Verdict;
 use std::collections::HashMap;
@@ -108,13 +109,12 @@ pub fn arguments(
     words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
 }
 
-/// The kernel's symbol of a launch.
-pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<&'a str> {
+/// The instance of a launch.
+pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<&'a KernelFacts> {
     let stage = ladder.iter().find(|stage| stage.id == key.stage)?;
     let wanted = (key.dtype, key.shape.head_dim);
-    let kernel = stage.variant(&key.variant)?.kernels.iter();
-    let kernel = kernel.map(|kernel| &kernel.facts).find(|facts| (facts.dtype, facts.head_dim) == wanted)?;
-    Some(&kernel.symbol)
+    let mut kernels = stage.variant(&key.variant)?.kernels.iter().map(|kernel| &kernel.facts);
+    kernels.find(|facts| (facts.dtype, facts.head_dim) == wanted)
 }
 
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line

@@ -227,12 +227,15 @@ fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, lines: Vec<csv::Laun
         return Err(format!("ncu has {} launches, the program made {}", lines.len(), launched.len()));
     }
     let join = |(CaseResult { key, .. }, line): (CaseResult, csv::Launch)| {
-        let symbol = launch::instance(ladder, &key).unwrap_or_default();
+        let facts = launch::instance(ladder, &key);
+        let symbol = facts.map_or("", |facts| &*facts.symbol);
         if line.kernel != symbol {
             return Err(format!("ncu has a launch of {}, where the program launched {symbol}", line.kernel));
         }
         let subject = Subject::variant(&key.stage, &key.variant);
-        Ok(rows::profiled(subject, Place::new(&key.shape_name, key.dtype, key.mask), &line.values))
+        let row = rows::profiled(subject, Place::new(&key.shape_name, key.dtype, key.mask), &line.values);
+        let has_maps = facts.is_some_and(|facts| facts.boxes.is_some());
+        Ok(if has_maps { ncu::without_unseen(row) } else { row })
     };
     launched.into_iter().zip(lines).map(join).collect()
 }

@@ -1,6 +1,6 @@
 //! Gate L1: what a comparison of two arms says about a claimed speedup.
 
-use super::stats::{Ratio, Ratios, SampleError, Summary};
+use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
 use crate::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct Comparison {
     pub new: Summary,
     /// `base / new`.
     pub ratios: Ratios,
+    /// How far the ratios of single rounds lie from their median.
+    pub spread: f64,
 }
 
 /// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
@@ -74,14 +76,16 @@ impl Comparison {
     /// Summarises the samples of an A B B A run; rounds lie as [`Ratios::of`] says.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let ratios = Ratios::of(base, new)?;
-        Ok(Self { base: Summary::of(base)?, new: Summary::of(new)?, ratios })
+        Ok(Self { base: Summary::of(base)?, new: Summary::of(new)?, ratios, spread: spread_of_rounds(base, new)? })
     }
 
-    /// The noise of the noisier arm; NaN where either has none.
+    /// The noise of the noisier arm; above the limit, what of it is left once what both arms share has cancelled: at the power
+    /// limit of a GPU its clocks wander by several percent, under both alike. NaN where either arm has none.
     pub fn noise(&self) -> f64 {
         let [base, new] = [self.base.noise(), self.new.noise()];
         // `f64::max` passes over a NaN.
-        if base > new || base.is_nan() { base } else { new }
+        let arms = if base > new || base.is_nan() { base } else { new };
+        if arms > NOISE_LIMIT && self.spread < arms { self.spread } else { arms }
     }
 
     /// Whether the comparison is too noisy to decide a claim.
@@ -113,6 +117,16 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let list =
         figures.map(|(name, r)| format!("{name} {:.3}x [{:.3}, {:.3}]", r.value, r.interval.low, r.interval.high));
     result(verdict, format!("{}, claim {at_least:.2}x", list.join(", ")))
+}
+
+/// The distance of the 10th or the 90th percentile of the rounds' ratios from their median, whichever is larger, relative to
+/// it. Rounds lie as [`Ratios::of`] says.
+fn spread_of_rounds(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
+    let of_round = |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
+    let ratios: Vec<f64> = base.chunks(2).zip(new.chunks(2)).map(of_round).collect();
+    let sorted = checked_and_sorted(&ratios)?;
+    let [low, median, high] = [0.1, 0.5, 0.9].map(|p| percentile(&sorted, p));
+    Ok((median - low).max(high - median) / median)
 }
 
 /// NaN is noise.
@@ -181,6 +195,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn noise_that_both_arms_share_decides_and_that_of_one_does_not() {
+        let (base, new) = rounds(250, 12.0, 10.0, 3);
+        let wander = |samples: &[f64]| -> Vec<f64> {
+            let clock = |round: usize| if round % 7 < 2 { 1.06 } else { 1.0 };
+            samples.iter().enumerate().map(|(i, us)| us * clock(i / 2)).collect()
+        };
+        let shared = Comparison::of(&wander(&base), &wander(&new)).unwrap();
+        assert!(shared.new.noise() > 2.0 * NOISE_LIMIT && shared.noise() < NOISE_LIMIT, "{shared:?}");
+        assert_eq!(l1(&shared, 1.10).verdict, Verdict::Pass);
+        assert_eq!(l1(&shared, 1.25).verdict, Verdict::Fail);
+        let of_one = Comparison::of(&base, &wander(&new)).unwrap();
+        assert!(of_one.noise() > NOISE_LIMIT, "{of_one:?}");
+        assert_eq!(l1(&of_one, 1.10).verdict, Verdict::Ambiguous);
+    }
+
     /// A comparison with all figures spelled out.
     fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
         let ratio = |(low, high)| Ratio { value: (low + high) / 2.0, interval: Interval { low, high } };
@@ -197,6 +227,7 @@ mod tests {
             base: summary(12.0, 12.1),
             new: summary(10.0, p90_us),
             ratios: Ratios { p50: ratio(p50), p90: ratio(p90), mean: ratio(mean) },
+            spread: f64::INFINITY,
         }
     }
 

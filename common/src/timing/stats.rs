@@ -211,7 +211,7 @@ fn interval(mut values: Vec<f64>) -> Interval {
     Interval { low: percentile(&values, 0.025), high: percentile(&values, 0.975) }
 }
 
-fn checked_and_sorted(samples: &[f64]) -> Result<Vec<f64>, SampleError> {
+pub(super) fn checked_and_sorted(samples: &[f64]) -> Result<Vec<f64>, SampleError> {
     if samples.is_empty() {
         return Err(SampleError::Empty);
     }

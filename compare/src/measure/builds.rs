@@ -169,6 +169,16 @@ mod tests {
     use crate::measure::select::Chosen;
     use crate::registry::Ladder;
 
+    /// A record refutes a claim by its words.
+    #[test]
+    fn every_claim_of_a_stage_has_words_of_its_own() {
+        for stage in crate::registry::metas().unwrap() {
+            let mut words = std::collections::BTreeSet::new();
+            let doubled = stage.claims.iter().find(|claim| !words.insert(claim.to_string()));
+            assert!(doubled.is_none(), "{}: {}", stage.id, doubled.unwrap());
+        }
+    }
+
     #[test]
     fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {
         let mut ladder = Ladder::without_gpu("as if there were none").unwrap();

@@ -230,6 +230,7 @@ impl fmt::Display for Claim {
         write!(f, "{}{what} {}", self.family, self.prediction())?;
         match (&self.relation, self.on.dtype) {
             (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.on),
+            (_, dtype) if self.on != Place::claims(dtype) => write!(f, " on {}", self.on),
             (_, Dtype::E4m3) => f.write_str(" with e4m3"),
             (_, Dtype::F16) => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! What is drawn from ncu's metrics: figures of the registry, each the sum of ncu's metrics times a factor, over the sum of
 //! others. The metrics are under the names that they have on sm_90.
 
+use crate::record::Row;
 use common::metric::Metric;
 use std::collections::BTreeMap;
 
@@ -64,6 +65,17 @@ const READ_SECTORS: &str = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum";
 const LOAD_WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum";
 const LOAD_CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
 const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
+
+/// The row of a kernel that copies by TMA, without the counters that see neither its copies, which no thread loads, nor the
+/// products of wgmma, of which they count none.
+pub fn without_unseen(mut row: Row) -> Row {
+    for metric in [Metric::GlobalReadBytes, Metric::GlobalReadSectors, Metric::SectorsPerRead] {
+        row.figures.remove(&metric);
+    }
+    let products = [Metric::TensorMacs, Metric::TensorOps];
+    row.figures.retain(|metric, figure| !products.contains(metric) || figure.value > 0.0);
+    row.note("ncu's counters see neither copies by TMA nor products by wgmma")
+}
 
 /// All formulas, in the order of the tables.
 pub static FORMULAS: [Formula; 27] = [
@@ -160,6 +172,7 @@ pub static FORMULAS: [Formula; 27] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{On, Source};
     use common::metric::Unit;
 
     #[test]
@@ -169,6 +182,17 @@ mod tests {
         assert_eq!(share.value(&values(&[(LOADED_BYTES, 25.0), (COPIED_BYTES, 75.0)])), Some(0.75));
         assert_eq!(share.value(&values(&[(LOADED_BYTES, 0.0), (COPIED_BYTES, 0.0)])), None, "a part of nothing");
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
+    }
+
+    #[test]
+    fn what_ncu_does_not_see_is_absent_and_not_0() {
+        let row = |macs: f64| {
+            let row = Row::new("stage6-tma/tma-32x256-k4", On::All, Source::Ncu);
+            row.figure(Metric::GlobalReadBytes, 0.0).figure(Metric::TensorMacs, macs).figure(Metric::L2HitRate, 0.5)
+        };
+        let left = |macs| without_unseen(row(macs)).figures.into_keys().collect::<Vec<_>>();
+        assert_eq!(left(8.0), [Metric::TensorMacs, Metric::L2HitRate]);
+        assert_eq!(left(0.0), [Metric::L2HitRate]);
     }
 
     #[test]

@@ -68,22 +68,23 @@ fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
     // 10 + 6 + 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
-    // on 7 keys; 4 of mission; a ring for each dtype.
-    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 2);
+    // on 7 keys; 4 of mission; a ring for each dtype, and one with rising maxima.
+    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 3);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 1x1x7x64 e4m3 causal huge:0 Plain".to_string()));
     let quantised: Vec<_> = lines.iter().filter(|line| line.contains("mission e4m3")).collect();
     assert_eq!(quantised, ["scalar-32x64 mission e4m3 full normal:0 Plain"]);
-    // Of 32x64 tiles: five and one key.
+    // Of 32x64 tiles: seven and one key.
     let rings: Vec<&String> =
-        lines.iter().filter(|line| line.contains(":321x64") && line.ends_with("TracedOnce")).collect();
+        lines.iter().filter(|line| line.contains(":449x64") && line.ends_with("TracedOnce")).collect();
     assert_eq!(
         rings,
         [
-            "scalar-32x64 1x1x17:321x64 f16 full normal:0 TracedOnce",
-            "scalar-32x64 1x1x17:321x64 e4m3 causal normal:0 TracedOnce"
+            "scalar-32x64 1x1x17:449x64 f16 full normal:0 TracedOnce",
+            "scalar-32x64 1x1x17:449x64 e4m3 causal normal:0 TracedOnce",
+            "scalar-32x64 1x1x17:449x64 f16 full large:0 TracedOnce"
         ]
     );
     // Every variant of every stage runs the same list, but for a default one's seeds of mission and its deep ring.
@@ -92,7 +93,7 @@ fn tier1_is_the_default_without_a_gpu() {
     for case in &whole.cases {
         *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [91, 94, 94]);
+    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [92, 95, 95]);
     assert_eq!(whole.scope, Scope::Whole);
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let modes = |variant: &str, mode: Mode| {
@@ -101,10 +102,10 @@ fn tier1_is_the_default_without_a_gpu() {
     };
     assert_eq!(
         [modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)],
-        [8, 5],
+        [8, 6],
         "a deeper ring"
     );
-    assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 12]);
+    assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 13]);
     assert_eq!(plan.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
 }
 
@@ -116,7 +117,7 @@ fn tier2_is_the_default_on_a_gpu() {
     // extreme families on 131:5 keys; T0's ten others; and the rings.
     let families: usize = Dtype::ALL.map(|dtype| Family::for_dtype(dtype).len()).iter().sum();
     let both = |plan: &Plan| plan.cases.iter().filter(|case| case.mode == Mode::Both).count();
-    assert_eq!(both(&plan), 8 * families + 6 + 10 + 2);
+    assert_eq!(both(&plan), 8 * families + 6 + 10 + 3);
     assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
     assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
     let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
@@ -126,7 +127,7 @@ fn tier2_is_the_default_on_a_gpu() {
     // families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
-        edge_shapes().len() * 4 + 7 * families + 12 + 10 + 2
+        edge_shapes().len() * 4 + 7 * families + 12 + 10 + 3
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);

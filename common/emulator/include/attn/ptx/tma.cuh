@@ -24,24 +24,24 @@ EMULATOR_UNTRACED inline const char *elect(void *const *operands, uint32_t, uint
 
 } // namespace emulated
 
-__device__ __forceinline__ const uint64_t *map_words(const AttentionTensorMap &map) {
+__device__ __forceinline__ const uint64_t *map_address(const AttentionTensorMap &map) {
     return reinterpret_cast<const uint64_t *>(&map);
 }
 
 __device__ __forceinline__ void tma_prefetch_map(const AttentionTensorMap &map, EMULATOR_HERE) {
-    emulator_tma_prefetch_map(emulator_current, map_words(map), EMULATOR_SITE);
+    emulator_tma_prefetch_map(emulator_current, map_address(map), EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_load(void *smem_box, const AttentionTensorMap &map, Mbarrier *smem_barrier, int col, int row,
                                          int head, int batch, EMULATOR_HERE) {
     const int32_t at[4] = {col, row, head, batch};
-    emulator_tma_load(emulator_current, smem_box, map_words(map), smem_barrier, at, EMULATOR_SITE);
+    emulator_tma_load(emulator_current, smem_box, map_address(map), smem_barrier, at, EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_store(const AttentionTensorMap &map, const void *smem_box, int col, int row, int head,
                                           int batch, EMULATOR_HERE) {
     const int32_t at[4] = {col, row, head, batch};
-    emulator_tma_store(emulator_current, map_words(map), smem_box, at, EMULATOR_SITE);
+    emulator_tma_store(emulator_current, map_address(map), smem_box, at, EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void tma_store_commit(EMULATOR_HERE) { emulator_tma_store_commit(emulator_current, EMULATOR_SITE); }
