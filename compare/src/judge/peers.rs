@@ -112,5 +112,5 @@ fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
         speedups.push(speedup.unwrap_or(0.0));
     }
     let faster = P.map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count())).to_vec();
-    (!speedups.is_empty()).then(|| FastP { of: speedups.len(), faster })
+    (!speedups.is_empty()).then_some(FastP { of: speedups.len(), faster })
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::record::Place;
 use crate::testing::builds;
 use std::collections::BTreeMap;
 
@@ -137,7 +138,7 @@ fn tier2_is_the_default_on_a_gpu() {
     assert_eq!(emulated.cases.len(), plan.cases.len());
     assert_eq!(
         emulated.cases.iter().filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)).count(),
-        10 + 2
+        10 + 3
     );
 }
 
@@ -239,4 +240,21 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
     }
     let counts_e4m3 = |list: &[&str]| planned(list, BackendKind::Emulated).counts_e4m3();
     assert_eq!([counts_e4m3(&[]), counts_e4m3(&["--dtypes", "f16"])], [true, false]);
+}
+
+#[test]
+fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
+    let timed = |shape: &str| -> Vec<String> {
+        let mut all = builds();
+        let claim =
+            all[1].meta.claims.iter_mut().find(|claim| matches!(claim.relation, Relation::Faster { .. })).unwrap();
+        claim.on = Place::new(shape, Dtype::F16, Mask::Causal);
+        let timings = plan(&all, &Request::default(), BackendKind::Cuda).unwrap().timings;
+        let large = timings.iter().filter(|timing| timing.shape_name == "big");
+        large.map(|timing| format!("{} {}", timing.variant, timing.problem.mask)).collect()
+    };
+    let on_big = timed("big");
+    assert!(on_big.contains(&"cpasync-32x64 causal".to_string()), "{on_big:?}");
+    assert!(on_big.contains(&"wmma-qk-32x64 causal".to_string()), "{on_big:?}");
+    assert_eq!(timed("mission"), [""; 0]);
 }
