@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::fault::{Fault, Party, Place, Waiting, Waits};
+use crate::fault::{Fault, Place, Waiting, Waits};
 use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
 use crate::registers::Registers;
 use crate::schedule::{Ready, Schedule};
 use crate::site::{Places, Site};
-use crate::warp::{Collective, Group, Kind, Mismatch, Warp};
+use crate::warp::{Collective, Group, Kind, Mismatch, Warp, party};
 use crate::wgmma::Products;
 
 /// A block has so many barriers; 0 is `__syncthreads`.
@@ -562,10 +562,6 @@ impl Block {
         }
         waits
     }
-}
-
-pub(crate) fn party(thread: u32, collective: &Collective) -> Box<Party> {
-    Box::new(Party { thread, operation: collective.name.text(), place: collective.site.place() })
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //! The launch does not know what ptxas gave the threads: they start with the most that `__launch_bounds__(THREADS, 1)`
 //! allows, and that is the pool.
 
-use crate::block::party;
 use crate::fault::Fault;
-use crate::warp::{Collective, Kind};
+use crate::warp::{Collective, Kind, party};
 
 /// Registers of a multiprocessor, and the most of one thread at entry.
 const MULTIPROCESSOR: u32 = 65_536;

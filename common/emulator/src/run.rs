@@ -292,7 +292,8 @@ impl Run {
             _ => {
                 // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
                 let issued = unsafe { products.issue(warp, group, operands) }?;
-                self.judge(|judge| judge.issue_product(warp, call.site.access_number(), &issued));
+                let site = call.site.access_number();
+                self.judge(|judge| judge.issue_product(warp, site, issued.number, issued.macs, issued.operands()));
                 for &(warp, covered) in &issued.woken {
                     self.judge(|judge| judge.products_complete(warp, covered));
                     block.wake_warp(warp);

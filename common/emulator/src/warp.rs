@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use crate::fault::Party;
 use crate::judge::Sync;
 use crate::site::{Literal, Site};
 
@@ -211,6 +212,11 @@ impl Warp {
     pub(crate) fn operands(&self) -> &[*mut c_void; 32] {
         &self.operands
     }
+}
+
+/// A thread and what it called, for a report.
+pub(crate) fn party(thread: u32, collective: &Collective) -> Box<Party> {
+    Box::new(Party { thread, operation: collective.name.text(), place: collective.site.place() })
 }
 
 #[cfg(test)]

@@ -8,62 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::clocks::Agent;
+use super::hazard::HazardKind;
 use super::memory::Access;
-use super::order::Actor;
-use super::{Content, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
-
-/// Who wrote a byte by the generic proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    /// The thread, or the warp with the highest bit set.
-    by: u32,
-    /// Fences of the block until then.
-    fences: u32,
-    site: u32,
-    how: How,
-}
-
-const WARP: u32 = 1 << 31;
-
-impl Written {
-    pub(super) const NOBODY: Self = Self { by: 0, fences: 0, site: 0, how: How::Write };
-
-    #[inline]
-    pub(super) fn new(actor: Actor, how: How, fences: u32, site: u32) -> Self {
-        let by = match actor {
-            Actor::Warp(warp) => warp | WARP,
-            actor => actor.thread(),
-        };
-        Self { by, fences, site, how }
-    }
-
-    fn actor(&self) -> Actor {
-        if self.by & WARP == 0 { Actor::Thread(self.by) } else { Actor::Warp(self.by & !WARP) }
-    }
-}
-
-/// An asynchronous operation that is issued now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fork {
-    pub(crate) agent: Agent,
-    /// Its number among those of the agent, in the order in which they complete, from 1. Those that complete together may
-    /// share one.
-    pub(crate) clock: u32,
-    /// The threads that issue it, from `first` on.
-    pub(crate) first: u32,
-    pub(crate) count: u32,
-    pub(crate) site: u32,
-}
-
-/// An access of an operation that may not be complete.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
-    made: Made,
-    agent: Agent,
-    space: Space,
-    start: u32,
-    bytes: u32,
-}
+use super::operation::{Fork, Made, UnderWay, Written};
+use super::order::{Actor, How};
+use super::raw::{Hint, Side};
+use super::requests::Space;
+use super::{Content, Judge, Stop};
 
 /// So many are kept before those that are complete are looked for.
 const MANY_UNDER_WAY: usize = 256;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::agents::Written;
 use super::clocks::Signal;
 use super::copies::Copy;
+use super::operation::Written;
 use super::order::Actor;
 use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
 

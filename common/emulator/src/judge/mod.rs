@@ -8,32 +8,32 @@ pub(crate) mod counters;
 mod cp_async;
 pub(crate) mod global;
 pub(crate) mod hazard;
+pub(crate) mod held;
 pub(crate) mod memory;
+pub(crate) mod operation;
 #[cfg(test)]
 mod oracle;
 pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
 mod tma;
-pub(crate) mod wgmma;
+mod wgmma;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use agents::Fork;
-use agents::{UnderWay, Written};
 use clocks::{Agent, Signal};
 use copies::Copies;
 use counters::Counters;
 use global::{Global, Run};
 use hazard::HazardKind;
 use memory::{Access, Memory};
+use operation::{Fetch, Made, UnderWay, Written};
+pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, note};
 use raw::{Found, Hint, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
-use tma::Fetch;
-pub(crate) use tma::TmaBox;
 
 /// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
 /// reason is among the hazards.
@@ -136,29 +136,6 @@ pub(crate) struct Outcome {
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
     /// Every access, where the setup asks for it.
     pub(crate) log: Vec<(Side, Space, u32, u32)>,
-}
-
-/// An access: how, from where, by whom. Its event is numbered when it is needed.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    actor: Actor,
-    /// Of a warp.
-    lanes: u32,
-    distribution: u64,
-    /// Of an agent.
-    clock: u32,
-    how: How,
-    site: u32,
-}
-
-impl Made {
-    fn by(actor: Actor, how: How, site: u32) -> Self {
-        Self { actor, lanes: 1, distribution: 0, clock: 0, how, site }
-    }
-
-    fn side(&self) -> Side {
-        Side { actor: self.actor, how: self.how, site: self.site }
-    }
 }
 
 /// The judge. It is kept from block to block for its memory.

@@ -6,10 +6,10 @@ use crate::fault::Place;
 use crate::site::Places;
 
 use super::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
+use super::held::Held;
 use super::memory::{Access, Allocation, Memory};
 use super::order::{Actor, Event, How};
 use super::requests::Space;
-use super::wgmma::Held;
 
 /// One side.
 #[derive(Clone, Copy, Debug)]

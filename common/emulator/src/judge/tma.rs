@@ -1,27 +1,10 @@
 //! The judge and TMA: what a box reads and writes, as operations of agents.
 
-use std::ops::Range;
-
 use super::clocks::Agent;
 use super::counters::{GlobalTraffic, SharedTraffic};
-use super::{Fork, How, Judge, Stop};
-
-/// A box of TMA: where it lies in shared memory, and the rows of it that lie in the tensor, as addresses and lengths.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TmaBox<Rows> {
-    pub(crate) offset: usize,
-    pub(crate) bytes: usize,
-    pub(crate) rows: Rows,
-}
-
-/// A load, for reports.
-#[derive(Clone, Debug)]
-pub(super) struct Fetch {
-    /// Of shared memory.
-    pub(super) range: Range<usize>,
-    /// Place and bytes of its first row that lies in the tensor.
-    pub(super) first_row: Option<(u32, u32)>,
-}
+use super::operation::{Fetch, Fork, TmaBox};
+use super::order::How;
+use super::{Judge, Stop};
 
 impl Judge {
     /// A thread starts a load, which `fork` describes.

@@ -13,17 +13,13 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ops::Range;
 
-use crate::block::party;
 use crate::fault::Fault;
-use crate::judge::wgmma::{Held, Why};
+use crate::judge::held::{Held, Why};
 use crate::schedule::{Random, Schedule};
 use crate::site::Site;
-use crate::warp::{Collective, Group};
+use crate::warp::{Collective, Group, party};
 use multiply::{Fragment, Slabs};
-use operand::{CHUNK, Descriptor, Form};
-
-/// Rows of A and D.
-const ROWS: usize = 64;
+use operand::{CHUNK, Descriptor, Element, Form, ROWS};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
@@ -33,23 +29,6 @@ const POISON: u32 = 0x7fa5_5a5a;
 
 /// Arrays that a wait may name.
 const NAMED: usize = 4;
-
-/// What the elements of both operands are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Element {
-    F16,
-    E4m3,
-}
-
-impl Element {
-    /// K of one instruction, which is 32 bytes.
-    fn depth(self) -> usize {
-        match self {
-            Self::F16 => 16,
-            Self::E4m3 => 32,
-        }
-    }
-}
 
 /// `EmulatorWgmma` of emulator/wgmma.h: what a lane brings to a product.
 #[repr(C)]

@@ -2,8 +2,7 @@
 //! every sum rounded to FP32. Tensor cores add in another order and with another internal width (less than FP32 for
 //! e4m3), so D agrees with a GPU's only within that.
 
-use super::operand::{CHUNK, Descriptor, Form, e4m3, elements, half};
-use super::{Element, ROWS};
+use super::operand::{CHUNK, Descriptor, Element, Form, ROWS, e4m3, elements, half};
 
 /// A warpgroup's fragment of A: of each thread four registers.
 pub(crate) type Fragment = [[u32; 4]; 128];

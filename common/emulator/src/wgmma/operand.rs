@@ -3,7 +3,25 @@
 //! A pattern is 8 rows of `span` bytes. Its bytes lie where the XOR of the swizzle puts their address, after all offsets
 //! have been added.
 
-use super::Element;
+/// Rows of A and D.
+pub(super) const ROWS: usize = 64;
+
+/// What the elements of both operands are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    F16,
+    E4m3,
+}
+
+impl Element {
+    /// K of one instruction, which is 32 bytes.
+    pub(super) fn depth(self) -> usize {
+        match self {
+            Self::F16 => 16,
+            Self::E4m3 => 32,
+        }
+    }
+}
 
 /// Bytes that a swizzle moves as a whole.
 pub(crate) const CHUNK: usize = 16;

@@ -1,0 +1,53 @@
+//! Registers that wgmma holds, as a hazard tells of them.
+
+/// Registers that a product in flight holds, or one that is complete, but named by no wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Registers of A; else accumulators.
+    pub(crate) is_fragment: bool,
+    /// Where the product is issued.
+    pub(crate) issued: u32,
+    pub(crate) why: Why,
+}
+
+/// Why they are held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Why {
+    /// Nobody has committed the product.
+    NotCommitted,
+    /// No wait has come since.
+    NotWaited,
+    /// The last one left so many groups in flight.
+    LeftInFlight { wait: u32, newest: u32 },
+    /// The product is complete, but no wait has named the accumulators.
+    NotNamed,
+}
+
+impl Held {
+    pub(super) fn memory(&self) -> &'static str {
+        if self.is_fragment { "registers of A" } else { "accumulators" }
+    }
+
+    pub(super) fn missing(&self, at: &mut impl FnMut(u32) -> String) -> String {
+        match self.why {
+            Why::NotCommitted => {
+                "The product is in no group, so no wait covers it: wgmma_commit is missing behind it, and a wgmma_wait \
+                 before this access"
+                    .into()
+            }
+            Why::NotWaited => "The product is in flight: a wgmma_wait that covers its group is missing before this \
+                               access"
+                .into(),
+            Why::LeftInFlight { wait, newest } => format!(
+                "The wgmma_wait<{newest}> at {} leaves the newest {newest} group(s) in flight, and the product is in one of \
+                 them: it must leave fewer",
+                at(wait)
+            ),
+            Why::NotNamed => {
+                "The product is complete, but the compiler has not been told: the wgmma_wait that covers it \
+                              must name these accumulators"
+                    .into()
+            }
+        }
+    }
+}
