@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const MAX_BOX_BYTES: usize = 128;
 
 /// Rows of one box of each operand; 0 where the kernel asks for no map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoxRows {
     /// Of Q.
     pub q: u32,
@@ -67,7 +67,7 @@ pub fn launch<E>(
         Ok(AttentionTensorMap { opaque })
     };
     let [q, k, v] = &staged.inputs;
-    let rows = boxes.unwrap_or(BoxRows { q: 0, k: 0, v: 0, o: 0 });
+    let rows = boxes.unwrap_or_default();
     Ok(AttentionLaunch {
         q: map(&params.q, &q.image, rows.q)?,
         k: map(&params.k, &k.image, rows.k)?,

@@ -135,6 +135,19 @@ impl Call<'_> {
         look().unwrap_or_else(|misuse| self.fail(misuse))
     }
 
+    /// Whether the phase has ended; if not, others run first. A try may say no although it has.
+    fn poll(&self, parity: i32, is_try: bool) -> bool {
+        let Call { context, operation, site, .. } = *self;
+        let offset = self.used();
+        let is_spurious = is_try && context.run().block.borrow_mut().fails_spuriously();
+        let is_ended = !is_spurious && self.look(offset, parity, None) == Seen::Ended;
+        if !is_ended {
+            context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, operation, site);
+            context.suspend(Pause::Waiting);
+        }
+        is_ended
+    }
+
     fn wait(&self, parity: i32) {
         let offset = self.used();
         let mut since = None;
@@ -208,16 +221,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let call = Call { context, operation: Sync::PhaseTest.operation(), object, site };
-    if call.is_suppressed(Sync::PhaseTest) {
-        return true; // as if the kernel had not asked
-    }
-    let offset = call.used();
-    let is_ended = call.look(offset, parity, None) == Seen::Ended;
-    if !is_ended {
-        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, call.operation, site);
-        context.suspend(Pause::Waiting);
-    }
-    is_ended
+    call.is_suppressed(Sync::PhaseTest) || call.poll(parity, false) // as if the kernel had not asked
 }
 
 /// # Safety
@@ -232,10 +236,9 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let call = Call { context, operation: Sync::PhaseWait.operation(), object, site };
-    if call.is_suppressed(Sync::PhaseWait) {
-        return;
+    if !call.is_suppressed(Sync::PhaseWait) {
+        call.wait(parity);
     }
-    call.wait(parity);
 }
 
 /// # Safety
@@ -267,17 +270,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let call = Call { context, operation: Sync::PhaseTry.operation(), object, site };
-    if call.is_suppressed(Sync::PhaseTry) {
-        return true; // as if the kernel had not asked
-    }
-    let offset = call.used();
-    let is_spurious = context.run().block.borrow_mut().fails_spuriously();
-    let is_ended = !is_spurious && call.look(offset, parity, None) == Seen::Ended;
-    if !is_ended {
-        context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, call.operation, site);
-        context.suspend(Pause::Waiting);
-    }
-    is_ended
+    call.is_suppressed(Sync::PhaseTry) || call.poll(parity, true) // as if the kernel had not asked
 }
 
 /// # Safety
