@@ -12,6 +12,9 @@ pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
 /// The least compute capability of any kernel, times ten: GPU code begins with PTX for compute_80.
 const LEAST_CAPABILITY: u32 = 80;
 
+/// The least that has clusters of blocks.
+const CLUSTERS: u32 = 90;
+
 /// What a device offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLimits {
@@ -105,9 +108,13 @@ impl DeviceLimits {
 
     /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
     pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
+        let words = |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
         if self.capability < LEAST_CAPABILITY {
-            let words = |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
             return Some((words(LEAST_CAPABILITY), words(self.capability)));
+        }
+        if kernel.cluster > 1 && self.capability < CLUSTERS {
+            let needed = format!("clusters of {} blocks ({})", kernel.cluster, words(CLUSTERS));
+            return Some((needed, words(self.capability)));
         }
         let (needed, available) = (kernel.dynamic_shared_bytes, self.shared_opt_in_bytes);
         (needed > available).then(|| (format!("{needed} bytes of shared memory"), format!("{available} ({self})")))

@@ -32,11 +32,22 @@ pub struct KernelFacts {
     /// The boxes of its tensor maps; none where it takes parameters alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxRows>,
+    /// Blocks of a cluster, neighbours in x of the grid; 1: none.
+    #[serde(default = "no_cluster", skip_serializing_if = "is_no_cluster")]
+    pub cluster: u32,
     /// What it may take; none where the stage's `caps.csv` has no line for it.
     #[serde(flatten)]
     pub caps: Option<Caps>,
     /// The type of P where it meets V.
     pub probability: Probability,
+}
+
+fn no_cluster() -> u32 {
+    1
+}
+
+fn is_no_cluster(cluster: &u32) -> bool {
+    *cluster == 1
 }
 
 impl KernelFacts {

@@ -14,9 +14,9 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
-/// Returns the instances that `kernel.cu` declares; writes their number, and for each what its launches need (null where
-/// all take parameters alone).
-pub type Table = unsafe extern "C" fn(*mut i32, *mut *const AttentionMaps) -> *const AttentionKernel;
+/// Returns the instances that `kernel.cu` declares; writes their number, and for each what its launches need: maps (null where
+/// all take parameters alone) and the blocks of a cluster (null where there are no clusters).
+pub type Table = unsafe extern "C" fn(*mut i32, *mut *const AttentionMaps, *mut *const i32) -> *const AttentionKernel;
 
 /// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
@@ -150,10 +150,11 @@ pub trait Attention: Sync {
     /// What its build script produced.
     fn artifacts(&self) -> &'static Artifacts;
 
-    /// Thread blocks of a launch: one per query tile, query head and batch.
+    /// Thread blocks of a launch: one per query tile, query head and batch; of query tiles as many as make whole clusters.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
-        [shape.seq_q.div_ceil(kernel.block_m) as u32, shape.heads_q as u32, shape.batch as u32]
+        let tiles = shape.seq_q.div_ceil(kernel.block_m) as u32;
+        [tiles.next_multiple_of(kernel.cluster), shape.heads_q as u32, shape.batch as u32]
     }
 
     /// Refuses a problem that a preset cannot hold. A stage must have a preset for every problem.
@@ -242,15 +243,14 @@ impl LoadedStage {
         let report =
             serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
         let plain = read_table(stage, artifacts.kernels)?;
-        let mut kernels =
-            plain.map(|(record, maps)| read_record(stage, record, maps)).collect::<Result<Vec<_>, _>>()?;
+        let mut kernels = plain.map(|record| read_record(stage, &record)).collect::<Result<Vec<_>, _>>()?;
         let caps = Caps::parse(artifacts.caps).map_err(|line| LoadError::Caps { stage, line })?;
         for kernel in &mut kernels {
             kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
         }
         if let Some(table) = artifacts.traced_kernels {
-            for (record, maps) in read_table(stage, table)? {
-                let traced = read_record(stage, record, maps)?;
+            for record in read_table(stage, table)? {
+                let traced = read_record(stage, &record)?;
                 if let Some(kernel) = kernels.iter_mut().find(|kernel| kernel.symbol == traced.symbol) {
                     kernel.traced = Some(traced.emulated);
                 }
@@ -372,19 +372,31 @@ impl LoadedStage {
     }
 }
 
-fn read_table(
-    stage: &'static str,
-    table: Table,
-) -> Result<impl Iterator<Item = (&'static AttentionKernel, Option<&'static AttentionMaps>)>, LoadError> {
-    let (mut count, mut maps) = (0, std::ptr::null());
+/// What `kernel.cu` declares of one instance.
+struct Record {
+    kernel: &'static AttentionKernel,
+    maps: Option<&'static AttentionMaps>,
+    /// 0: the launch has no clusters.
+    cluster: i32,
+}
+
+fn read_table(stage: &'static str, table: Table) -> Result<impl Iterator<Item = Record>, LoadError> {
+    let (mut count, mut maps, mut clusters) = (0, std::ptr::null(), std::ptr::null());
     // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
     // the address of a static table that constructors filled before `main`.
-    let records = unsafe { table(&mut count, &mut maps) };
+    let records = unsafe { table(&mut count, &mut maps, &mut clusters) };
     if count > TABLE_CAPACITY {
         return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
     }
-    // SAFETY: both tables hold `count` initialised records and live as long as the program; the second may be absent.
-    let read = move |index| unsafe { (&*records.add(index), (!maps.is_null()).then(|| &*maps.add(index))) };
+    // SAFETY: the tables hold `count` initialised records each and live as long as the program; only the first is always
+    // there.
+    let read = move |index| unsafe {
+        Record {
+            kernel: &*records.add(index),
+            maps: (!maps.is_null()).then(|| &*maps.add(index)),
+            cluster: if clusters.is_null() { 0 } else { *clusters.add(index) },
+        }
+    };
     Ok((0..count as usize).map(read))
 }
 
@@ -393,11 +405,7 @@ fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
 }
 
-fn read_record(
-    stage: &'static str,
-    record: &AttentionKernel,
-    maps: Option<&AttentionMaps>,
-) -> Result<Kernel, LoadError> {
+fn read_record(stage: &'static str, &Record { kernel: record, maps, cluster }: &Record) -> Result<Kernel, LoadError> {
     // SAFETY: the three names are string literals of the emulated build.
     let (family, variant, symbol) =
         unsafe { (CStr::from_ptr(record.family), CStr::from_ptr(record.variant), CStr::from_ptr(record.symbol)) };
@@ -431,6 +439,7 @@ fn read_record(
         min_blocks: positive("min_blocks", record.min_blocks)?,
         dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)? as usize,
         boxes: maps.and_then(BoxRows::read),
+        cluster: u32::try_from(cluster).unwrap_or(0).max(1),
         caps: None,
         probability,
         symbol,

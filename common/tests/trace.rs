@@ -69,6 +69,7 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
             min_blocks: 1,
             dynamic_shared_bytes: 0,
             boxes: None,
+            cluster: 1,
             caps: Some(Caps { register_cap: 64, shared_cap_bytes: 0 }),
             probability: Probability::F32,
         },

@@ -117,6 +117,7 @@ fn build(stage: StageMeta) -> StageBuild {
         min_blocks: 4,
         dynamic_shared_bytes: 37_376,
         boxes: None,
+        cluster: 1,
         caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 << 10 }),
         probability: Probability::F32,
     };

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 19] = [
+const KERNELS: [&str; 20] = [
     "barrier",
     "builtins",
+    "cluster",
     "cp_async",
     "faults",
     "fp8",

@@ -1,7 +1,6 @@
-//! The state of one block's threads: who is ready, who waits for whom, and what to say when nobody can go on.
+//! The state of the threads of one block, or of a cluster's: who is ready, who waits for whom, and what to say when nobody can go on.
 
-use std::ops::Range;
-
+use crate::cluster::Cluster;
 use crate::fault::{Fault, Place, Waiting, Waits};
 use crate::judge::clocks::Signal;
 use crate::mbarrier::Mbarriers;
@@ -36,6 +35,8 @@ enum Thread {
     PollsMbarrier { offset: usize, operation: &'static str, site: Site },
     /// At a wgmma_wait, for products that other warps of the warpgroup have not issued.
     Products { site: Site },
+    /// At cluster_wait.
+    Cluster { site: Site },
     /// At take_registers.
     Registers { site: Site },
     /// Reads the same memory again and again; the site is one of the trace. Goes on likewise.
@@ -77,18 +78,37 @@ impl NamedBarrier {
     }
 }
 
-/// One block.
+/// The barrier of a cluster. A warp that has exited is not waited for.
+#[derive(Debug, Default)]
+struct ClusterBarrier {
+    /// Phases that have ended.
+    phase: u64,
+    /// Warps that have arrived in the present one and have not exited.
+    arrived: u32,
+    /// How often each warp has arrived, how often it has waited, and what it called last.
+    warps: Vec<(u64, u64, Option<Collective>)>,
+    /// What the arrivals of the present phase tell, and those of the one before.
+    arriving: Signal,
+    ended: Signal,
+}
+
+/// One block, or the blocks of a cluster.
 #[derive(Debug)]
 pub(crate) struct Block {
     index: [u32; 3],
     threads: Vec<Thread>,
     warps: Vec<Warp>,
     ready: Ready,
-    at_barrier: u32,
-    named: [NamedBarrier; NAMED_BARRIERS],
+    cluster: Cluster,
+    /// Threads of each block at `__syncthreads`.
+    at_barrier: Vec<u32>,
+    /// Those of each block.
+    named: Vec<NamedBarrier>,
+    cluster_barrier: ClusterBarrier,
     mbarriers: Mbarriers,
     products: Products,
-    registers: Registers,
+    /// Of each block.
+    registers: Vec<Registers>,
     exited: u32,
     /// Threads that go on once all others wait.
     polling: u32,
@@ -100,31 +120,30 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A block of `threads` threads, all ready.
-    pub(crate) fn new(
-        index: [u32; 3],
-        linear_index: u64,
-        threads: u32,
-        schedule: Schedule,
-        shared: Range<usize>,
-    ) -> Self {
+    /// Blocks whose threads are all ready; `index` is the first one's.
+    pub(crate) fn new(index: [u32; 3], linear_index: u64, cluster: Cluster, schedule: Schedule) -> Self {
+        let threads = cluster.all_threads();
         let mut ready = Ready::new(schedule, linear_index);
         let mut warps = Vec::new();
         for warp in 0..threads.div_ceil(32) {
             warps.push(Warp::new((threads - warp * 32).min(32)));
             ready.insert(warp, warps[warp as usize].live);
         }
-        let products = Products::new(index, linear_index, threads, schedule, shared);
-        let registers = Registers::new(index, threads);
+        let products = Products::new(index, linear_index, cluster, schedule);
+        let registers = (0..cluster.blocks).map(|_| Registers::new(index, cluster.threads)).collect();
+        let cluster_barrier = ClusterBarrier { warps: vec![(0, 0, None); warps.len()], ..ClusterBarrier::default() };
         let threads = vec![Thread::Active; threads as usize];
-        let (named, mbarriers, counts) = Default::default();
+        let (mbarriers, counts) = Default::default();
+        let named = (0..NAMED_BARRIERS * cluster.blocks as usize).map(|_| NamedBarrier::default()).collect();
         Self {
             index,
             threads,
             warps,
             ready,
-            at_barrier: 0,
+            cluster,
+            at_barrier: vec![0; cluster.blocks as usize],
             named,
+            cluster_barrier,
             mbarriers,
             products,
             registers,
@@ -154,7 +173,9 @@ impl Block {
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
-            None if self.exited as usize == self.threads.len() => self.registers.finish().map(|()| None),
+            None if self.exited as usize == self.threads.len() => {
+                self.registers.iter().try_for_each(Registers::finish).map(|()| None)
+            }
             None if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS => Ok(self.poll_again()),
             None => Err(self.diagnose()),
         }
@@ -229,7 +250,8 @@ impl Block {
         collective: &Collective,
     ) -> Result<(&mut Signal, Option<Vec<u32>>), Fault> {
         let [barrier, threads] = collective.agree;
-        let (index, known) = (self.index, &mut self.named[barrier as usize % NAMED_BARRIERS]);
+        let number = self.named_barrier(warp, barrier);
+        let (index, known) = (self.index, &mut self.named[number]);
         let mismatch = |first: &(u32, Collective), rule: String| Fault::CollectiveMismatch {
             block: index,
             first: party(first.0 * 32, &first.1),
@@ -253,8 +275,8 @@ impl Block {
             );
             return Err(mismatch(first, rule));
         }
-        if threads > self.threads.len() as u64 {
-            let rule = format!("it waits for {threads} threads, but the block has only {}", self.threads.len());
+        if threads > u64::from(self.cluster.threads) {
+            let rule = format!("it waits for {threads} threads, but the block has only {}", self.cluster.threads);
             let first = party(warp * 32, collective);
             return Err(Fault::CollectiveMismatch { block: index, first, second: None, rule });
         }
@@ -267,6 +289,65 @@ impl Block {
             self.fruitless = 0;
         }
         Ok((&mut known.signal, waiting))
+    }
+
+    /// Its number among those of all blocks.
+    fn named_barrier(&self, warp: u32, barrier: u64) -> usize {
+        self.cluster.rank(warp * 32) as usize * NAMED_BARRIERS + barrier as usize % NAMED_BARRIERS
+    }
+
+    /// A warp arrives at the barrier of the cluster. Returns what takes what the warp's lanes did so far.
+    pub(crate) fn arrive_at_cluster(&mut self, warp: u32, call: &Collective) -> Result<&mut Signal, Fault> {
+        let known = &mut self.cluster_barrier;
+        let (arrivals, waits, last) = &mut known.warps[warp as usize];
+        if let Some(first) = last.filter(|_| arrivals > waits) {
+            let rule =
+                "a warp arrives once in each phase of the cluster's barrier: cluster_wait() is missing between".into();
+            let (first, second) = (party(warp * 32, &first), Some(party(warp * 32, call)));
+            return Err(Fault::CollectiveMismatch { block: self.index, first, second, rule });
+        }
+        *arrivals += 1;
+        *last = Some(*call);
+        known.arrived += 1;
+        Ok(&mut known.arriving)
+    }
+
+    /// A warp waits for the phase of the cluster's barrier in which it has arrived. Whether that has ended.
+    pub(crate) fn wait_for_cluster(&mut self, warp: u32, call: &Collective) -> Result<bool, Fault> {
+        let known = &mut self.cluster_barrier;
+        let (arrivals, waits, _) = &mut known.warps[warp as usize];
+        if arrivals == waits {
+            let reason = "the warp has not arrived: cluster_arrive() is missing before it".into();
+            return Err(Fault::InvalidCollective { block: self.index, party: party(warp * 32, call), reason });
+        }
+        let is_over = known.phase >= *arrivals;
+        if is_over {
+            *waits += 1;
+        } else {
+            self.hold(warp, Thread::Cluster { site: call.site });
+        }
+        Ok(is_over)
+    }
+
+    /// Ends the phase of the cluster's barrier if nobody is missing. Returns the warps that wait for that.
+    pub(crate) fn pass_cluster(&mut self) -> Vec<u32> {
+        let known = &mut self.cluster_barrier;
+        let is_missing = |(warp, (arrivals, ..)): (&Warp, &(u64, u64, _))| warp.live != 0 && *arrivals == known.phase;
+        if known.arrived == 0 || self.warps.iter().zip(&known.warps).any(is_missing) {
+            return Vec::new();
+        }
+        known.phase += 1;
+        known.arrived = 0;
+        known.ended = std::mem::take(&mut known.arriving);
+        let is_waiting = |warp: &u32| matches!(self.threads[*warp as usize * 32], Thread::Cluster { .. });
+        let waiting: Vec<u32> = (0..self.warps.len() as u32).filter(is_waiting).collect();
+        waiting.iter().for_each(|&warp| known.warps[warp as usize].1 += 1);
+        waiting
+    }
+
+    /// What those have told who arrived in the phase of the cluster's barrier that has ended.
+    pub(crate) fn cluster_signal(&self) -> &Signal {
+        &self.cluster_barrier.ended
     }
 
     /// What follows for the threads: `complete` names the warps that go on, if the barrier is complete.
@@ -285,7 +366,7 @@ impl Block {
             return self.release(warp, group, completer);
         }
         self.counts.collectives += 1;
-        let (barrier, site) = (group.collective.agree[0] as usize, group.collective.site);
+        let (barrier, site) = (self.named_barrier(warp, group.collective.agree[0]), group.collective.site);
         self.threads[warp as usize * 32..][..32].fill(Thread::Named { barrier, site });
         Progress::Wait
     }
@@ -351,12 +432,13 @@ impl Block {
         group: &Group,
         completer: Option<u32>,
     ) -> Result<Progress, Fault> {
-        let warps = self.threads.len() as u32 / 32;
-        if !self.registers.change(warp, warps, &group.collective)? {
+        let (warps, rank) = (self.cluster.threads / 32, self.cluster.rank(warp * 32));
+        let registers = &mut self.registers[rank as usize];
+        if !registers.change(warp - rank * warps, warps, &group.collective)? {
             return Ok(self.hold(warp, Thread::Registers { site: group.collective.site }));
         }
-        let served = self.registers.serve_all();
-        served.into_iter().for_each(|warp| self.wake_warp(warp));
+        let served = registers.serve_all();
+        served.into_iter().for_each(|warp| self.wake_warp(rank * warps + warp));
         Ok(self.release(warp, group, completer))
     }
 
@@ -375,22 +457,26 @@ impl Block {
     /// A thread arrives at `__syncthreads`.
     pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
         self.threads[thread as usize] = Thread::Barrier { site };
-        self.at_barrier += 1;
-        if self.at_barrier as usize != self.threads.len() {
+        let rank = self.cluster.rank(thread);
+        let members = self.cluster.members(rank);
+        let (at_barrier, threads) = (&mut self.at_barrier[rank as usize], members.start as usize..members.end as usize);
+        *at_barrier += 1;
+        if *at_barrier != self.cluster.threads {
             return Ok(Progress::Wait);
         }
         let same = |thread: &Thread| matches!(thread, Thread::Barrier { site: other } if other.same(site));
-        if !self.threads.iter().all(same) {
+        if !self.threads[threads.clone()].iter().all(same) {
             return Err(Fault::DivergentBarrier { block: self.index, waits: self.waits() });
         }
-        self.at_barrier = 0;
+        self.at_barrier[rank as usize] = 0;
         self.fruitless = 0;
         self.counts.barriers += 1;
-        self.threads.fill(Thread::Active);
+        self.threads[threads].fill(Thread::Active);
         let goes_on = self.ready.completer_goes_on();
-        for (index, warp) in self.warps.iter().enumerate() {
-            let runs_on = goes_on && thread as usize / 32 == index;
-            self.ready.insert(index as u32, if runs_on { warp.live & !(1 << (thread % 32)) } else { warp.live });
+        for index in members.start / 32..members.end.div_ceil(32) {
+            let warp = &self.warps[index as usize];
+            let runs_on = goes_on && thread / 32 == index;
+            self.ready.insert(index, if runs_on { warp.live & !(1 << (thread % 32)) } else { warp.live });
         }
         Ok(if goes_on { Progress::GoOn } else { Progress::Wait })
     }
@@ -401,7 +487,11 @@ impl Block {
         self.threads[thread as usize] = Thread::Exited;
         self.exited += 1;
         self.fruitless = 0;
-        self.warps[thread as usize / 32].exit(thread % 32).map_err(|(group, _)| {
+        let (warp, known) = (thread as usize / 32, &mut self.cluster_barrier);
+        if self.warps[warp].live == 1 << (thread % 32) && known.warps[warp].0 > known.phase {
+            known.arrived -= 1; // the last lane leaves
+        }
+        self.warps[warp].exit(thread % 32).map_err(|(group, _)| {
             let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
             let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
             Fault::CollectiveMismatch { block: self.index, first, second: None, rule }
@@ -439,7 +529,7 @@ impl Block {
                 let gone = if (gone as usize) < self.threads.len() {
                     format!("thread {gone} has exited")
                 } else {
-                    format!("the block has only {} threads", self.threads.len())
+                    format!("the block has only {} threads", self.cluster.threads)
                 };
                 (second, None, format!("it needs all lanes of its mask, but {gone}"))
             }
@@ -522,11 +612,15 @@ impl Block {
     fn describe_named(&self, barrier: usize) -> String {
         let known = &self.named[barrier];
         let threads = known.arrived.first().map_or(0, |(_, call)| call.agree[1]);
-        format!("named_barrier_sync, barrier {barrier}, {} of {threads} threads have arrived", known.threads())
+        format!(
+            "named_barrier_sync, barrier {}, {} of {threads} threads have arrived",
+            barrier % NAMED_BARRIERS,
+            known.threads()
+        )
     }
 
     fn waits(&self) -> Waits {
-        let mut waits = Waits { threads: self.threads.len() as u32, ..Waits::default() };
+        let mut waits = Waits { threads: self.cluster.threads, ..Waits::default() };
         for (thread, state) in self.threads.iter().enumerate() {
             let thread = thread as u32;
             let (operation, place) = match state {
@@ -549,7 +643,11 @@ impl Block {
                     (format!("{operation}, again and again, {object}"), site.place())
                 }
                 Thread::Products { site } => (self.products.describe(thread / 32), site.place()),
-                Thread::Registers { site } => (self.registers.describe(thread / 32), site.place()),
+                Thread::Cluster { site } => ("cluster_wait".to_owned(), site.place()),
+                Thread::Registers { site } => {
+                    let (rank, warps) = (self.cluster.rank(thread), self.cluster.threads / 32);
+                    (self.registers[rank as usize].describe(thread / 32 - rank * warps), site.place())
+                }
                 Thread::PollsMemory { site } => {
                     let place: Option<Place> = Places::default().get(*site).pop();
                     ("reads the same variables again and again".to_owned(), place.expect("never empty"))
@@ -570,7 +668,7 @@ mod tests {
     use crate::warp::tests::{shuffle_sync, sync_warp};
 
     fn block(threads: u32) -> Block {
-        Block::new([1, 2, 0], 9, threads, Schedule::InOrder, 0..0)
+        Block::new([1, 2, 0], 9, Cluster::one(threads, 0..0), Schedule::InOrder)
     }
 
     fn run_all(block: &mut Block) -> Vec<u32> {
@@ -653,7 +751,7 @@ mod tests {
 
     #[test]
     fn overlapping_masks_that_wait_for_each_other_are_a_mismatch() {
-        let mut block = Block::new([0; 3], 0, 4, Schedule::InOrder, 0..0);
+        let mut block = Block::new([0; 3], 0, Cluster::one(4, 0..0), Schedule::InOrder);
         run_all(&mut block);
         block.arrive(0, &sync_warp(0b0011, 5)).unwrap();
         block.arrive(1, &sync_warp(0b0111, 6)).unwrap();

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::Cluster;
+
 /// A line of the kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
@@ -45,7 +47,7 @@ pub struct Waiting {
     pub operation: String,
     /// Where.
     pub place: Place,
-    /// Linear indices in the block, ascending.
+    /// Linear indices in the block, ascending; those of the other blocks of a cluster go on from there.
     pub threads: Vec<u32>,
 }
 
@@ -56,7 +58,7 @@ pub struct Waits {
     pub waiting: Vec<Waiting>,
     /// Threads that have returned from the kernel, ascending.
     pub exited: Vec<u32>,
-    /// Threads in the block.
+    /// Threads in the block. Those of the other blocks of a cluster are numbered on.
     pub threads: u32,
 }
 
@@ -81,8 +83,20 @@ fn is_plural(threads: &[u32], all: u32) -> bool {
     threads.len() > 1 && (!one_warp || all <= 32)
 }
 
-/// "warps 1-3 and threads 5, 7-9": whole warps by number, the rest by thread.
+/// As [`name_threads_of_block`]; of a cluster, with the rank of the block.
 fn name_threads(threads: &[u32], all: u32) -> String {
+    if threads.last().is_none_or(|&last| last < all) {
+        return name_threads_of_block(threads, all);
+    }
+    let name = |of_block: &[u32]| {
+        let local: Vec<u32> = of_block.iter().map(|thread| thread % all).collect();
+        format!("{} of the cluster's block {}", name_threads_of_block(&local, all), of_block[0] / all)
+    };
+    threads.chunk_by(|a, b| a / all == b / all).map(name).collect::<Vec<_>>().join(" and ")
+}
+
+/// "warps 1-3 and threads 5, 7-9": whole warps by number, the rest by thread.
+fn name_threads_of_block(threads: &[u32], all: u32) -> String {
     if threads.len() == all as usize {
         return if all == 1 { "the only thread".into() } else { format!("all {all} threads") };
     }
@@ -276,6 +290,37 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What happened in a cluster of blocks of `threads` threads that are numbered through, in terms of the block concerned:
+    /// `first` is the index of the cluster's first.
+    pub(crate) fn of_block(mut self, threads: u32, first: [u32; 3]) -> Self {
+        let of = |thread: &mut u32| {
+            let rank = *thread / threads;
+            *thread %= threads;
+            [first[0] + rank, first[1], first[2]]
+        };
+        match &mut self {
+            Self::CollectiveMismatch { block, first, second, .. } => {
+                if let Some(second) = second {
+                    of(&mut second.thread);
+                }
+                *block = of(&mut first.thread);
+            }
+            Self::InvalidCollective { block, party, .. } => *block = of(&mut party.thread),
+            Self::Trap { block, thread, .. }
+            | Self::Misaligned { block, thread, .. }
+            | Self::AsyncCopy { block, thread, .. }
+            | Self::Tma { block, thread: Some(thread), .. } => *block = of(thread),
+            Self::Mbarrier { block, thread, offset, .. } => {
+                *block = of(thread);
+                *offset = Cluster::within_block(*offset);
+            }
+            Self::DivergentBarrier { .. } | Self::Deadlock { .. } | Self::WaitNeverObserved { .. } => {} // `Waits` names blocks
+            Self::Tma { .. } | Self::Hazard { .. } | Self::SharedOverflow { .. } => {}
+            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => {}
+        }
+        self
+    }
+
     /// The block in which it happened; none if the launch was refused as a whole.
     pub fn block(&self) -> Option<[u32; 3]> {
         match self {

@@ -5,9 +5,10 @@
 //!
 //! What a primitive means to the judge of a traced launch is said here, once per primitive, where it is carried out:
 //! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`,
-//! `mbarrier` and `tma`.
+//! `mbarrier`, `tma` and `cluster`.
 
 mod access;
+mod cluster;
 mod cp_async;
 mod mbarrier;
 mod tma;
@@ -74,7 +75,7 @@ unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadContext, site:
         (progress, block.counts().barriers > before)
     };
     if is_complete {
-        run.judge(|judge| judge.barrier(site.number()));
+        run.judge(|judge| judge.barrier(context.thread, site.number()));
     }
     match progress {
         Ok(Progress::Wait) => context.suspend(Pause::Waiting),

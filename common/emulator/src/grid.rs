@@ -11,6 +11,9 @@ use crate::schedule::Schedule;
 /// Dynamic shared memory of the largest block: what sm_90 can opt in to.
 pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
+/// Blocks of the largest cluster that every GPU with clusters takes.
+pub const MAX_CLUSTER: u32 = 8;
+
 /// Runs one CUDA thread of a kernel; the argument is the kernel's params struct.
 pub type Entry = unsafe extern "C-unwind" fn(*const c_void);
 
@@ -25,6 +28,8 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// blockDim.
     pub block: [u32; 3],
+    /// Blocks of a cluster, neighbours in x; 1: none.
+    pub cluster: u32,
     /// Size of the dynamic shared memory.
     pub dynamic_shared_bytes: usize,
     /// Who runs next, and how fragments lie over lanes.
@@ -75,7 +80,12 @@ impl Launch {
         [linear % grid_x, linear / grid_x % grid_y, linear / (grid_x * grid_y)].map(|coordinate| coordinate as u32)
     }
 
-    /// CUDA's own limits. Returns the number of blocks.
+    /// The first block of the cluster in which a block is.
+    pub(crate) fn first_of_cluster(&self, [x, y, z]: [u32; 3]) -> [u32; 3] {
+        [x - x % self.cluster, y, z]
+    }
+
+    /// The limits of CUDA and of the emulator. Returns the number of blocks.
     pub(crate) fn check(&self) -> Result<usize, Fault> {
         let refuse = |reason: String| Err(Fault::BadLaunch { reason });
         if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
@@ -88,20 +98,52 @@ impl Launch {
                 return refuse(format!("{name} {dim:?} is outside 1 to {limit:?}"));
             }
         }
+        if self.cluster == 0 || self.cluster > MAX_CLUSTER || !self.grid[0].is_multiple_of(self.cluster) {
+            return refuse(format!(
+                "clusters of {} blocks: 1 to {MAX_CLUSTER} are possible, and a divisor of the grid's {} in x",
+                self.cluster, self.grid[0]
+            ));
+        }
         let threads: u64 = self.block.iter().map(|&size| u64::from(size)).product();
         if threads > 1024 {
             return refuse(format!("block {:?} has {threads} threads, above 1024", self.block));
+        }
+        let together = threads * u64::from(self.cluster);
+        if self.cluster > 1 && (together > 1024 || !threads.is_multiple_of(128)) {
+            return refuse(format!(
+                "the emulator runs clusters of whole warpgroups and up to 1024 threads, not {} blocks of {threads}",
+                self.cluster
+            ));
         }
         let blocks: u64 = self.grid.iter().map(|&size| u64::from(size)).product();
         usize::try_from(blocks).map_err(|_| Fault::BadLaunch { reason: format!("{blocks} blocks are too many") })
     }
 
-    /// `blocks`, if all are in the grid.
-    pub(crate) fn check_blocks<'a>(&self, blocks: &'a [[u32; 3]]) -> Result<&'a [[u32; 3]], Fault> {
+    /// The first block of each cluster, by number.
+    pub(crate) fn cluster_index(&self, cluster: u64) -> [u32; 3] {
+        self.block_index(cluster * u64::from(self.cluster))
+    }
+
+    /// Of a thread of the cluster that begins with block `first`: its block, and its number there.
+    pub(crate) fn in_cluster(&self, [x, y, z]: [u32; 3], thread: u32) -> ([u32; 3], u32) {
+        let threads = self.block.iter().product::<u32>();
+        ([x + thread / threads, y, z], thread % threads)
+    }
+
+    /// The clusters of `blocks`, each by its first block, if all are in the grid.
+    pub(crate) fn check_blocks(&self, blocks: &[[u32; 3]]) -> Result<Vec<[u32; 3]>, Fault> {
         let outside = |block: &&[u32; 3]| block.iter().zip(self.grid).any(|(&index, size)| index >= size);
         match blocks.iter().find(outside) {
             Some(block) => Err(Fault::BadLaunch { reason: format!("block {block:?} is not in grid {:?}", self.grid) }),
-            None => Ok(blocks),
+            None => {
+                let mut clusters = Vec::new();
+                for first in blocks.iter().map(|&block| self.first_of_cluster(block)) {
+                    if !clusters.contains(&first) {
+                        clusters.push(first);
+                    }
+                }
+                Ok(clusters)
+            }
         }
     }
 }

@@ -32,18 +32,18 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     let blocks = launch.check()?;
     let shared = Shared(launch);
     // SAFETY: passed on.
-    unsafe { run(launch, blocks, None, |linear| shared.get().block_index(linear as u64)) }
+    unsafe { run(launch, blocks / launch.cluster as usize, None, |index| shared.get().cluster_index(index as u64)) }
 }
 
-/// As [`launch`], for some blocks of the grid only.
+/// As [`launch`], for some blocks of the grid only, and those of their clusters.
 ///
 /// # Safety
 /// As [`launch`].
 pub unsafe fn launch_blocks(launch: &Launch, blocks: &[[u32; 3]]) -> Result<Report, Fault> {
     launch.check()?;
-    let blocks = launch.check_blocks(blocks)?;
+    let clusters = launch.check_blocks(blocks)?;
     // SAFETY: passed on.
-    unsafe { run(launch, blocks.len(), None, |index| blocks[index]) }
+    unsafe { run(launch, clusters.len(), None, |index| clusters[index]) }
 }
 
 /// As [`launch`], but one synchronisation site does nothing: would anybody notice if the author had forgotten it?
@@ -54,12 +54,14 @@ pub unsafe fn launch_suppressed(launch: &Launch, suppress: &Suppress) -> Result<
     let blocks = launch.check()?;
     let shared = Shared(launch);
     // SAFETY: passed on.
-    unsafe { run(launch, blocks, Some(suppress), |linear| shared.get().block_index(linear as u64)) }
+    unsafe {
+        run(launch, blocks / launch.cluster as usize, Some(suppress), |index| shared.get().cluster_index(index as u64))
+    }
 }
 
 unsafe fn run(
     launch: &Launch,
-    blocks: usize,
+    clusters: usize,
     suppress: Option<&Suppress>,
     index_of: impl Fn(usize) -> [u32; 3] + Sync,
 ) -> Result<Report, Fault> {
@@ -72,7 +74,7 @@ unsafe fn run(
             return Ok(Report::default());
         }
         // SAFETY: passed on.
-        let result = unsafe { worker::run_block(launch.get(), index_of(index), &layouts, suppress, None) };
+        let result = unsafe { worker::run_cluster(launch.get(), index_of(index), &layouts, suppress, None) };
         result.map_err(|fault| {
             first_fault.fetch_min(index, Ordering::Relaxed);
             (index, fault)
@@ -86,7 +88,7 @@ unsafe fn run(
         (Err(left), Err(right)) => Err(if left.0 <= right.0 { left } else { right }),
         (Err(fault), Ok(_)) | (Ok(_), Err(fault)) => Err(fault),
     };
-    let merged = (0..blocks).into_par_iter().map(one).reduce(|| Ok(Report::default()), merge);
+    let merged = (0..clusters).into_par_iter().map(one).reduce(|| Ok(Report::default()), merge);
     merged.map_err(|(_, fault)| fault)
 }
 
@@ -103,7 +105,7 @@ mod tests {
         let schedule = Schedule::InOrder;
         let params = std::ptr::null();
         // SAFETY: the kernel does nothing.
-        unsafe { launch(&Launch { entry: nothing, params, grid, block, dynamic_shared_bytes, schedule }) }
+        unsafe { launch(&Launch { entry: nothing, params, grid, block, cluster: 1, dynamic_shared_bytes, schedule }) }
     }
 
     #[test]
@@ -122,8 +124,15 @@ mod tests {
     #[test]
     fn a_sample_of_blocks_must_lie_in_the_grid() {
         let (params, schedule) = (std::ptr::null(), Schedule::Reversed);
-        let launch =
-            Launch { entry: nothing, params, grid: [4, 4, 1], block: [64, 1, 1], dynamic_shared_bytes: 0, schedule };
+        let launch = Launch {
+            entry: nothing,
+            params,
+            grid: [4, 4, 1],
+            block: [64, 1, 1],
+            cluster: 1,
+            dynamic_shared_bytes: 0,
+            schedule,
+        };
         // SAFETY: the kernel does nothing.
         let run = |blocks: &[[u32; 3]]| unsafe { launch_blocks(&launch, blocks) };
         assert_eq!(run(&[[0, 0, 0], [3, 3, 0]]).unwrap().switches, 128);

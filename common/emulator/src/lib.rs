@@ -19,6 +19,7 @@
 
 mod async_copy;
 mod block;
+mod cluster;
 mod fault;
 mod ffi;
 mod grid;
@@ -41,7 +42,7 @@ mod wgmma;
 mod worker;
 
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use grid::{Entry, Launch, MAX_SHARED_BYTES, Report, Suppress};
+pub use grid::{Entry, Launch, MAX_CLUSTER, MAX_SHARED_BYTES, Report, Suppress};
 pub use launch::{launch, launch_blocks, launch_suppressed};
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};

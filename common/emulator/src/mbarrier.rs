@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::judge::clocks::{Agent, Signal};
 use crate::site::Site;
-use crate::tma::Transfer;
+use crate::tma::Incoming;
 
 /// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
 const MAX_ARRIVALS: i32 = (1 << 20) - 1;
@@ -55,12 +55,12 @@ struct Bytes {
     brought: i64,
     /// Expected, but not landed; less than zero where they have come before they were expected.
     pending: i64,
-    under_way: VecDeque<Transfer>,
+    under_way: VecDeque<Incoming>,
     /// Boxes issued at all, landed when the last phase ended, and of those known to have done so by a thread.
     issued: u32,
     ended: u32,
     observed: u32,
-    last: Option<Site>,
+    last: Option<Incoming>,
 }
 
 /// What one may not do with an mbarrier, in a sentence.
@@ -114,7 +114,7 @@ impl Mbarrier {
     }
 
     /// TMA will bring a box.
-    pub(crate) fn issue(&mut self, transfer: Transfer) -> Result<(), Misuse> {
+    pub(crate) fn issue(&mut self, transfer: Incoming) -> Result<(), Misuse> {
         self.bytes.brought += transfer.bytes() as i64;
         if self.bytes.brought - self.bytes.expected > MAX_BYTES {
             return Err(Misuse(format!(
@@ -123,7 +123,7 @@ impl Mbarrier {
             )));
         }
         self.bytes.issued += 1;
-        self.bytes.last = Some(transfer.site);
+        self.bytes.last = Some(transfer);
         self.bytes.under_way.push_back(transfer);
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Mbarrier {
     }
 
     /// Lands what keeps the phase from its end, or `all` that is under way. True if the phase ends.
-    pub(crate) fn land(&mut self, all: bool, mut landed: impl FnMut(&Transfer)) -> Result<bool, Misuse> {
+    pub(crate) fn land(&mut self, all: bool, mut landed: impl FnMut(&Incoming)) -> Result<bool, Misuse> {
         while all || self.bytes.pending != 0 {
             let Some(next) = self.bytes.under_way.pop_front() else { break };
             landed(&next);
@@ -289,9 +289,10 @@ impl Mbarriers {
         self.0.iter().any(|object| object.bytes.issued > 0 || object.bytes.expected > 0)
     }
 
-    /// A load of which nobody has observed that its phase has ended.
-    pub(crate) fn unobserved(&self) -> Option<Site> {
-        self.0.iter().find(|object| object.bytes.issued > object.bytes.observed)?.bytes.last
+    /// What has been issued without anybody having observed that its phase has ended, and where the object is.
+    pub(crate) fn unobserved(&self) -> Option<(usize, Incoming)> {
+        let object = self.0.iter().find(|object| object.bytes.issued > object.bytes.observed)?;
+        Some((object.offset, object.bytes.last?))
     }
 
     /// The object at an offset in shared memory.

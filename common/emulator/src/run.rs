@@ -9,13 +9,14 @@ use corosensei::Yielder;
 
 use crate::async_copy::AsyncCopies;
 use crate::block::{Block, Progress};
+use crate::cluster::{Cluster, STRIDE};
 use crate::fault::Fault;
 use crate::grid::Suppress;
 use crate::judge::Judge;
 use crate::judge::clocks::Signal;
 use crate::layout::Layouts;
 use crate::site::Site;
-use crate::tma::Stores;
+use crate::tma::{Incoming, Stores};
 use crate::warp::{Group, Kind};
 
 /// Why a CUDA thread gave up the processor.
@@ -36,6 +37,9 @@ pub(crate) struct ThreadContext {
     pub(crate) grid_dim: [u32; 3],
     pub(crate) thread: u32,
     pub(crate) lane: u32,
+    pub(crate) cluster_rank: u32,
+    pub(crate) cluster_size: u32,
+    pub(crate) shared: *mut u8,
     pub(crate) layouts: *const Layouts,
     pub(crate) run: *const Run,
     pub(crate) yielder: Cell<*const Yielder<(), Pause>>,
@@ -92,7 +96,7 @@ impl Spin {
     }
 }
 
-/// What the threads of one running block share.
+/// What the threads of the running block share, or of a running cluster.
 pub(crate) struct Run {
     pub(crate) block: RefCell<Block>,
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
@@ -101,8 +105,8 @@ pub(crate) struct Run {
     /// Whether asynchronous operations take effect when they are issued.
     pub(crate) acts_at_issue: bool,
     pub(crate) fault: RefCell<Option<Fault>>,
-    /// Addresses of the declared dynamic shared memory.
-    pub(crate) shared: Range<usize>,
+    /// The blocks that run.
+    pub(crate) cluster: Cluster,
     /// Judges the accesses of a traced launch.
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
     /// A synchronisation site that does nothing.
@@ -171,15 +175,32 @@ impl Run {
     /// What the threads have left undone when all have exited.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
         let mut run = self.block.borrow_mut();
-        let Some(site) = run.mbarriers().unobserved() else { return Ok(()) };
-        let reason = "the block has ended, and no thread has observed the end of the phase in which the box comes: its shared \
-                      memory may be another block's by then";
-        let (block, operation, reason) = (run.index(), "tma_load".to_owned(), reason.to_owned());
-        Err(Fault::Tma { block, thread: None, operation, reason, place: site.place() })
+        let Some((offset, incoming)) = run.mbarriers().unobserved() else { return Ok(()) };
+        let what = match incoming {
+            Incoming::Box(_) => "the box comes",
+            Incoming::Store { .. } => "the bytes come",
+        };
+        let reason = format!(
+            "the block has ended, and no thread has observed the end of the phase in which {what}: its shared memory may be \
+             another block's by then"
+        );
+        let (operation, place) = (incoming.operation().to_owned(), incoming.site().place());
+        let [x, y, z] = run.index();
+        let block = [x + (offset / STRIDE) as u32, y, z];
+        Err(Fault::Tma { block, thread: None, operation, reason, place })
+    }
+
+    /// A thread returns from the kernel.
+    pub(crate) fn exit(&self, thread: u32) -> Result<(), Fault> {
+        self.check_exit(thread)?;
+        let mut block = self.block.borrow_mut();
+        block.exit(thread)?;
+        self.pass_cluster(&mut block);
+        Ok(())
     }
 
     /// The same of one thread's stores, when it exits.
-    pub(crate) fn check_exit(&self, thread: u32) -> Result<(), Fault> {
+    fn check_exit(&self, thread: u32) -> Result<(), Fault> {
         let stores = self.stores.borrow();
         let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread) else { return Ok(()) };
         let reason = match is_committed {
@@ -205,6 +226,7 @@ impl Run {
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
                 Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
+                Kind::ClusterArrive | Kind::ClusterWait => {} // see pass_cluster
                 Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {} // see pass_wgmma
                 Kind::GiveRegisters | Kind::TakeRegisters => {}
                 Kind::Mma => {
@@ -246,6 +268,8 @@ impl Run {
             Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {
                 self.pass_wgmma(&mut block, warp, group, completer)
             }
+            Kind::ClusterArrive => self.arrive_at_cluster(&mut block, warp, group, completer),
+            Kind::ClusterWait => self.wait_for_cluster(&mut block, warp, group, completer),
             Kind::GiveRegisters | Kind::TakeRegisters => block.change_registers(warp, group, completer),
             _ => Ok(block.release(warp, group, completer)),
         }
@@ -266,6 +290,42 @@ impl Run {
             *signal = Signal::default();
         }
         Ok(block.pass_named(warp, group, completer, complete))
+    }
+
+    /// A warp arrives at the barrier of the cluster: what it did so far is known to those who wait, once all have arrived.
+    fn arrive_at_cluster(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        let signal = block.arrive_at_cluster(warp, &group.collective)?;
+        self.judge(|judge| judge.arrive_at_named(warp, signal));
+        self.pass_cluster(block);
+        Ok(block.release(warp, group, completer))
+    }
+
+    fn wait_for_cluster(
+        &self,
+        block: &mut Block,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
+        if !block.wait_for_cluster(warp, &group.collective)? {
+            return Ok(Progress::Wait);
+        }
+        self.judge(|judge| judge.leave_named(warp, block.cluster_signal()));
+        Ok(block.release(warp, group, completer))
+    }
+
+    /// Lets the warps go on that wait at the barrier of the cluster, if it is complete.
+    fn pass_cluster(&self, block: &mut Block) {
+        for warp in block.pass_cluster() {
+            self.judge(|judge| judge.leave_named(warp, block.cluster_signal()));
+            block.wake_warp(warp);
+        }
     }
 
     /// A warp fences, issues, commits or waits for products of its warpgroup.

@@ -18,6 +18,65 @@ pub(crate) struct Transfer {
     pub(crate) site: Site,
 }
 
+/// What comes to an mbarrier that counts its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Incoming {
+    /// By TMA.
+    Box(Transfer),
+    /// From a thread of the cluster: 16 bytes for `to`.
+    Store { to: *mut [u8; 16], value: [u8; 16], site: Site },
+}
+
+impl Incoming {
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Box(transfer) => transfer.bytes(),
+            Self::Store { value, .. } => value.len(),
+        }
+    }
+
+    /// As the kernel calls it.
+    pub(crate) fn operation(&self) -> &'static str {
+        match self {
+            Self::Box(_) => "tma_load",
+            Self::Store { .. } => "store_async",
+        }
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        match self {
+            Self::Box(transfer) => transfer.site,
+            Self::Store { site, .. } => *site,
+        }
+    }
+
+    /// Until it is there.
+    ///
+    /// # Safety
+    /// As [`Incoming::land`].
+    pub(crate) unsafe fn poison(&self) {
+        match self {
+            // SAFETY: the caller's.
+            Self::Box(transfer) => unsafe { transfer.poison() },
+            // SAFETY: the caller's.
+            Self::Store { to, .. } => unsafe { to.write([POISON; 16]) },
+        }
+    }
+
+    /// Puts it where it belongs.
+    ///
+    /// # Safety
+    /// That is memory which the calling OS thread may write; see [`Transfer::load`].
+    pub(crate) unsafe fn land(&self) {
+        match self {
+            // SAFETY: the caller's.
+            Self::Box(transfer) => unsafe { transfer.load() },
+            // SAFETY: the caller's.
+            Self::Store { to, value, .. } => unsafe { to.write(*value) },
+        }
+    }
+}
+
 /// Of one row of a box what lies in the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {

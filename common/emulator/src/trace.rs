@@ -38,7 +38,7 @@ pub const MAX_HAZARDS: usize = 50;
 pub struct TraceOptions<'a> {
     /// What global memory the kernel may touch, parameters included.
     pub memory: Memory,
-    /// The blocks to run; all where there is none.
+    /// The blocks to run, and with each those of its cluster; all where there is none.
     pub blocks: Option<&'a [[u32; 3]]>,
     /// A site to leave out.
     pub suppress: Option<Suppress>,
@@ -82,36 +82,40 @@ pub struct TraceReport {
 /// As [`crate::launch()`]; `options.memory` must hold every buffer that the kernel reaches through its params.
 pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<TraceReport, Fault> {
     let all = launch.check()?;
-    let blocks: Vec<[u32; 3]> = match options.blocks {
-        Some(blocks) => launch.check_blocks(blocks)?.to_vec(),
-        None => (0..all).map(|linear| launch.block_index(linear as u64)).collect(),
+    let clusters: Vec<[u32; 3]> = match options.blocks {
+        Some(blocks) => launch.check_blocks(blocks)?,
+        None => (0..all as u64 / u64::from(launch.cluster)).map(|number| launch.cluster_index(number)).collect(),
     };
     let layouts = Layouts::new(launch.schedule);
     let TraceOptions { memory, suppress, log, .. } = options;
     let memory = Arc::new(memory.clone());
     let shared = Shared(launch);
-    let ends: Vec<(Result<Report, Fault>, Outcome)> = blocks
+    let ends: Vec<(Result<Report, Fault>, Outcome)> = clusters
         .par_iter()
-        .map(|&block| {
+        .map(|&first| {
             let mut outcome = Outcome::default();
             let tracing = Tracing { memory: &memory, log: *log, outcome: &mut outcome };
             // SAFETY: passed on.
-            let result = unsafe { worker::run_block(shared.get(), block, &layouts, suppress.as_ref(), Some(tracing)) };
+            let result =
+                unsafe { worker::run_cluster(shared.get(), first, &layouts, suppress.as_ref(), Some(tracing)) };
             (result, outcome)
         })
         .collect();
-    Ok(summarise(&blocks, all as u64, ends, &memory))
+    Ok(summarise(launch, &clusters, all as u64, ends, &memory))
 }
 
 fn summarise(
-    blocks: &[[u32; 3]],
+    launch: &Launch,
+    clusters: &[[u32; 3]],
     all: u64,
     ends: Vec<(Result<Report, Fault>, Outcome)>,
     memory: &Memory,
 ) -> TraceReport {
     let mut found = Found::default();
     let mut stopped = Vec::new();
-    let mut counted = Counted { launch_blocks: all, traced_blocks: ends.len() as u64, ..Counted::default() };
+    let traced_blocks = ends.len() as u64 * u64::from(launch.cluster);
+    let mut counted =
+        Counted { launch_blocks: all, traced_blocks, cluster: launch.cluster.into(), ..Counted::default() };
     let mut alike = true;
     let (mut syncs, mut runs, mut unwaited_copies, mut accesses) = (BTreeSet::new(), Vec::new(), 0, Vec::new());
     let mut places = Places::default();
@@ -121,19 +125,23 @@ fn summarise(
             Err(Fault::Hazard { .. }) => {}
             // The trace has seen the access itself.
             Err(Fault::SharedOverflow { .. }) if outcome.found.is_out_of_bounds() => {}
-            Err(fault) => stopped.push((blocks[index], fault)),
+            Err(fault) => stopped.push((fault.block().unwrap_or(clusters[index]), fault)),
         }
         counted.sum += outcome.counters;
         counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
         alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
         let log = outcome.log.into_iter();
-        accesses.extend(log.filter_map(|entry| describe_access(blocks[index], entry, memory, &mut places)));
+        accesses.extend(log.filter_map(|mut entry| {
+            let (block, _) = launch.in_cluster(clusters[index], entry.0.actor.thread());
+            entry.0.actor = entry.0.actor.of_block(launch.block.iter().product::<u32>().next_multiple_of(32));
+            describe_access(block, entry, memory, &mut places)
+        }));
         found.merge(outcome.found);
         syncs.extend(outcome.syncs);
         runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
     }
     counted.each = counted.each.filter(|_| alike);
-    compare_blocks(blocks, runs, &mut found);
+    compare_blocks(launch, clusters, runs, &mut found);
 
     let mut hazards = found.describe(memory, &mut places);
     hazards.extend(describe_stops(stopped));
@@ -175,8 +183,8 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     hazards
 }
 
-/// Bytes of outputs that one block writes and another one touches: blocks are always concurrent.
-fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut Found) {
+/// Bytes of outputs that one cluster writes and another one touches: they are always concurrent. `blocks`: the first of each.
+fn compare_blocks(launch: &Launch, blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut Found) {
     runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
     let end = |run: &Run| run.start + run.bytes;
     let mut open: Vec<(usize, Run)> = Vec::new();
@@ -187,7 +195,7 @@ fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut 
                 continue;
             }
             let side = |run: &Run| Side {
-                actor: Actor::Thread(run.thread),
+                actor: Actor::Thread(launch.in_cluster(blocks[0], run.thread).1),
                 how: if run.write { How::Write } else { How::Read },
                 site: run.site,
             };
@@ -197,7 +205,7 @@ fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut 
                 kind: HazardKind::Race,
                 first: side(first.1),
                 second: Some(side(second.1)),
-                other_block: Some(blocks[second.0]),
+                other_block: Some(launch.in_cluster(blocks[second.0], second.1.thread).0),
                 space: Space::Global,
                 offset: run.start,
                 bytes: end(&run).min(end(other)) - run.start,
@@ -205,7 +213,7 @@ fn compare_blocks(blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut 
                 hint: Hint::Blocks,
                 times: 1,
             };
-            found.add(blocks[first.0], raw);
+            found.add(launch.in_cluster(blocks[first.0], first.1.thread).0, raw);
         }
         open.push((block, run));
     }

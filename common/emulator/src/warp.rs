@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     WgmmaWait,
     GiveRegisters,
     TakeRegisters,
+    ClusterArrive,
+    ClusterWait,
 }
 
 impl Kind {
@@ -57,6 +59,8 @@ impl Kind {
             Self::WgmmaFence => Some(Sync::WgmmaFence),
             Self::WgmmaCommit => Some(Sync::WgmmaCommit),
             Self::WgmmaWait => Some(Sync::WgmmaWait),
+            Self::ClusterArrive => Some(Sync::ClusterArrive),
+            Self::ClusterWait => Some(Sync::ClusterWait),
             Self::Shuffle | Self::Vote | Self::MatrixCopy | Self::Mma => None,
             Self::Wgmma | Self::GiveRegisters | Self::TakeRegisters => None,
         }
@@ -78,6 +82,8 @@ impl Collective {
             19 => Kind::WgmmaWait,
             20 => Kind::GiveRegisters,
             21 => Kind::TakeRegisters,
+            22 => Kind::ClusterArrive,
+            23 => Kind::ClusterWait,
             _ => Kind::NamedArrive,
         }
     }

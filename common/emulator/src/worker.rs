@@ -1,4 +1,4 @@
-//! Runs blocks on the calling OS thread: its coroutines, their stacks and the block's shared memory.
+//! Runs blocks on the calling OS thread: their coroutines, the stacks of these and the blocks' shared memory.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
+use crate::cluster::{Cluster, GUARD_BYTES, STRIDE};
 use crate::fault::Fault;
 use crate::grid::{Launch, MAX_SHARED_BYTES, Report, Suppress};
 use crate::judge::memory::Memory;
@@ -17,9 +18,6 @@ use crate::run::{
 };
 use crate::source;
 use crate::stack::LaneStack;
-
-/// Declared in abi.h behind the largest shared memory.
-const GUARD_BYTES: usize = 4096;
 
 type Lane = Coroutine<(), Pause, (), LaneStack>;
 
@@ -35,9 +33,16 @@ struct Worker {
     judge: Option<Box<Judge>>,
     /// Bytes of shared memory, from its start, that may not be poison. All others are.
     used_shared_bytes: Option<usize>,
+    /// Shared memory of the blocks of a cluster.
+    cluster_memory: Vec<SharedMemory>,
 }
 
-/// The coroutines of a block. Dropping it gives their stacks back, whatever state they are in.
+/// As abi.h declares that of a block.
+#[repr(C, align(1024))]
+#[derive(Clone)]
+struct SharedMemory([u8; STRIDE]);
+
+/// The coroutines of the running blocks. Dropping it gives their stacks back, whatever state they are in.
 struct Lanes<'a> {
     lanes: Vec<Lane>,
     stacks: &'a mut Vec<LaneStack>,
@@ -64,11 +69,12 @@ pub(crate) struct Tracing<'a> {
     pub(crate) outcome: &'a mut Outcome,
 }
 
-/// Runs one block to its end or to its first fault, traced or not.
+/// Runs one block, or the blocks of a cluster, of which `index` is the first, to their end or to their first fault, traced
+/// or not.
 ///
 /// # Safety
 /// As [`crate::launch()`].
-pub(crate) unsafe fn run_block(
+pub(crate) unsafe fn run_cluster(
     launch: &Launch,
     index: [u32; 3],
     layouts: &Layouts,
@@ -77,7 +83,7 @@ pub(crate) unsafe fn run_block(
 ) -> Result<Report, Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
-        unsafe { worker.run_block(launch, index, layouts, suppress, tracing) }
+        unsafe { worker.run_cluster(launch, index, layouts, suppress, tracing) }
     })
 }
 
@@ -100,7 +106,7 @@ impl Drop for TracingOn {
 }
 
 impl Worker {
-    unsafe fn run_block(
+    unsafe fn run_cluster(
         &mut self,
         launch: &Launch,
         index: [u32; 3],
@@ -109,39 +115,43 @@ impl Worker {
         tracing: Option<Tracing<'_>>,
     ) -> Result<Report, Fault> {
         let [dim_x, dim_y, dim_z] = launch.block;
-        let threads = dim_x * dim_y * dim_z;
+        let of_block = dim_x * dim_y * dim_z;
+        let threads = of_block * launch.cluster;
         self.reserve(threads as usize)?;
-        let shared = emulator_shared_memory();
-        self.poison_shared_memory(shared, launch.dynamic_shared_bytes);
-
-        let start = shared as usize;
-        let memory = start..start + launch.dynamic_shared_bytes;
+        let (blocks, declared) = (launch.cluster, launch.dynamic_shared_bytes);
+        let shared = match blocks {
+            1 => {
+                let shared = emulator_shared_memory();
+                self.poison_shared_memory(shared, declared);
+                shared
+            }
+            _ => self.poisoned_cluster_memory(blocks as usize),
+        };
+        let cluster = Cluster { blocks, threads: of_block, start: shared as usize, declared };
         let run = Run {
-            block: RefCell::new(Block::new(
-                index,
-                launch.linear_index(index),
-                threads,
-                launch.schedule,
-                memory.clone(),
-            )),
+            block: RefCell::new(Block::new(index, launch.linear_index(index), cluster, launch.schedule)),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
             stores: RefCell::default(),
             acts_at_issue: launch.schedule.acts_at_issue(),
             fault: RefCell::new(None),
-            shared: memory,
+            cluster,
             judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
             spin: Spin::default(),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
-            .map(|thread| ThreadContext {
-                thread_idx: [thread % dim_x, thread / dim_x % dim_y, thread / (dim_x * dim_y)],
-                block_idx: index,
+            .map(|thread| (thread, thread % of_block))
+            .map(|(thread, in_block)| ThreadContext {
+                thread_idx: [in_block % dim_x, in_block / dim_x % dim_y, in_block / (dim_x * dim_y)],
+                block_idx: [index[0] + cluster.rank(thread), index[1], index[2]],
                 block_dim: launch.block,
                 grid_dim: launch.grid,
                 thread,
                 lane: thread % 32,
+                cluster_rank: cluster.rank(thread),
+                cluster_size: blocks,
+                shared: shared.wrapping_add(cluster.base(thread)),
                 layouts,
                 run: &run,
                 yielder: Cell::new(std::ptr::null()),
@@ -154,10 +164,7 @@ impl Worker {
             judge.borrow_mut().start(Setup {
                 memory: Arc::clone(tracing.memory),
                 block: index,
-                threads,
-                shared: start,
-                declared: launch.dynamic_shared_bytes,
-                mapped: MAX_SHARED_BYTES + GUARD_BYTES,
+                cluster,
                 harmless: [
                     range.start as usize..range.end as usize,
                     layouts..layouts + size_of::<Layouts>(),
@@ -186,12 +193,21 @@ impl Worker {
             Ok(switches) => switches,
             Err(fault) => {
                 self.used_shared_bytes = None;
-                return Err(fault);
+                return Err(if blocks > 1 { fault.of_block(of_block, index) } else { fault });
             }
         };
-        self.check_guard(shared, launch.dynamic_shared_bytes, index)?;
+        for rank in 0..blocks {
+            let block = [index[0] + rank, index[1], index[2]];
+            self.check_guard(shared.wrapping_add(rank as usize * STRIDE), declared, block)?;
+        }
         let counts = run.block.borrow().counts();
-        Ok(Report { blocks: 1, switches, barriers: counts.barriers, collectives: counts.collectives, unwaited_copies })
+        Ok(Report {
+            blocks: blocks.into(),
+            switches,
+            barriers: counts.barriers,
+            collectives: counts.collectives,
+            unwaited_copies,
+        })
     }
 
     fn reserve(&mut self, threads: usize) -> Result<(), Fault> {
@@ -213,6 +229,13 @@ impl Worker {
         // SAFETY: `shared` is this OS thread's, of MAX_SHARED_BYTES + GUARD_BYTES bytes; no kernel is running on it.
         unsafe { shared.write_bytes(POISON, used) };
         self.used_shared_bytes = Some(declared);
+    }
+
+    /// The same of a cluster. It starts on a boundary as demanding as that of one block.
+    fn poisoned_cluster_memory(&mut self, blocks: usize) -> *mut u8 {
+        self.cluster_memory.clear();
+        self.cluster_memory.resize(blocks, SharedMemory([POISON; STRIDE]));
+        self.cluster_memory.as_mut_ptr().cast()
     }
 
     /// Whether the block wrote behind its shared memory. (A write of poison there can't be told.)
@@ -278,8 +301,7 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
             }
             CoroutineResult::Return(()) => {
                 let warp = thread / 32;
-                run.check_exit(thread)?;
-                run.block.borrow_mut().exit(thread)?;
+                run.exit(thread)?;
                 loop {
                     let group = run.block.borrow_mut().completed(warp);
                     let Some(group) = group else { break };

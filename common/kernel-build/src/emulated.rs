@@ -136,9 +136,16 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
          #else\n\
          #define ATTN_MAPS nullptr\n\
          #endif\n\
-         extern \"C\" const AttentionKernel *{table}(int32_t *count, const struct AttentionMaps **maps) {{\n    \
+         #ifdef ATTN_CLUSTER_VARIANT\n\
+         #define ATTN_CLUSTERS attention_clusters\n\
+         #else\n\
+         #define ATTN_CLUSTERS nullptr\n\
+         #endif\n\
+         extern \"C\" const AttentionKernel *{table}(int32_t *count, const struct AttentionMaps **maps, \
+             const int32_t **clusters) {{\n    \
              *count = attention_table.count;\n    \
              *maps = ATTN_MAPS;\n    \
+             *clusters = ATTN_CLUSTERS;\n    \
              return attention_table.kernels;\n\
          }}\n",
         kernel.display()

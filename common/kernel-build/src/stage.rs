@@ -216,8 +216,8 @@ fn artifacts_source(
     only: &[&str],
 ) -> String {
     let table = emulated::table_symbol(prefix);
-    let signature = "(count: *mut i32, maps: *mut *const common::params::AttentionMaps) -> *const \
-                     common::params::AttentionKernel;\n";
+    let signature = "(count: *mut i32, maps: *mut *const common::params::AttentionMaps, clusters: *mut *const i32) -> \
+                     *const common::params::AttentionKernel;\n";
     let mut declarations = format!("fn {table}{signature}");
     let mut traced = "None".to_string();
     if is_traced {
@@ -274,7 +274,9 @@ mod tests {
         let text =
             artifacts_source("stage0_scalar", true, true, &texts, Path::new("/repo/stage0/caps.csv"), &["sm_90a"]);
         assert!(
-            text.contains("fn stage0_scalar_kernels(count: *mut i32, maps: *mut *const common::params::AttentionMaps)")
+            text.contains(
+                "fn stage0_scalar_kernels(count: *mut i32, maps: *mut *const common::params::AttentionMaps, "
+            )
         );
         assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
         assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));

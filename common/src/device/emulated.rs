@@ -66,6 +66,7 @@ impl Buffers {
             params: (&raw const self.launch).cast(),
             grid: prepared.grid,
             block: [prepared.kernel.threads, 1, 1],
+            cluster: prepared.kernel.cluster,
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
             schedule,
         }

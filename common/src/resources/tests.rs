@@ -11,6 +11,7 @@ fn facts() -> KernelFacts {
         min_blocks: 2,
         dynamic_shared_bytes: 37_376,
         boxes: None,
+        cluster: 1,
         caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 * 1024 }),
         probability: Probability::F32,
     }

@@ -5,17 +5,13 @@
 #include <attn/variant.cuh>
 #include <type_traits>
 
-extern "C" {
-extern __shared__ __align__(1024) unsigned char attn_shared[];
-}
-
 namespace attn {
 
 template <class Layout>
 __forceinline__ Layout &shared_tiles() {
     static_assert(alignof(Layout) <= 1024, "the buffer starts on a 1,024-byte boundary");
     static_assert(std::is_trivially_default_constructible_v<Layout>, "nobody constructs it");
-    return *reinterpret_cast<Layout *>(attn_shared);
+    return *reinterpret_cast<Layout *>(emulator_current->shared);
 }
 
 } // namespace attn

@@ -28,8 +28,11 @@ struct EmulatorThread {
     uint32_t block_idx[3];
     uint32_t block_dim[3];
     uint32_t grid_dim[3];
-    uint32_t thread; // linear index in the block
+    uint32_t thread; // linear index in the block; of a cluster, numbered on from block to block
     uint32_t lane;
+    uint32_t cluster_rank;
+    uint32_t cluster_size;
+    unsigned char *shared; // of the block
     const EmulatorLayouts *layouts;
     // The scheduler's own fields follow.
 };
@@ -62,6 +65,9 @@ enum EmulatorKind {
     // agree[0] is the number of registers of a thread from here on.
     EMULATOR_GIVE_REGISTERS = 20,
     EMULATOR_TAKE_REGISTERS = 21,
+    // The warp arrives at the barrier of the cluster, and waits for the phase in which it has arrived.
+    EMULATOR_CLUSTER_ARRIVE = 22,
+    EMULATOR_CLUSTER_WAIT = 23,
 };
 
 // What one lane brings to a warp-wide operation.
@@ -130,6 +136,11 @@ void emulator_tma_store_commit(const EmulatorThread *thread, EmulatorSite site);
 void emulator_tma_store_wait_read(const EmulatorThread *thread, uint32_t newest_groups, EmulatorSite site);
 void emulator_fence_proxy_async(const EmulatorThread *thread, EmulatorSite site);
 
+// Stores 16 bytes to the place in block `rank` that `smem` is here, and tells the mbarrier there that `object` is here.
+void emulator_store_async(const EmulatorThread *thread, uint32_t rank, void *smem, const void *value, uint64_t *object,
+                          EmulatorSite site);
+void emulator_mbarrier_wait_cluster(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
+
 // For the traced build. The first may be called from an EmulatorExecute; false: memory that does not exist, don't touch
 // it. The second is a plain access at a known place, the third one at a return address (from the __tsan_* functions).
 // `write`: bit 0 is set for a write; bit 1 if the access may be made in pieces, so that any address will do.
@@ -152,7 +163,7 @@ struct EmulatorTrace {
 // Where its caller stands: bytes of the program's image up to there.
 uint32_t emulator_here();
 
-// Start of the calling OS thread's shared memory.
+// Start of the calling OS thread's shared memory: that of a block without a cluster.
 unsigned char *emulator_shared_memory();
 
 // Defined in runtime.cc. The initial-exec model makes an access one load; it holds in executables, which is where

@@ -2,3 +2,4 @@
 #include "ptx.cu"
 #include "tma.cu"
 #include "wgmma.cu"
+#include "cluster.cu"

@@ -29,6 +29,14 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
     extern "C" __global__ void __launch_bounds__(threads, 1) name([[maybe_unused]] const KernelParams *params)
 #endif
 
+// One whose blocks run in clusters.
+#ifdef EMULATOR_BUILD
+#define CLUSTER_KERNEL(name, blocks) KERNEL(name)
+#else
+#define CLUSTER_KERNEL(name, blocks) \
+    extern "C" __global__ void __cluster_dims__(blocks, 1, 1) name([[maybe_unused]] const KernelParams *params)
+#endif
+
 // Not for the linker, which would keep one build's code for both.
 namespace {
 
@@ -38,7 +46,11 @@ template <class T> __device__ const T *in(const KernelParams *params, int index 
 template <class T> __device__ T *out(const KernelParams *params, int index = 0) {
     return static_cast<T *>(params->out[index]);
 }
+#ifdef EMULATOR_BUILD
+template <class T> T *shared(int byte = 0) { return reinterpret_cast<T *>(emulator_current->shared + byte); }
+#else
 template <class T> __device__ T *shared(int byte = 0) { return reinterpret_cast<T *>(attn_shared + byte); }
+#endif
 
 // Of a one-dimensional launch.
 [[maybe_unused]] __device__ inline int global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }

@@ -39,6 +39,7 @@ pub struct Run {
     entry: emulator::Entry,
     grid: [u32; 3],
     block: [u32; 3],
+    cluster: u32,
     dynamic_shared_bytes: usize,
     inputs: [Vec<u64>; 3],
     numbers: [i32; 4],
@@ -68,6 +69,7 @@ impl Run {
             entry,
             grid: [1; 3],
             block: [threads, 1, 1],
+            cluster: 1,
             dynamic_shared_bytes: 0,
             inputs: Default::default(),
             numbers: [0; 4],
@@ -88,6 +90,12 @@ impl Run {
     /// A one-dimensional grid.
     pub fn blocks(mut self, blocks: u32) -> Self {
         self.grid = [blocks, 1, 1];
+        self
+    }
+
+    /// One cluster of so many blocks. On a GPU the kernel itself says so.
+    pub fn cluster(mut self, blocks: u32) -> Self {
+        (self.grid, self.cluster) = ([blocks, 1, 1], blocks);
         self
     }
 
@@ -198,6 +206,7 @@ impl Run {
             params: std::ptr::from_ref(params).cast(),
             grid: self.grid,
             block: self.block,
+            cluster: self.cluster,
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             schedule: self.schedule,
         }

@@ -56,12 +56,12 @@ fn check_async_copy(
             return Some(Fault::Misaligned { block, thread, operand, value, required, place });
         }
     }
-    let shared = &context.run().shared;
+    let cluster = &context.run().cluster;
     let reason = if src_bytes > bytes {
         format!("reads {src_bytes} bytes to write {bytes}")
-    } else if dst < shared.start || dst + bytes as usize > shared.end {
-        let size = shared.len();
-        match dst.checked_sub(shared.start) {
+    } else if cluster.locate(dst, bytes as usize).is_none() {
+        let size = cluster.declared;
+        match dst.checked_sub(context.shared as usize) {
             Some(offset) if offset < 1 << 20 => {
                 format!("its destination is byte {offset} of shared memory, of which the launch declared {size}")
             }

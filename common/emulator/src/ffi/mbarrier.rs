@@ -27,7 +27,7 @@ impl Call<'_> {
 
     fn fault(&self, Misuse(reason): Misuse) -> Fault {
         let ThreadContext { block_idx, thread, .. } = *self.context;
-        let offset = (self.object as usize).wrapping_sub(self.run().shared.start);
+        let offset = (self.object as usize).wrapping_sub(self.run().cluster.start);
         let operation = self.operation.to_owned();
         Fault::Mbarrier { block: block_idx, thread, operation, offset, reason, place: self.site.place() }
     }
@@ -38,18 +38,18 @@ impl Call<'_> {
 
     /// Where the object is in shared memory.
     fn offset(&self) -> usize {
-        let (at, shared) = (self.object as usize, &self.run().shared);
-        if at < shared.start || at + 8 > shared.end {
-            let declared = shared.len();
+        let (at, cluster) = (self.object as usize, &self.run().cluster);
+        let Some(offset) = cluster.locate(at, 8) else {
+            let declared = cluster.declared;
             self.fail(Misuse(format!("its 8 bytes are not in shared memory, of which the launch declared {declared}")));
-        }
+        };
         if !at.is_multiple_of(8) {
             let (block, thread) = (self.context.block_idx, self.context.thread);
             let (value, required, place) = (at as u64, 8, self.site.place());
             let operand = format!("the object of {}", self.operation);
             self.context.fail(Fault::Misaligned { block, thread, operand, value, required, place });
         }
-        at - shared.start
+        offset
     }
 
     /// The same of an object that must exist, whole, and known to the thread.
@@ -68,7 +68,7 @@ impl Call<'_> {
     }
 
     /// Notes the site. True if it is to do nothing.
-    fn is_suppressed(&self, sync: Sync) -> bool {
+    pub(super) fn is_suppressed(&self, sync: Sync) -> bool {
         self.run().judge(|judge| judge.reaches(sync, self.site.number()));
         self.run().suppresses(self.site)
     }
@@ -112,7 +112,7 @@ impl Call<'_> {
             {
                 // SAFETY: whoever issued a load has found its box to lie in the block's shared memory, which lives as long as
                 // the OS thread; the launch's caller vouches for the map's tensor.
-                object.land(false, |load| unsafe { load.load() })?;
+                object.land(false, |load| unsafe { load.land() })?;
                 seen = object.look(parity, since)?;
             }
             if seen == Seen::Ended {
@@ -148,7 +148,7 @@ impl Call<'_> {
         is_ended
     }
 
-    fn wait(&self, parity: i32) {
+    pub(super) fn wait(&self, parity: i32) {
         let offset = self.used();
         let mut since = None;
         while let Seen::Present(phase) = self.look(offset, parity, since) {

@@ -8,7 +8,7 @@ use crate::mbarrier::Misuse;
 use crate::run::ThreadContext;
 use crate::site::Site;
 use crate::tensor_map::TensorMap;
-use crate::tma::{Stores, Transfer};
+use crate::tma::{Incoming, Stores, Transfer};
 
 use super::mbarrier::Call;
 
@@ -50,10 +50,10 @@ impl ThreadContext {
     ) -> Transfer {
         // SAFETY: the caller's.
         let (map, at) = unsafe { (self.map(map, operation, site), *at) };
-        let (start, shared) = (smem as usize, &self.run().shared);
-        if start < shared.start || start + map.box_bytes() > shared.end {
-            let (declared, bytes) = (shared.len(), map.box_bytes());
-            let place = match start.checked_sub(shared.start) {
+        let (start, cluster) = (smem as usize, &self.run().cluster);
+        if cluster.locate(start, map.box_bytes()).is_none() {
+            let (declared, bytes) = (cluster.declared, map.box_bytes());
+            let place = match start.checked_sub(self.shared as usize) {
                 Some(offset) if offset < 1 << 20 => format!("byte {offset}"),
                 _ => "an address elsewhere".to_owned(),
             };
@@ -73,7 +73,7 @@ impl ThreadContext {
     }
 
     fn offset(&self, transfer: &Transfer) -> usize {
-        transfer.smem as usize - self.run().shared.start
+        transfer.smem as usize - self.run().cluster.start
     }
 
     fn judged(&self, judged: Option<Result<(), Stop>>) {
@@ -118,7 +118,7 @@ unsafe extern "C-unwind" fn emulator_tma_load(
     let issue = || -> Result<_, Misuse> {
         let mut block = run.block.borrow_mut();
         let object = block.mbarriers().get_for_tma(barrier)?;
-        object.issue(transfer)?;
+        object.issue(Incoming::Box(transfer))?;
         Ok(run.judge(|judge| {
             let agent = *object.agent.get_or_insert_with(|| judge.agent());
             let (clock, first, count, site) = (object.issued(), context.thread, 1, site.access_number());
@@ -133,7 +133,7 @@ unsafe extern "C-unwind" fn emulator_tma_load(
         let is_end = if run.acts_at_issue {
             // SAFETY: the box was just found to lie in the block's shared memory, which lives as long as the OS thread; the
             // launch's caller vouches for the map's tensor.
-            object.land(true, |load| unsafe { load.load() })?
+            object.land(true, |load| unsafe { load.land() })?
         } else {
             // SAFETY: likewise.
             unsafe { transfer.poison() };

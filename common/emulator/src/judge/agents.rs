@@ -151,6 +151,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::cluster::Cluster;
     use crate::judge::clocks::Signal;
     use crate::judge::memory::Memory;
     use crate::judge::{Outcome, Setup};
@@ -162,10 +163,7 @@ mod tests {
         judge.start(Setup {
             memory: Arc::new(Memory::default()),
             block: [0; 3],
-            threads: 64,
-            shared: BASE,
-            declared: 64,
-            mapped: 64,
+            cluster: Cluster { blocks: 1, threads: 64, start: BASE, declared: 64 },
             harmless: [0..0, 0..0, 0..0],
             log: false,
         });
@@ -196,11 +194,11 @@ mod tests {
         assert_eq!(read_after(|_, _| ()), early);
         assert_eq!(read_after(|judge, agent| judge.complete(33, agent, 1)), []);
         assert_eq!(read_after(|judge, agent| judge.complete(32, agent, 1)), early, "another thread");
-        assert_eq!(read_after(|judge, _| judge.barrier(8)), early, "a barrier does not wait for it");
-        assert_eq!(read_after(|judge, _| (0..3).for_each(|_| judge.barrier(8))), early);
+        assert_eq!(read_after(|judge, _| judge.barrier(0, 8)), early, "a barrier does not wait for it");
+        assert_eq!(read_after(|judge, _| (0..3).for_each(|_| judge.barrier(0, 8))), early);
         let observed_by_one = |judge: &mut Judge, agent| {
             judge.complete(32, agent, 1);
-            judge.barrier(8);
+            judge.barrier(0, 8);
         };
         assert_eq!(read_after(observed_by_one), [], "but passes on what one of its threads was told");
         let passed_on = |judge: &mut Judge, agent| {
@@ -226,7 +224,7 @@ mod tests {
                 judge.observe(0, &signal);
             }
             if barrier {
-                judge.barrier(8);
+                judge.barrier(0, 8);
             }
             judge.fork_shared(&fork(agent, 2, 0), How::TmaWrite, 0..16);
             kinds(&judge.finish(0))
@@ -248,7 +246,7 @@ mod tests {
                 judge.complete(33, wgmma, clock);
             }
             if barrier {
-                judge.barrier(8);
+                judge.barrier(0, 8);
             }
             judge.access(33, BASE, 4, true, true, 7).unwrap();
             kinds(&judge.finish(0))
@@ -269,7 +267,7 @@ mod tests {
                     "fence" => judge.fence_proxy(33),
                     "other's fence" => judge.fence_proxy(0),
                     "write" => judge.access(33, BASE, 4, true, true, 6).unwrap(),
-                    _ => judge.barrier(8),
+                    _ => judge.barrier(0, 8),
                 }
             }
             judge.fork_shared(&fork(agent, 1, 0), How::StoreRead, 0..4);

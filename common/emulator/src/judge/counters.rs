@@ -65,6 +65,8 @@ pub struct Counters {
     pub tma_read_bytes: u64,
     /// Bytes that TMA writes to global memory; also in `global_write`.
     pub tma_write_bytes: u64,
+    /// Bytes stored to the shared memory of blocks of the cluster, by store_async.
+    pub cluster_store_bytes: u64,
     /// Matrix multiply-accumulate instructions, per warp.
     pub tensor_ops: u64,
     /// Multiply-adds in them.
@@ -116,7 +118,7 @@ macro_rules! fields {
 fields!(GlobalTraffic: requests bytes sectors);
 fields!(SharedTraffic: requests bytes wavefronts ideal_wavefronts);
 fields!(Counters: global_read global_write shared_read shared_write shared_async_write async_copy_bytes tma_read_bytes
-    tma_write_bytes tensor_ops
+    tma_write_bytes cluster_store_bytes tensor_ops
     tensor_macs shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
 
 impl fmt::Display for Counters {
@@ -143,6 +145,9 @@ impl fmt::Display for Counters {
         if read + written > 0 {
             writeln!(f, "TMA: {read} bytes read, {written} written")?;
         }
+        if self.cluster_store_bytes > 0 {
+            writeln!(f, "stored in the cluster: {} bytes", self.cluster_store_bytes)?;
+        }
         writeln!(f, "tensor cores: {} operations, {} multiply-adds", self.tensor_ops, self.tensor_macs)?;
         writeln!(f, "shuffles: {}, votes: {}", self.shuffles, self.votes)?;
         writeln!(f, "__syncthreads: {}, __syncwarp: {}", self.barriers, self.warp_barriers)?;
@@ -165,9 +170,11 @@ pub struct Counted {
     pub traced_blocks: u64,
     /// Blocks of the launch.
     pub launch_blocks: u64,
+    /// Blocks that run together and are counted together; more than 1 in a launch of clusters.
+    pub cluster: u64,
     /// Summed over the traced blocks.
     pub sum: Counters,
-    /// What each of the traced blocks counted, if that is the same for all. Only then do they stand for blocks that
+    /// What each of the traced blocks (or clusters) counted, if that is the same for all. Only then do they stand for blocks that
     /// were not traced, and only where the problem makes those alike too: no mask, no ragged tile.
     pub each: Option<Counters>,
     /// Highest byte of shared memory that any of them touched, plus one.
@@ -180,7 +187,7 @@ impl Counted {
         if self.traced_blocks == self.launch_blocks {
             return Some(self.sum);
         }
-        self.each.map(|each| each.times(self.launch_blocks))
+        self.each.map(|each| each.times(self.launch_blocks / self.cluster.max(1)))
     }
 }
 
@@ -194,7 +201,14 @@ mod tests {
             Counters { exps: 3, global_read: GlobalTraffic { sectors: 5, ..Default::default() }, ..Default::default() };
         let mut sum = each;
         sum += each;
-        let counted = Counted { traced_blocks: 2, launch_blocks: 128, sum, each: Some(each), shared_bytes_touched: 0 };
+        let counted = Counted {
+            traced_blocks: 2,
+            launch_blocks: 128,
+            cluster: 1,
+            sum,
+            each: Some(each),
+            shared_bytes_touched: 0,
+        };
         let launch = counted.launch().unwrap();
         assert_eq!((launch.exps, launch.global_read.sectors), (384, 640));
         assert_eq!(Counted { each: None, ..counted }.launch(), None);

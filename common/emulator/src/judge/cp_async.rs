@@ -53,7 +53,7 @@ impl Judge {
             self.outcome.counters.async_copy_bytes += read_bytes as u64;
             self.requests[warp].add(lane, site, space, Direction::Read, place, read_bytes as u32);
         }
-        let offset = destination - self.setup().shared;
+        let offset = destination - self.setup().cluster.start;
         self.touch_shared(offset, bytes, made(How::CopyWrite));
         self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
         self.order.issue_copy(thread);

@@ -1,4 +1,4 @@
-//! The judge of one block: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
+//! The judge of one block, or of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
 //! FFI module feeds it.
 
 mod agents;
@@ -22,6 +22,8 @@ mod wgmma;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+
+use crate::cluster::{Cluster, STRIDE};
 
 use clocks::{Agent, Signal};
 use copies::Copies;
@@ -63,6 +65,9 @@ pub(crate) enum Sync {
     WgmmaFence,
     WgmmaCommit,
     WgmmaWait,
+    ClusterArrive,
+    ClusterWait,
+    PhaseWaitCluster,
 }
 
 impl Sync {
@@ -89,6 +94,9 @@ impl Sync {
             Self::WgmmaFence => "wgmma_fence",
             Self::WgmmaCommit => "wgmma_commit",
             Self::WgmmaWait => "wgmma_wait",
+            Self::ClusterArrive => "cluster_arrive",
+            Self::ClusterWait => "cluster_wait",
+            Self::PhaseWaitCluster => "mbarrier_wait_cluster",
         }
     }
 }
@@ -110,14 +118,9 @@ enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) memory: Arc<Memory>,
+    /// The first block, and all that run together.
     pub(crate) block: [u32; 3],
-    pub(crate) threads: u32,
-    /// Address of the block's shared memory.
-    pub(crate) shared: usize,
-    /// Dynamic shared bytes of the launch.
-    pub(crate) declared: usize,
-    /// Addresses behind `shared` that exist.
-    pub(crate) mapped: usize,
+    pub(crate) cluster: Cluster,
     /// Memory that is neither shared nor global and not the kernel's business.
     pub(crate) harmless: [Range<usize>; 3],
     /// Whether to keep every access.
@@ -167,18 +170,19 @@ impl Judge {
     /// Starts a block.
     pub(crate) fn start(&mut self, setup: Setup) {
         let generation = self.order.generation() + 1;
-        self.order.start(setup.threads, generation);
-        self.shared.resize(setup.declared.max(self.shared.len()), Cell::default());
+        let (threads, bytes) = (setup.cluster.all_threads(), setup.cluster.span());
+        self.order.start(threads, generation);
+        self.shared.resize(bytes.max(self.shared.len()), Cell::default());
         self.content.clear();
-        self.content.resize(setup.declared, Content::Uninitialised);
-        self.written.resize(setup.declared.max(self.written.len()), Written::NOBODY);
+        self.content.resize(bytes, Content::Uninitialised);
+        self.written.resize(bytes.max(self.written.len()), Written::NOBODY);
         self.has_barriers = false;
         self.under_way.clear();
         self.warpgroups.clear();
         self.fetches.clear();
-        self.copies.start(setup.threads, setup.declared);
+        self.copies.start(threads, bytes);
         self.global.start(setup.memory.bytes);
-        self.requests.resize_with(setup.threads.div_ceil(32) as usize, Requests::default);
+        self.requests.resize_with(threads.div_ceil(32) as usize, Requests::default);
         self.outcome = Outcome::default();
         self.setup = Some(setup);
     }
@@ -234,7 +238,8 @@ impl Judge {
             let fetch = self.fetches.iter().rev().find(|fetch| fetch.range.contains(&at));
             raw.source = fetch.and_then(|fetch| fetch.first_row);
         }
-        let block = self.setup.as_ref().expect("a block has started").block;
+        let Setup { block, cluster, .. } = self.setup.as_ref().expect("a block has started");
+        let block = if cluster.blocks > 1 { raw.of_blocks(cluster, *block) } else { *block };
         found.add(block, raw);
     }
 
@@ -267,8 +272,8 @@ impl Judge {
     #[inline]
     fn place(&mut self, address: usize, bytes: usize, made: Made) -> Result<Option<(Space, u32)>, Stop> {
         let setup = self.setup.as_ref().expect("a block has started");
-        let offset = address.wrapping_sub(setup.shared);
-        if offset < setup.mapped {
+        let offset = address.wrapping_sub(setup.cluster.start);
+        if offset < setup.cluster.blocks as usize * STRIDE {
             return Ok(Some((Space::Shared, offset as u32)));
         }
         if let Some(index) = setup.memory.find(address) {
@@ -295,14 +300,14 @@ impl Judge {
     }
 
     fn touch_shared(&mut self, offset: usize, bytes: usize, made: Made) -> bool {
-        let declared = self.setup().declared;
+        let cluster = self.setup().cluster;
         let range = offset..offset + bytes;
-        if range.end > declared {
-            let hint = Hint::BehindShared { declared: declared as u32 };
+        if !cluster.declares(offset, bytes) {
+            let hint = Hint::BehindShared { declared: cluster.declared as u32 };
             self.report(HazardKind::OutOfBounds, made.side(), Space::Shared, range, hint);
             return false;
         }
-        self.outcome.touched = self.outcome.touched.max(range.end);
+        self.outcome.touched = self.outcome.touched.max(Cluster::within_block(range.start) + bytes);
         if let Some((at, copy)) = self.copies.under_way(range.clone()) {
             self.report_copy(at..range.end, copy, made);
             return true;
@@ -317,7 +322,7 @@ impl Judge {
             let races = &mut self.races;
             self.order.write(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
-            if made.how == How::TmaWrite {
+            if made.how.is_fetch() {
                 self.content[range].fill(Content::Fetched);
             } else {
                 self.content[range.clone()].fill(Content::Value);
@@ -389,15 +394,15 @@ impl Judge {
             let matrix = |actor| matches!(actor, Actor::Warp(_));
             let uninitialised =
                 space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Uninitialised;
-            let is_fetched = other.how == How::TmaWrite && !made.how.is_write();
+            let is_fetched = other.how.is_fetch() && !made.how.is_write();
             let kind = if is_fetched { HazardKind::ReadInFlight } else { HazardKind::Race };
             let hint = if other.how == How::BarrierInit {
                 Hint::BarrierNotSeen
             } else if is_fetched {
                 Hint::FetchNotObserved
-            } else if made.how == How::TmaWrite {
-                Hint::SlotInUse { loads: other.how == How::TmaWrite }
-            } else if other.how == How::TmaWrite {
+            } else if made.how.is_fetch() {
+                Hint::SlotInUse { loads: other.how.is_fetch() }
+            } else if other.how.is_fetch() {
                 Hint::FetchUnderWay
             } else if other.how == How::StoreRead {
                 Hint::StoreNotRead
@@ -426,13 +431,20 @@ impl Judge {
         true
     }
 
-    /// `__syncthreads` is complete.
-    pub(crate) fn barrier(&mut self, site: u32) {
+    /// `__syncthreads` is complete, of the block of `thread`.
+    pub(crate) fn barrier(&mut self, thread: u32, site: u32) {
         self.outcome.syncs.insert((Sync::Barrier, site));
         self.outcome.counters.barriers += 1;
-        self.order.meet_all();
-        self.keep_under_way();
-        self.flush_all();
+        let cluster = self.setup().cluster;
+        if cluster.blocks == 1 {
+            self.order.meet_all();
+            self.keep_under_way();
+            return self.flush_all();
+        }
+        let members = cluster.members(cluster.rank(thread));
+        self.order.meet(members.clone());
+        let warps = members.start as usize / 32..members.end as usize / 32;
+        self.requests[warps].iter_mut().for_each(|requests| requests.flush(&mut self.outcome.counters));
     }
 
     /// A thread reaches a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)

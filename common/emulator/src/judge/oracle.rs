@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::cluster::Cluster;
+
 use super::clocks::Signal;
 use super::hazard::HazardKind;
 use super::memory::Memory;
@@ -179,10 +181,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.start(Setup {
         memory: Arc::new(Memory::default()),
         block: [0; 3],
-        threads: ALL as u32,
-        shared: BASE,
-        declared: BYTES,
-        mapped: BYTES,
+        cluster: Cluster { blocks: 1, threads: ALL as u32, start: BASE, declared: BYTES },
         harmless: [0..0, 0..0, 0..0],
         log: false,
     });
@@ -217,7 +216,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
                     .unwrap();
             }
             Op::SyncWarp { warp, mask } => judge.warp_barrier(warp, mask),
-            Op::Barrier => judge.barrier(site),
+            Op::Barrier => judge.barrier(0, site),
             Op::Named { waits } => {
                 let mut signal = Signal::default();
                 (0..2).for_each(|warp| judge.arrive_at_named(warp, &mut signal));

@@ -32,6 +32,8 @@ pub(crate) enum How {
     StoreRead,
     /// TMA writes the destination of a store.
     StoreWrite,
+    /// A thread of the cluster writes, at a time that the phase of an mbarrier bounds.
+    StoreAsync,
     /// wgmma reads an operand.
     WgmmaRead,
     /// wgmma reads or writes a thread's registers.
@@ -42,8 +44,19 @@ impl How {
     pub(crate) fn is_write(self) -> bool {
         matches!(
             self,
-            Self::Write | Self::CopyWrite | Self::MatrixWrite | Self::BarrierInit | Self::TmaWrite | Self::StoreWrite
+            Self::Write
+                | Self::CopyWrite
+                | Self::MatrixWrite
+                | Self::BarrierInit
+                | Self::TmaWrite
+                | Self::StoreWrite
+                | Self::StoreAsync
         )
+    }
+
+    /// Whether the bytes come to who is told by an mbarrier.
+    pub(crate) fn is_fetch(self) -> bool {
+        matches!(self, Self::TmaWrite | Self::StoreAsync)
     }
 }
 
@@ -76,6 +89,16 @@ impl Actor {
 
     pub(crate) fn warp(self) -> u32 {
         self.thread() / 32
+    }
+
+    /// The same in its block of a cluster, of blocks of `threads` threads.
+    pub(crate) fn of_block(self, threads: u32) -> Self {
+        match self {
+            Self::Thread(thread) => Self::Thread(thread % threads),
+            Self::Warp(warp) => Self::Warp(warp % (threads / 32)),
+            Self::Copies(thread) => Self::Copies(thread % threads),
+            Self::Agent { agent, first, count } => Self::Agent { agent, first: first % threads as u16, count },
+        }
     }
 
     /// All threads that it may be, or that it was issued by.

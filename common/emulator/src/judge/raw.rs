@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::Cluster;
 use crate::fault::Place;
 use crate::site::Places;
 
@@ -126,6 +127,21 @@ impl Raw {
         known.hint.is_within_warp() && !self.hint.is_within_warp()
     }
 
+    /// In terms of the blocks of `cluster`, of which `block` is the first. Returns the block of the first side.
+    pub(crate) fn of_blocks(&mut self, cluster: &Cluster, block: [u32; 3]) -> [u32; 3] {
+        let of = |side: &mut Side| {
+            let rank = cluster.rank(side.actor.thread());
+            side.actor = side.actor.of_block(cluster.threads);
+            [block[0] + rank, block[1], block[2]]
+        };
+        let first = of(&mut self.first);
+        self.other_block = self.second.as_mut().map(of).filter(|&second| second != first);
+        if self.space == Space::Shared {
+            self.offset = Cluster::within_block(self.offset as usize) as u32;
+        }
+        first
+    }
+
     fn key(&self) -> Key {
         let first = (self.first.site, self.first.how);
         match self.second.map(|side| (side.site, side.how)) {
@@ -229,6 +245,7 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
             How::TmaWrite => "writes by tma_load",
             How::StoreRead => "reads by tma_store",
             How::StoreWrite => "writes by tma_store",
+            How::StoreAsync => "writes by store_async",
             How::WgmmaRead => "reads an operand of wgmma",
             How::WgmmaRegisters => "has given registers to wgmma",
         }
@@ -254,7 +271,11 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
     };
     let copied = |(place, bytes)| format!(", copied from {}", describe_bytes(Space::Global, place, bytes, memory));
     let bytes = bytes + &raw.source.map(copied).unwrap_or_default();
-    let (kind, missing, times) = (raw.kind, missing(raw, memory, places), raw.times);
+    let (kind, mut missing, times) = (raw.kind, missing(raw, memory, places), raw.times);
+    if [Some(raw.first), raw.second].into_iter().flatten().any(|side| side.how == How::StoreAsync) {
+        // Of both the same is to be said.
+        missing = missing.replace("tma_load", "store_async").replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
+    }
     Hazard { kind, block, memory: bytes, first: Some(first), second, missing, times }
 }
 
@@ -356,6 +377,11 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                                         else: an mbarrier_wait for the phase is missing in this thread (or a barrier \
                                         with one that has waited)"
             .into(),
+        Hint::BarrierNotSeen if raw.other_block.is_some() => {
+            "Nothing tells this thread that the other block has initialised the mbarrier: its cluster_arrive() after \
+             mbarrier_init is missing, or this block's cluster_wait()"
+                .into()
+        }
         Hint::BarrierNotSeen => "Nothing tells this thread that the mbarrier is initialised: a __syncthreads() is \
                                  missing after mbarrier_init"
             .into(),

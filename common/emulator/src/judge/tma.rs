@@ -25,6 +25,14 @@ impl Judge {
         Ok(())
     }
 
+    /// A thread stores to the shared memory of a block of the cluster, as `fork` describes.
+    pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
+        self.fork_shared(fork, How::StoreAsync, range.clone());
+        self.fetches.push(Fetch { range: range.clone(), first_row: None });
+        let (bytes, counters) = (range.len() as u64, &mut self.outcome.counters);
+        counters.cluster_store_bytes += bytes;
+    }
+
     /// A thread starts a store, its number `clock`. Its reads of shared memory and its writes of global memory are those of
     /// two agents: the thread can only wait for the first.
     pub(crate) fn tma_store<Rows>(

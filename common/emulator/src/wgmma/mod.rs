@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ops::Range;
 
+use crate::cluster::Cluster;
 use crate::fault::Fault;
 use crate::judge::held::{Held, Why};
 use crate::schedule::{Random, Schedule};
@@ -218,6 +219,8 @@ pub(crate) struct Issued {
     /// Number of the product among those of its warpgroup.
     pub(crate) number: u64,
     shape: Shape,
+    /// Where the shared memory of its block begins.
+    base: usize,
     /// Multiply-adds of the warp.
     pub(crate) macs: u64,
     /// Warps whose wait is over now, and how many products it covers.
@@ -227,7 +230,7 @@ pub(crate) struct Issued {
 impl Issued {
     /// The bytes of shared memory that the product reads, neighbours together.
     pub(crate) fn operands(&self) -> Vec<Range<usize>> {
-        let mut chunks: Vec<usize> = self.shape.chunks().collect();
+        let mut chunks: Vec<usize> = self.shape.chunks().map(|chunk| self.base + chunk).collect();
         chunks.sort_unstable();
         let together = chunks.chunk_by(|&before, &after| before + CHUNK >= after);
         together.map(|chunks| chunks[0]..chunks[chunks.len() - 1] + CHUNK).collect()
@@ -239,8 +242,8 @@ impl Issued {
 pub(crate) struct Products {
     block: [u32; 3],
     warps: u32,
-    /// Shared memory: where it starts, and what the launch declared.
-    shared: Range<usize>,
+    /// Where shared memory is, and what the launch declared.
+    cluster: Cluster,
     schedule: Schedule,
     random: Random,
     groups: Vec<Warpgroup>,
@@ -248,10 +251,10 @@ pub(crate) struct Products {
 }
 
 impl Products {
-    pub(crate) fn new(block: [u32; 3], linear: u64, threads: u32, schedule: Schedule, shared: Range<usize>) -> Self {
+    pub(crate) fn new(block: [u32; 3], linear: u64, cluster: Cluster, schedule: Schedule) -> Self {
         let random = Random::new(schedule.layout_seed() ^ linear);
-        let (warps, groups, slabs) = (threads / 32, Vec::new(), Slabs::default());
-        Self { block, warps, shared, schedule, random, groups, slabs }
+        let (warps, groups, slabs) = (cluster.all_threads() / 32, Vec::new(), Slabs::default());
+        Self { block, warps, cluster, schedule, random, groups, slabs }
     }
 
     fn start(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
@@ -348,7 +351,8 @@ impl Products {
                 woken.push((other, covered));
             }
         }
-        Ok(Issued { number, shape, macs: shape.warp_macs(), woken })
+        let base = self.cluster.base(warp * 32);
+        Ok(Issued { number, shape, base, macs: shape.warp_macs(), woken })
     }
 
     /// Adds a warp to the product that it issues now.
@@ -384,7 +388,7 @@ impl Products {
             return Err(Misuse::Lane(0, format!("{what} (or its start): wgmma_fence() is missing before it")));
         }
         if number == group.first + group.products.len() as u64 {
-            shape.check(self.shared.len()).map_err(at_fault)?;
+            shape.check(self.cluster.declared).map_err(at_fault)?;
             let chain = held.unwrap_or_else(|| {
                 group.next_chain += 1;
                 let (number, columns) = (group.next_chain, shape.columns);
@@ -453,8 +457,9 @@ impl Products {
         let group = &mut self.groups[index];
         let product = &group.products[(group.run - group.first) as usize];
         let Shape { a, b, element, columns, along_n, accumulate } = product.shape;
-        // SAFETY: the block's shared memory, whose threads are suspended or in this call.
-        let shared = unsafe { std::slice::from_raw_parts(self.shared.start as *const u8, self.shared.len()) };
+        let start = self.cluster.start + self.cluster.base(index as u32 * WARPS * 32);
+        // SAFETY: that block's shared memory, whose threads are suspended or in this call.
+        let shared = unsafe { std::slice::from_raw_parts(start as *const u8, self.cluster.declared) };
         match (a, &product.fragment) {
             (Some(a), _) => self.slabs.take_a(element, shared, a),
             (None, Some(fragment)) => self.slabs.take_fragment(element, fragment),
@@ -697,7 +702,8 @@ mod tests {
         fn new(schedule: Schedule) -> Self {
             let mut shared: Vec<u8> = [0, 0x3c].repeat(64 * 32 + 8 * 32);
             let range = shared.as_mut_ptr_range();
-            let products = Products::new([0; 3], 0, 128, schedule, range.start as usize..range.end as usize);
+            let cluster = Cluster::one(128, range.start as usize..range.end as usize);
+            let products = Products::new([0; 3], 0, cluster, schedule);
             Self { shared, d: vec![[0.0; 4]; 128], products }
         }
 

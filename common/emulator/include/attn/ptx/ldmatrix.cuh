@@ -18,7 +18,7 @@ EMULATOR_UNTRACED const char *ldmatrix(void *const *operands, uint32_t, uint32_t
     const void *rows[ROWS];
     for (uint32_t lane = 0; lane < ROWS; ++lane) {
         rows[lane] = static_cast<const LdmatrixOperand *>(operands[lane])->row;
-        const size_t offset = static_cast<const unsigned char *>(rows[lane]) - emulator_shared_memory();
+        const size_t offset = static_cast<const unsigned char *>(rows[lane]) - emulator_current->shared;
         if (offset > EMULATOR_SHARED_BYTES - 16) {
             *lane_at_fault = lane;
             return "the row address that it passes is not in shared memory";

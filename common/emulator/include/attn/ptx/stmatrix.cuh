@@ -16,7 +16,7 @@ EMULATOR_UNTRACED inline const char *stmatrix(void *const *operands, uint32_t, u
     const void *rows[32];
     for (uint32_t lane = 0; lane < 32; ++lane) {
         rows[lane] = static_cast<const StmatrixOperand *>(operands[lane])->row;
-        const size_t offset = static_cast<const unsigned char *>(rows[lane]) - emulator_shared_memory();
+        const size_t offset = static_cast<const unsigned char *>(rows[lane]) - emulator_current->shared;
         if (offset > EMULATOR_SHARED_BYTES - 16) {
             *lane_at_fault = lane;
             return "the row address that it passes is not in shared memory";

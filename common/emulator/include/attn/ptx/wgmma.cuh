@@ -33,7 +33,7 @@ template <int SWIZZLE_BYTES>
 __device__ __forceinline__ uint64_t matrix_descriptor(const void *smem, int leading, int stride, EMULATOR_HERE) {
     static_assert(SWIZZLE_BYTES == 128 || SWIZZLE_BYTES == 64, "the widths of our boxes");
     constexpr uint64_t MODE = SWIZZLE_BYTES == 128 ? 1 : 2;
-    const uint64_t address = static_cast<const unsigned char *>(smem) - emulator_shared_memory();
+    const uint64_t address = static_cast<const unsigned char *>(smem) - emulator_current->shared;
     if (address >= EMULATOR_SHARED_BYTES) emulator::trap("a matrix_descriptor of memory that is not shared", EMULATOR_SITE);
     emulator::check_aligned("the address of matrix_descriptor", address, 16, EMULATOR_SITE);
     return (address & 0x3ffff) >> 4 | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32 | MODE << 62;

@@ -8,7 +8,7 @@ use emulator::trace::HazardKind::{self, *};
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
-use crate::{tma, wgmma};
+use crate::{cluster, tma, wgmma};
 
 /// A launch of a kernel of `cu/`, in both builds.
 struct Program {
@@ -816,6 +816,95 @@ fn warpgroups() -> Vec<Detector> {
     ]
 }
 
+fn clusters() -> Vec<Detector> {
+    vec![
+        detector(
+            "a store to a block that may not have started",
+            Stopped,
+            "Mbarrier",
+            launch!(cluster::exchange, cluster_exchange(1, 1), "before the wait for the cluster"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "after it"),
+        ),
+        detector(
+            "a store whose phase nobody has waited for",
+            ReadInFlight,
+            None,
+            launch!(cluster::exchange, cluster_exchange(2, 1), "read at once"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "waited for"),
+        ),
+        detector(
+            "a store for which another thread has waited",
+            ReadInFlight,
+            None,
+            launch!(cluster::exchange, cluster_exchange(4, 1), "thread 0 waits"),
+            launch!(cluster::exchange, cluster_exchange(12, 1), "thread 0 waits, and `__syncthreads` follows"),
+        ),
+        detector(
+            "a place that another block fills again",
+            Race,
+            None,
+            launch!(cluster::exchange, cluster_exchange(256, 2), "while it is read"),
+            launch!(cluster::exchange, cluster_exchange(0, 2), "after the cluster has met"),
+        ),
+        detector(
+            "a block that ends before what is stored there has come",
+            Stopped,
+            "Tma",
+            launch!(cluster::exchange, cluster_exchange(128, 1), "block 1 does not wait"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "both wait"),
+        ),
+        detector(
+            "a cluster's barrier at which a warp arrives twice",
+            Stopped,
+            "CollectiveMismatch",
+            launch!(cluster::exchange, cluster_exchange(16, 1), "without a wait between"),
+            launch!(cluster::exchange, cluster_exchange(0, 2), "it waits in between"),
+        ),
+        detector(
+            "a cluster's barrier at which a warp only waits",
+            Stopped,
+            "InvalidCollective",
+            launch!(cluster::exchange, cluster_exchange(32, 1), "it has not arrived"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "it has"),
+        ),
+        detector(
+            "a cluster's barrier that a warp does not reach",
+            Deadlock,
+            "Deadlock",
+            launch!(cluster::missed, cluster_barrier_missed(1), "one that waits elsewhere"),
+            launch!(cluster::missed, cluster_barrier_missed(0), "one that has left"),
+        ),
+        detector(
+            "bytes that no block stores",
+            Deadlock,
+            "WaitNeverObserved",
+            launch!(cluster::exchange, cluster_exchange(64, 1), "one store more is expected"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "exactly those of 128"),
+        ),
+        detector(
+            "a store behind the other block's shared memory",
+            Stopped,
+            "Tma",
+            launch!(cluster::exchange, cluster_exchange(512, 1), "128 bytes behind it"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "up to the last place"),
+        ),
+        detector(
+            "a store to a block that is not there",
+            Stopped,
+            "Tma",
+            launch!(cluster::exchange, cluster_exchange(2048, 1), "the third of two"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "the second"),
+        ),
+        detector(
+            "a store to an odd address",
+            Misaligned,
+            "Misaligned",
+            launch!(cluster::exchange, cluster_exchange(1024, 1), "a multiple of 8"),
+            launch!(cluster::exchange, cluster_exchange(0, 1), "of 16"),
+        ),
+    ]
+}
+
 impl Program {
     fn blocks(mut self, blocks: u32) -> Self {
         (self.plain, self.traced) = (self.plain.blocks(blocks), self.traced.blocks(blocks));
@@ -830,7 +919,7 @@ impl Program {
 
 fn detectors() -> Vec<Detector> {
     let tma = tma_races().into_iter().chain(tma_contents()).chain(tma_waits());
-    races().into_iter().chain(contents()).chain(waits()).chain(tma).chain(warpgroups()).collect()
+    races().into_iter().chain(contents()).chain(waits()).chain(tma).chain(warpgroups()).chain(clusters()).collect()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod barrier;
 mod builtins;
+mod cluster;
 mod cp_async;
 mod detectors;
 mod faults;

@@ -203,8 +203,8 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
     let words = |text: &str| -> BTreeSet<String> {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(String::from).collect()
     };
-    let cases =
-        ["ptx.cu", "tma.cu", "wgmma.cu"].map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
+    let cases = ["ptx.cu", "tma.cu", "wgmma.cu", "cluster.cu"]
+        .map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
     let mut wrappers = 0;
     for entry in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
         let path = entry.unwrap().path();

@@ -6,7 +6,7 @@ use emulator::Place;
 use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES, line};
-use crate::{tma, wgmma};
+use crate::{cluster, tma, wgmma};
 
 /// Sites that their kernels do without: the file, words of the line, and the reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
@@ -75,6 +75,8 @@ fn correct() -> Vec<Run> {
         run(traced::wgmma_ring, 160, 24608).number(1, 5),
         run(traced::wgmma_misused, 128, 24576),
         run(traced::stmatrix_then_lanes, 32, 1024).number(0, 1).number(1, 16),
+        cluster::exchange(traced::cluster_exchange, 0, 2).input(0, &floats),
+        cluster::exchange(traced::cluster_exchange, 4 | 8, 2).input(0, &floats),
     ]
 }
 
@@ -102,6 +104,8 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
     let expected = [
         "__syncthreads",
         "__syncwarp",
+        "cluster_arrive",
+        "cluster_wait",
         "cp_async_commit",
         "cp_async_wait_group",
         "fence_mbarrier_init",
@@ -112,6 +116,7 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "mbarrier_test_wait",
         "mbarrier_try_wait",
         "mbarrier_wait",
+        "mbarrier_wait_cluster",
         "mbarrier_wait_tx",
         "named_barrier_arrive",
         "named_barrier_sync",

@@ -1,0 +1,26 @@
+// How kernel.cu declares variants whose blocks run in clusters: as <attn/mapped.cuh> has it, with
+//
+//   ATTN_CLUSTER_VARIANT(family, name, Preset)
+//
+// `Preset` also says CLUSTER, the number of blocks, neighbours in x of the grid, that run at the same time and reach each other's
+// shared memory. BLOCK_M is the number of query rows that each of them writes. The emulator's own version of this header defines
+// functions and records instead of GPU entries.
+#pragma once
+
+#include <attn/mapped.cuh>
+#include <attn/ptx/cluster.cuh>
+
+#define ATTN_CLUSTER_INSTANCE(symbol, ...)                                                                             \
+    static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
+                      __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
+    extern "C" __global__ void __cluster_dims__(__VA_ARGS__::CLUSTER, 1, 1)                                            \
+        __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                                               \
+            symbol(const __grid_constant__ AttentionLaunch launch) {                                                   \
+        attention<__VA_ARGS__>(launch);                                                                                \
+    }
+
+#define ATTN_CLUSTER_VARIANT(family, name, Preset)                                                                     \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d64), Preset<attn::F16, 64>)                              \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d128), Preset<attn::F16, 128>)                            \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d64), Preset<attn::E4M3, 64>)                            \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)
