@@ -18,6 +18,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage6_tma::Tma,
     &stage7_wgmma::Wgmma,
     &stage8_overlap::Overlap,
+    &stage9_cluster::Cluster,
 ];
 
 /// Why there is no ladder to work on.

@@ -345,6 +345,18 @@ impl Block {
         waiting
     }
 
+    /// `thread` makes known what mbarriers it has initialised: to TMA, and by the cluster's barrier to other blocks.
+    pub(crate) fn fence_mbarriers(&mut self, thread: u32) {
+        let (arrivals, ..) = self.cluster_barrier.warps[thread as usize / 32];
+        self.mbarriers.fence(thread, arrivals);
+    }
+
+    /// Whether the barrier of the cluster has told `thread` of the mbarrier at an offset.
+    pub(crate) fn knows_mbarrier(&mut self, thread: u32, offset: usize) -> bool {
+        let (_, waits, _) = self.cluster_barrier.warps[thread as usize / 32];
+        self.mbarriers.get(offset).is_ok_and(|object| object.is_known_after(waits))
+    }
+
     /// What those have told who arrived in the phase of the cluster's barrier that has ended.
     pub(crate) fn cluster_signal(&self) -> &Signal {
         &self.cluster_barrier.ended

@@ -144,8 +144,15 @@ mod tests {
     fn block_indices_go_through_x_first() {
         let params = std::ptr::null();
         let (grid, block) = ([2, 3, 4], [1; 3]);
-        let launch =
-            Launch { entry: nothing, params, grid, block, dynamic_shared_bytes: 0, schedule: Schedule::InOrder };
+        let launch = Launch {
+            entry: nothing,
+            params,
+            grid,
+            block,
+            cluster: 1,
+            dynamic_shared_bytes: 0,
+            schedule: Schedule::InOrder,
+        };
         assert_eq!(launch.block_index(0), [0, 0, 0]);
         assert_eq!(launch.block_index(1), [1, 0, 0]);
         assert_eq!(launch.block_index(2 + 2 * 3), [0, 1, 1]);

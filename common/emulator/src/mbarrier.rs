@@ -43,6 +43,8 @@ pub(crate) struct Mbarrier {
     /// The thread that initialised it, and whether that has made it known to TMA.
     maker: u32,
     is_fenced: bool,
+    /// When that was: how often its maker's warp had arrived at the barrier of the cluster.
+    fenced_after: u64,
     /// To the judge: what TMA brings here.
     pub(crate) agent: Option<Agent>,
 }
@@ -160,9 +162,16 @@ impl Mbarrier {
         self.try_end()
     }
 
-    /// The thread that has initialised it makes it known to TMA.
-    pub(crate) fn fence(&mut self, thread: u32) {
-        self.is_fenced |= self.maker == thread;
+    /// The thread that has initialised it makes it known, when its warp has arrived so often at the barrier of the cluster.
+    pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
+        if self.maker == thread && !self.is_fenced {
+            (self.is_fenced, self.fenced_after) = (true, arrivals);
+        }
+    }
+
+    /// Whether who has waited so often for the cluster knows of it.
+    pub(crate) fn is_known_after(&self, waits: u64) -> bool {
+        self.is_fenced && waits > self.fenced_after
     }
 
     /// Ends the phase if nothing is missing.
@@ -261,14 +270,15 @@ impl Mbarriers {
             bytes: Bytes::default(),
             maker,
             is_fenced: false,
+            fenced_after: 0,
             agent: None,
         });
         Ok(())
     }
 
     /// `thread` makes what it has initialised known to TMA.
-    pub(crate) fn fence(&mut self, thread: u32) {
-        self.0.iter_mut().for_each(|object| object.fence(thread));
+    pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
+        self.0.iter_mut().for_each(|object| object.fence(thread, arrivals));
     }
 
     /// The object at an offset, for TMA.

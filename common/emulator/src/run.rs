@@ -226,7 +226,7 @@ impl Run {
                 Kind::Vote => judge.counters().votes += 1,
                 Kind::MatrixCopy => {} // its execution has declared its accesses
                 Kind::NamedSync | Kind::NamedArrive => {} // see pass_named
-                Kind::ClusterArrive | Kind::ClusterWait => {} // see pass_cluster
+                Kind::ClusterArrive | Kind::ClusterArriveRelaxed | Kind::ClusterWait => {} // see pass_cluster
                 Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {} // see pass_wgmma
                 Kind::GiveRegisters | Kind::TakeRegisters => {}
                 Kind::Mma => {
@@ -268,7 +268,9 @@ impl Run {
             Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {
                 self.pass_wgmma(&mut block, warp, group, completer)
             }
-            Kind::ClusterArrive => self.arrive_at_cluster(&mut block, warp, group, completer),
+            Kind::ClusterArrive | Kind::ClusterArriveRelaxed => {
+                self.arrive_at_cluster(&mut block, warp, group, completer)
+            }
             Kind::ClusterWait => self.wait_for_cluster(&mut block, warp, group, completer),
             Kind::GiveRegisters | Kind::TakeRegisters => block.change_registers(warp, group, completer),
             _ => Ok(block.release(warp, group, completer)),
@@ -292,7 +294,8 @@ impl Run {
         Ok(block.pass_named(warp, group, completer, complete))
     }
 
-    /// A warp arrives at the barrier of the cluster: what it did so far is known to those who wait, once all have arrived.
+    /// A warp arrives at the barrier of the cluster: what it did so far is known to those who wait, once all have arrived. Not
+    /// so if it arrives relaxed; those then know of the mbarriers alone that it has initialised and fenced.
     fn arrive_at_cluster(
         &self,
         block: &mut Block,
@@ -301,7 +304,9 @@ impl Run {
         completer: Option<u32>,
     ) -> Result<Progress, Fault> {
         let signal = block.arrive_at_cluster(warp, &group.collective)?;
-        self.judge(|judge| judge.arrive_at_named(warp, signal));
+        if group.collective.kind() == Kind::ClusterArrive {
+            self.judge(|judge| judge.arrive_at_named(warp, signal));
+        }
         self.pass_cluster(block);
         Ok(block.release(warp, group, completer))
     }

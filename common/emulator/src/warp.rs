@@ -46,6 +46,7 @@ pub(crate) enum Kind {
     GiveRegisters,
     TakeRegisters,
     ClusterArrive,
+    ClusterArriveRelaxed,
     ClusterWait,
 }
 
@@ -60,6 +61,7 @@ impl Kind {
             Self::WgmmaCommit => Some(Sync::WgmmaCommit),
             Self::WgmmaWait => Some(Sync::WgmmaWait),
             Self::ClusterArrive => Some(Sync::ClusterArrive),
+            Self::ClusterArriveRelaxed => Some(Sync::ClusterArriveRelaxed),
             Self::ClusterWait => Some(Sync::ClusterWait),
             Self::Shuffle | Self::Vote | Self::MatrixCopy | Self::Mma => None,
             Self::Wgmma | Self::GiveRegisters | Self::TakeRegisters => None,
@@ -84,6 +86,7 @@ impl Collective {
             21 => Kind::TakeRegisters,
             22 => Kind::ClusterArrive,
             23 => Kind::ClusterWait,
+            24 => Kind::ClusterArriveRelaxed,
             _ => Kind::NamedArrive,
         }
     }

@@ -68,6 +68,7 @@ enum EmulatorKind {
     // The warp arrives at the barrier of the cluster, and waits for the phase in which it has arrived.
     EMULATOR_CLUSTER_ARRIVE = 22,
     EMULATOR_CLUSTER_WAIT = 23,
+    EMULATOR_CLUSTER_ARRIVE_RELAXED = 24,
 };
 
 // What one lane brings to a warp-wide operation.

@@ -17,6 +17,8 @@ enum ExchangeBreak {
     BEHIND = 512,           // stores behind shared memory
     MISALIGNED = 1024,      // stores to a multiple of 8
     NOBODY = 2048,          // stores to a block that the cluster has not
+    RELAXED = 4096,         // arrives relaxed at first
+    FENCED = 8192,          // after a fence
 };
 
 // Blocks of 128 threads in clusters of two: each thread stores a float4 of in[0] to the other block, for n[1] rounds. out[0]: what
@@ -27,7 +29,12 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
     const int breaks = params->n[0], rounds = params->n[1];
     const int thread = threadIdx.x, rank = attn::cluster_rank(), other = 1 - rank;
     if (thread == 0) attn::mbarrier_init(full, 1);
-    if (!(breaks & ONE_ARRIVES_NOT && rank == 1 && thread / 32 == 1)) attn::cluster_arrive(); // the barrier is there
+    if (breaks & FENCED && thread == 0) attn::fence_mbarrier_init(); // of the barrier
+    if (breaks & RELAXED) {
+        attn::cluster_arrive_relaxed(); // with the fence, the barrier is there
+    } else if (!(breaks & ONE_ARRIVES_NOT && rank == 1 && thread / 32 == 1)) {
+        attn::cluster_arrive(); // the barrier is there
+    }
     if (breaks & ARRIVE_TWICE) attn::cluster_arrive(); // the second
     if (!(breaks & STORE_BEFORE_WAIT)) attn::cluster_wait(); // before the first store
     for (int round = 0; round < rounds; ++round) {

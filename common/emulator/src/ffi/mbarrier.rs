@@ -54,6 +54,19 @@ impl Call<'_> {
 
     /// The same of an object that must exist, whole, and known to the thread.
     pub(super) fn used(&self) -> usize {
+        let offset = self.existing();
+        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, self.site.access_number()));
+        offset
+    }
+
+    /// The same of one in another block, which the barrier of the cluster tells of.
+    pub(super) fn used_in_cluster(&self) -> usize {
+        let offset = self.existing();
+        let is_known = self.run().block.borrow_mut().knows_mbarrier(self.context.thread, offset);
+        if is_known { offset } else { self.used() }
+    }
+
+    fn existing(&self) -> usize {
         let offset = self.offset();
         let known = self.run().block.borrow_mut().mbarriers().get(offset).map(|_| ());
         if let Err(misuse) = known {
@@ -63,7 +76,6 @@ impl Call<'_> {
         if unsafe { self.object.read() } != MARK {
             self.fail(Misuse("its bytes were overwritten since mbarrier_init: a tile overlaps the object".into()));
         }
-        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, self.site.access_number()));
         offset
     }
 
@@ -298,6 +310,6 @@ unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadCo
     let run = context.run();
     run.judge(|judge| judge.reaches(Sync::FenceInit, site.number()));
     if !run.suppresses(site) {
-        run.block.borrow_mut().mbarriers().fence(context.thread);
+        run.block.borrow_mut().fence_mbarriers(context.thread);
     }
 }

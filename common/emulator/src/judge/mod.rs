@@ -66,6 +66,7 @@ pub(crate) enum Sync {
     WgmmaCommit,
     WgmmaWait,
     ClusterArrive,
+    ClusterArriveRelaxed,
     ClusterWait,
     PhaseWaitCluster,
 }
@@ -95,6 +96,7 @@ impl Sync {
             Self::WgmmaCommit => "wgmma_commit",
             Self::WgmmaWait => "wgmma_wait",
             Self::ClusterArrive => "cluster_arrive",
+            Self::ClusterArriveRelaxed => "cluster_arrive_relaxed",
             Self::ClusterWait => "cluster_wait",
             Self::PhaseWaitCluster => "mbarrier_wait_cluster",
         }

@@ -21,6 +21,10 @@ __device__ __forceinline__ void cluster_arrive(EMULATOR_HERE) {
     emulated::cluster_barrier("cluster_arrive", EMULATOR_CLUSTER_ARRIVE, EMULATOR_SITE);
 }
 
+__device__ __forceinline__ void cluster_arrive_relaxed(EMULATOR_HERE) {
+    emulated::cluster_barrier("cluster_arrive_relaxed", EMULATOR_CLUSTER_ARRIVE_RELAXED, EMULATOR_SITE);
+}
+
 __device__ __forceinline__ void cluster_wait(EMULATOR_HERE) {
     emulated::cluster_barrier("cluster_wait", EMULATOR_CLUSTER_WAIT, EMULATOR_SITE);
 }

@@ -826,6 +826,13 @@ fn clusters() -> Vec<Detector> {
             launch!(cluster::exchange, cluster_exchange(0, 1), "after it"),
         ),
         detector(
+            "an mbarrier of which no fence tells the other block",
+            Race,
+            None,
+            launch!(cluster::exchange, cluster_exchange(4096, 1), "a relaxed arrival"),
+            launch!(cluster::exchange, cluster_exchange(12288, 1), "the same after `fence_mbarrier_init`"),
+        ),
+        detector(
             "a store whose phase nobody has waited for",
             ReadInFlight,
             None,

@@ -77,6 +77,7 @@ fn correct() -> Vec<Run> {
         run(traced::stmatrix_then_lanes, 32, 1024).number(0, 1).number(1, 16),
         cluster::exchange(traced::cluster_exchange, 0, 2).input(0, &floats),
         cluster::exchange(traced::cluster_exchange, 4 | 8, 2).input(0, &floats),
+        cluster::exchange(traced::cluster_exchange, 4096 | 8192, 1).input(0, &floats),
     ]
 }
 
@@ -105,6 +106,7 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "__syncthreads",
         "__syncwarp",
         "cluster_arrive",
+        "cluster_arrive_relaxed",
         "cluster_wait",
         "cp_async_commit",
         "cp_async_wait_group",

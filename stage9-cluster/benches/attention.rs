@@ -1,0 +1,5 @@
+//! `cargo bench -p stage9-cluster`; see `attention-bench`.
+
+fn main() -> std::process::ExitCode {
+    attention_bench::main(&stage9_cluster::Cluster)
+}

@@ -1,0 +1,277 @@
+// Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows, where a grid of such rows does not
+// fill the GPU: each takes every second tile of keys, and they exchange halves of their outputs through distributed shared
+// memory.
+
+#include <attn/cluster.cuh>
+#include <attn/mask.cuh>
+#include <attn/wgmma_rows.cuh>
+#include <attn/wgmma_tile.cuh>
+
+namespace {
+
+// One warpgroup, 64 query rows. In each round a block takes two tiles of keys, with one maximum for both; the tiles of a round
+// alternate between the blocks of the cluster. Its places are filled for the next round as soon as they have been read.
+template <class Element_, int HEAD_DIM_, int BLOCK_N_>
+struct Tile {
+    using Element = Element_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
+    static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
+    static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
+    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+
+    using QTile = attn::BoxTile<attn::F16, HEAD_DIM, ROWS>;
+    using KvTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    // As they land: of codes, before they are widened.
+    using QCodes = attn::BoxTile<Element, HEAD_DIM, ROWS>;
+    using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    struct Landing {
+        QCodes q;
+        KvCodes k[PAIR], v[PAIR];
+    };
+    struct Nothing {};
+    // What a thread has of half of the columns, and two rows' states of every fourth: a float4 of each lane at a time.
+    static constexpr int HALF = HEAD_DIM / 4;
+    struct Partial {
+        float4 o[HALF / 4][32], states[8];
+    };
+    static constexpr int WARPS = THREADS / 32;
+    struct Shared {
+        QTile q;
+        KvTile k[PAIR], v[PAIR];
+        std::conditional_t<WIDENS, Landing, Nothing> landing;
+        Partial partial[WARPS]; // what the same warp of the other block sends
+        attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR], partial_full[WARPS];
+    };
+
+    static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY_BITS = 16;
+};
+
+// -inf wherever the thread's rows do not see the key, of a tile that begins with `first_key`.
+template <class Preset>
+struct Rows {
+    int visible[2], visible_to_all, lane;
+
+    __device__ __forceinline__ void mask(float (&s)[Preset::BLOCK_N / 2], int first_key) const {
+        if (first_key + Preset::BLOCK_N > visible_to_all) attn::mask_rows(s, first_key, visible, lane);
+    }
+};
+
+// The larger of `largest` and the scores of one of the thread's two rows.
+template <int COUNT>
+__device__ __forceinline__ float largest_of(const float (&s)[COUNT], int half, float largest) {
+    float chain[2] = {largest, largest}; // of dependent instructions: one alone is mostly waiting
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) chain[i % 2] = fmaxf(chain[i % 2], s[i / 2 * 4 + 2 * half + i % 2]);
+    return fmaxf(chain[0], chain[1]);
+}
+
+// Scores to exponentials under `shift`, which are added to `sum`.
+template <int COUNT>
+__device__ __forceinline__ void exponentials(float (&s)[COUNT], float scale_log2, const float (&shift)[2], float (&sum)[2][2]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        s[i] = attn::exp2_approx(fmaf(s[i], scale_log2, -shift[i % 4 / 2]));
+        sum[i % 4 / 2][i % 2] += s[i];
+    }
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
+    const AttentionParams &params = launch.params;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+    // Which rows of which head, and which of the tiles that the last row sees. Under the causal mask the last rows see most
+    // keys: their blocks start first.
+    const int rank = attn::cluster_rank(), batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
+    const int row_tile = (gridDim.x - 1 - blockIdx.x) / Preset::CLUSTER, first_row = row_tile * Preset::ROWS;
+    const int key_end = attn::visible_keys(params, min(first_row + Preset::ROWS, params.seq_q) - 1);
+    const int tiles_of_all = (key_end + BLOCK_N - 1) / BLOCK_N;
+    const int tiles = (tiles_of_all - rank + Preset::CLUSTER - 1) / Preset::CLUSTER;
+    const auto first_key = [&](int tile) { return (tile * Preset::CLUSTER + rank) * BLOCK_N; };
+
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    auto &landing = [&]() -> auto & { // where TMA brings tiles
+        if constexpr (Preset::WIDENS) return smem.landing;
+        else return smem;
+    }();
+    const auto load_k = [&](int tile, int place) {
+        attn::mbarrier_arrive_expect_tx(&smem.k_full[place], Preset::KvCodes::BYTES);
+        landing.k[place].load(launch.k, &smem.k_full[place], first_key(tile), head_kv, batch);
+    };
+    const auto load_v = [&](int tile, int place) {
+        attn::mbarrier_arrive_expect_tx(&smem.v_full[place], Preset::KvCodes::BYTES);
+        landing.v[place].load(launch.v, &smem.v_full[place], first_key(tile), head_kv, batch);
+    };
+    if (threadIdx.x == 0) {
+        attn::mbarrier_init(&smem.q_full, 1);
+        for (int place = 0; place < Preset::PAIR; ++place) {
+            attn::mbarrier_init(&smem.k_full[place], 1);
+            attn::mbarrier_init(&smem.v_full[place], 1);
+        }
+        for (auto &full : smem.partial_full) attn::mbarrier_init(&full, 1);
+        // For TMA and for the other block.
+        attn::fence_mbarrier_init();
+        // Nothing is started that nobody will wait for: a block must not end before its copies.
+        if (tiles > 0) {
+            attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
+            landing.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
+        }
+        for (int tile = 0; tile < min(tiles, Preset::PAIR); ++tile) load_k(tile, tile);
+        for (int tile = 0; tile < min(tiles, Preset::PAIR); ++tile) load_v(tile, tile);
+        for (auto &full : smem.partial_full) attn::mbarrier_arrive_expect_tx(&full, sizeof(typename Preset::Partial));
+    }
+    // This block runs, and its barriers are initialised: early, since nobody waits for that before the end.
+    attn::cluster_arrive_relaxed();
+
+    const int warp_row = first_row + warp * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
+    Rows<Preset> rows{{}, attn::visible_keys(params, warp_row), lane};
+    attn::RowState state[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        rows.visible[half] = attn::visible_keys(params, thread_row + half * 8);
+        state[half] = attn::RowState::empty();
+    }
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
+                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+    // Where the columns of this block begin, in the thread's first row: computed while tiles are under way.
+    auto *const first_o = reinterpret_cast<uint32_t *>(attn::row_address<::half>(params.o, batch, head_q, thread_row)) +
+                          rank * (HEAD_DIM / 4) + lane % 4;
+    float o_acc[HEAD_DIM / 2];
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+
+    // The barriers are initialised, for those who wait at them.
+    __syncthreads();
+    // The tile at hand has landed. E4M3 is widened by all threads; each makes its part known to the tensor cores, and all meet:
+    // the tile is then complete, and the codes have been read. What the tile held before, all have waited for.
+    const auto wait_for = [&](attn::Mbarrier *full, int parity, auto &tile, auto &codes) {
+        attn::mbarrier_wait_tx(full, parity);
+        if constexpr (Preset::WIDENS) {
+            attn::widen_tile<Preset::THREADS>(tile, codes, threadIdx.x);
+            attn::fence_proxy_async();
+            __syncthreads();
+        }
+    };
+    if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, landing.q);
+    int parity = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; tile += Preset::PAIR, parity ^= 1) {
+        const bool is_pair = tile + 1 < tiles;
+        float s[2][BLOCK_N / 2];
+        wait_for(&smem.k_full[0], parity, smem.k[0], landing.k[0]);
+        attn::start_qk(s[0], smem.q, 0, smem.k[0]);
+        if (is_pair) {
+            wait_for(&smem.k_full[1], parity, smem.k[1], landing.k[1]);
+            attn::start_qk(s[1], smem.q, 0, smem.k[1]);
+            attn::wgmma_wait<0>(s[0], s[1]);
+            rows.mask(s[1], first_key(tile + 1));
+        } else {
+            attn::wgmma_wait<0>(s[0]);
+#pragma unroll
+            for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
+        }
+        rows.mask(s[0], first_key(tile));
+        // The products have read K: its places are filled for the next round.
+        if (threadIdx.x == 0) {
+            for (int place = 0; place < Preset::PAIR; ++place) {
+                if (tile + Preset::PAIR + place < tiles) load_k(tile + Preset::PAIR + place, place);
+            }
+        }
+        // The new maxima, and what sums and outputs so far are multiplied by. A row without a visible key so far has maximum
+        // -inf, and -inf - -inf is NaN: any finite shift gives zeros.
+        float shift[2], rescale[2], sum[2][2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float largest = attn::row_max<4>(largest_of(s[1], half, largest_of(s[0], half, -INFINITY)));
+            const float max = fmaxf(state[half].max, largest * scale_log2);
+            shift[half] = max == -INFINITY ? 0.0f : max;
+            rescale[half] = attn::exp2_approx(state[half].max - shift[half]);
+            state[half].max = max;
+            sum[half][0] = state[half].sum * rescale[half];
+            sum[half][1] = 0.0f;
+        }
+        attn::scale_rows(o_acc, rescale);
+        // The output of the first tile is under way while the exponentials of the second are computed.
+        uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4];
+        exponentials(s[0], scale_log2, shift, sum);
+        attn::round_rows(p_frag[0], s[0]);
+        wait_for(&smem.v_full[0], parity, smem.v[0], landing.v[0]);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
+        if (is_pair) {
+            exponentials(s[1], scale_log2, shift, sum);
+            attn::round_rows(p_frag[1], s[1]);
+            wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
+            attn::wgmma_wait<0>(o_acc);
+            attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
+        }
+        attn::wgmma_wait<0>(o_acc);
+        if (threadIdx.x == 0) { // the same of V
+            for (int place = 0; place < Preset::PAIR; ++place) {
+                if (tile + Preset::PAIR + place < tiles) load_v(tile + Preset::PAIR + place, place);
+            }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
+    }
+    state[0].template join<4>();
+    state[1].template join<4>();
+
+    // Each block owns half of the columns, and gets what the other has of them. That one has started, and its barriers are
+    // there.
+    attn::cluster_wait();
+    float own[HALF]; // accumulators of the columns of this block
+    auto &partial = smem.partial[warp];
+#pragma unroll
+    for (int i = 0; i < HALF / 4; ++i) {
+        float4 low = make_float4(o_acc[4 * i], o_acc[4 * i + 1], o_acc[4 * i + 2], o_acc[4 * i + 3]);
+        float4 high = make_float4(o_acc[HALF + 4 * i], o_acc[HALF + 4 * i + 1], o_acc[HALF + 4 * i + 2],
+                                  o_acc[HALF + 4 * i + 3]);
+        const float4 kept = rank == 0 ? low : high, sent = rank == 0 ? high : low;
+        attn::store_async(rank ^ 1, &partial.o[i][lane], sent, &smem.partial_full[warp]);
+        own[4 * i] = kept.x, own[4 * i + 1] = kept.y, own[4 * i + 2] = kept.z, own[4 * i + 3] = kept.w;
+    }
+    if (lane % 4 == 0) {
+        const float4 states = make_float4(state[0].max, state[0].sum, state[1].max, state[1].sum);
+        attn::store_async(rank ^ 1, &partial.states[lane / 4], states, &smem.partial_full[warp]);
+    }
+    // The other block's part has come: a block outlives what is stored to it.
+    attn::mbarrier_wait_cluster(&smem.partial_full[warp], 0);
+    const float4 states = partial.states[lane / 4];
+    const attn::RowState others[2] = {{states.x, states.y}, {states.z, states.w}};
+    float factor[2], other_factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        attn::RowState total = state[half];
+        total.merge(others[half]);
+        const float inverse = total.inverse_sum() * scale;
+        factor[half] = inverse * total.factor(state[half]);
+        other_factor[half] = inverse * total.factor(others[half]);
+    }
+#pragma unroll
+    for (int i = 0; i < HALF / 4; ++i) {
+        const float4 other = partial.o[i][lane];
+        own[4 * i] = fmaf(other.x, other_factor[0], own[4 * i] * factor[0]);
+        own[4 * i + 1] = fmaf(other.y, other_factor[0], own[4 * i + 1] * factor[0]);
+        own[4 * i + 2] = fmaf(other.z, other_factor[1], own[4 * i + 2] * factor[1]);
+        own[4 * i + 3] = fmaf(other.w, other_factor[1], own[4 * i + 3] * factor[1]);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (thread_row + half * 8 >= params.seq_q) continue;
+        uint32_t *o = first_o + half * 4 * params.o.row_stride; // two halves a word
+#pragma unroll
+        for (int d = 0; d < HALF / 4; ++d) o[d * 4] = attn::pack_halves(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
+    }
+}
+
+// Rows of a cluster x keys of a round of one block; at head_dim 128 half of them.
+template <class Element, int HEAD_DIM>
+using Cluster64x256 = Tile<Element, HEAD_DIM, 8192 / HEAD_DIM>;
+
+} // namespace
+
+ATTN_CLUSTER_VARIANT(cluster, cluster_64x256, Cluster64x256)

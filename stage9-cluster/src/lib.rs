@@ -1,0 +1,42 @@
+//! Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows: each takes every second tile of
+//! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU.
+
+use common::claim::{self, Base, Claim, Relation, Where};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Cluster;
+
+/// The fastest before it where a grid does not fill the GPU: keys split over the warps of one block.
+const TMA: Base = Base { stage: "stage6-tma", family: "tma" };
+
+const INFO: StageInfo = StageInfo {
+    id: "stage9-cluster",
+    idea: "keys split over a cluster, halves of O exchanged",
+    predecessor: Some("stage7-wgmma"),
+    default_variant: "cluster-64x256",
+    claims: &[
+        Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
+        Claim {
+            family: "cluster",
+            metrics: &[Metric::AsyncCopyBytes],
+            relation: Relation::AtMost { bound: 0.0 },
+            on: claim::BOTH,
+            why: "Q, K and V all come by TMA",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for Cluster {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
