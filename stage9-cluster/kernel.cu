@@ -205,7 +205,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             exponentials(s[1], scale_log2, shift, sum);
             attn::round_rows(p_frag[1], s[1]);
             wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
-            attn::wgmma_wait<0>(o_acc);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
         attn::wgmma_wait<0>(o_acc);

@@ -124,6 +124,8 @@ impl DeviceLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Dtype;
+    use crate::reference::Probability;
 
     fn device(text: &str) -> DeviceLimits {
         text.parse().unwrap()
@@ -158,5 +160,29 @@ mod tests {
             let error = of(asked, sm_89).unwrap_err().to_string();
             assert!(error.contains("offers more than this GPU, an sm_89"), "{error}");
         }
+    }
+
+    #[test]
+    fn clusters_and_large_blocks_are_refused_where_a_device_has_them_not() {
+        let kernel = KernelFacts {
+            symbol: "cluster_64x256_f16_d64".into(),
+            dtype: Dtype::F16,
+            head_dim: 64,
+            block_m: 32,
+            block_n: 128,
+            threads: 128,
+            min_blocks: 1,
+            dynamic_shared_bytes: 100 << 10,
+            boxes: None,
+            cluster: 2,
+            caps: None,
+            probability: Probability::F16,
+        };
+        let words = |needed: &str, available: &str| Some((needed.to_string(), available.to_string()));
+        assert_eq!(device("sm_90").lacks(&kernel), None);
+        let needed = "clusters of 2 blocks (compute capability 9.0)";
+        assert_eq!(device("sm_89").lacks(&kernel), words(needed, "compute capability 8.9"));
+        let alone = KernelFacts { cluster: 1, ..kernel };
+        assert_eq!(device("sm_89").lacks(&alone), words("102400 bytes of shared memory", "101376 (sm_89)"));
     }
 }

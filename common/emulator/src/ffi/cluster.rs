@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn emulator_store_async(
         refuse(format!("its destination is not in shared memory, of which the launch declared {}", cluster.declared))
     };
     let call = Call { context, operation, object: there(object as usize) as *mut u64, site };
-    let barrier = call.used_in_cluster();
+    let barrier = call.used();
     let store = Incoming::Store { to: to as *mut [u8; BYTES], value, site };
     let issue = || -> Result<(), Misuse> {
         let mut block = run.block.borrow_mut();

@@ -52,18 +52,13 @@ impl Call<'_> {
         offset
     }
 
-    /// The same of an object that must exist, whole, and known to the thread.
+    /// The same of an object that must exist, whole, and known to the thread: the barrier of the cluster may have told it.
     pub(super) fn used(&self) -> usize {
-        let offset = self.existing();
-        self.run().judge(|judge| judge.use_barrier(self.context.thread, offset, self.site.access_number()));
+        let (offset, thread) = (self.existing(), self.context.thread);
+        if !self.run().block.borrow_mut().knows_mbarrier(thread, offset) {
+            self.run().judge(|judge| judge.use_barrier(thread, offset, self.site.access_number()));
+        }
         offset
-    }
-
-    /// The same of one in another block, which the barrier of the cluster tells of.
-    pub(super) fn used_in_cluster(&self) -> usize {
-        let offset = self.existing();
-        let is_known = self.run().block.borrow_mut().knows_mbarrier(self.context.thread, offset);
-        if is_known { offset } else { self.used() }
     }
 
     fn existing(&self) -> usize {
