@@ -115,7 +115,16 @@ pub struct Where {
 impl Where {
     /// A named shape with f16 under each mask.
     pub const fn f16(shape: &'static str) -> [Self; 2] {
-        [Self { shape, dtype: Dtype::F16, mask: Mask::Full }, Self { shape, dtype: Dtype::F16, mask: Mask::Causal }]
+        Self::both_masks(shape, Dtype::F16)
+    }
+
+    /// The same with E4M3.
+    pub const fn e4m3(shape: &'static str) -> [Self; 2] {
+        Self::both_masks(shape, Dtype::E4m3)
+    }
+
+    const fn both_masks(shape: &'static str, dtype: Dtype) -> [Self; 2] {
+        [Self { shape, dtype, mask: Mask::Full }, Self { shape, dtype, mask: Mask::Causal }]
     }
 }
 
@@ -134,6 +143,8 @@ const fn mission(dtype: Dtype) -> Where {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rival {
+    /// The fastest peer whose output is right.
+    FastestPeer,
     /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
     FastestPyTorch,
     /// Its FlashAttention backend.
@@ -144,6 +155,7 @@ impl Rival {
     /// Whether the peer of this name is one.
     pub fn is(self, peer: &str) -> bool {
         match self {
+            Rival::FastestPeer => true,
             Rival::FastestPyTorch => peer.starts_with("torch-"),
             Rival::PyTorchFlash => peer == "torch-flash",
         }
@@ -153,6 +165,7 @@ impl Rival {
 impl fmt::Display for Rival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Rival::FastestPeer => "the fastest peer",
             Rival::FastestPyTorch => "the fastest of PyTorch",
             Rival::PyTorchFlash => "PyTorch's flash",
         })

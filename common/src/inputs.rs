@@ -348,6 +348,19 @@ impl Inputs {
         }
     }
 
+    /// The same codes under one scale a tensor, its largest, as libraries take E4M3 that know no scales of heads. The
+    /// values are others then, and nothing is known of them before they were rounded.
+    pub fn with_one_scale(mut self) -> Self {
+        for operand in [&mut self.q, &mut self.k, &mut self.v] {
+            let largest = operand.scales.iter().copied().fold(0.0, f32::max);
+            if operand.scales.iter().any(|&scale| scale != largest) {
+                operand.scales.fill(largest);
+                operand.unquantised = None;
+            }
+        }
+        self
+    }
+
     /// Real tensors. Errors: wrong extents or dtype, NaN or infinity inside, a scale that is not positive.
     pub fn from_parts(problem: &Problem, q: Operand, k: Operand, v: Operand) -> Result<Self, InputError> {
         let inputs = Self { problem: *problem, q, k, v };

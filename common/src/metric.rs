@@ -266,6 +266,8 @@ metrics! {
     /// A matrix product of the same library in the same session.
     MatrixFlops: context("matrix product", Unit::Rate),
     CopyBytesPerSecond: context("copy", Unit::Rate),
+    /// Operations of both products per second, over those of that matrix product.
+    PeakShare: context("share of the matrix product's rate", Unit::Share),
 }
 
 /// Where a metric comes from: what it takes to judge it.

@@ -17,7 +17,7 @@ use crate::judge::verdict::Exit;
 use crate::judge::{self, Known, peers as question};
 use crate::measure::builds::{StageBuild, builds};
 use crate::measure::machine;
-use crate::measure::select::Chosen;
+use crate::measure::select::{Chosen, Problems};
 use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
@@ -116,6 +116,8 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     let chosen: Vec<&StageBuild> =
         chosen.of(&builds).map_err(CompletionError::from)?.into_iter().map(|picked| picked.stage).collect();
     let items = choose::items(&args.problems, &chosen);
+    // Where problems are chosen, only those are measured.
+    let growth = if args.problems == Problems::default() { choose::growth(&chosen) } else { vec![] };
     let meta = &mut completing.record.meta;
     let software = hello.software.iter().map(|(name, version)| format!("{name} {version}"));
     meta.tools.insert(Source::Peers, software.collect());
@@ -129,6 +131,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
         Err(error) => ceiling.note(error.to_string()),
     };
+    let matrix_flops = ceiling.value(Metric::MatrixFlops);
     let missing = hello.absent.iter().map(|(peer, reason)| absent(peer, On::All, reason));
     completing.append(missing.chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
@@ -141,6 +144,11 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         completing.record.names(&item.shape_name, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
         completing.append(rows)?;
+    }
+    for (done, item) in growth.iter().enumerate() {
+        bars.step("growth", &item.shape_name, done, growth.len());
+        let row = matrix_flops.map(|flops| bench.alone(item, flops)).transpose()?.flatten();
+        completing.append(row)?;
     }
     bars.finish();
     Ok(Ok(completing))

@@ -5,7 +5,7 @@ use super::state::{is_green, summary};
 use super::{Known, Origin};
 use crate::record::{Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, parse_shape};
+use common::problem::{Dtype, Shape, parse_shape};
 use serde::Serialize;
 
 /// The speedups of fast_p.
@@ -46,7 +46,17 @@ pub struct FastP {
 
 /// Candidates of the session, ours and theirs, in the order of the record.
 pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
-    record.by(Source::Peers).filter(|row| row.against.is_none() && row.on.problem().is_some())
+    let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
+    record.by(Source::Peers).filter(is_arm).filter(|row| !row.figures.contains_key(&Metric::PeakShare))
+}
+
+/// Ours alone, by head_dim and sequence length: the growth of device time with the latter.
+pub fn growth(record: &Record) -> Vec<(Shape, &Row)> {
+    let rows = record.by(Source::Peers).filter(|row| row.figures.contains_key(&Metric::PeakShare));
+    let of_shape = |row: &'_ Row| parse_shape(&row.on.problem()?.shape).ok().map(|(_, shape)| shape);
+    let mut rows: Vec<(Shape, &Row)> = rows.filter_map(|row| Some((of_shape(row)?, row))).collect();
+    rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
+    rows
 }
 
 pub fn is_ours(record: &Record, row: &Row) -> bool {

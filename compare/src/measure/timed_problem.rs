@@ -3,6 +3,7 @@
 use common::check;
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
+use common::e4m3::E4m3;
 use common::gate::{self, Evidence, Repeat};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -35,11 +36,17 @@ pub struct Judged {
 }
 
 impl TimedProblem {
-    /// Generates and uploads the inputs.
+    /// Generates and uploads normal inputs.
     pub fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
+        Self::of(device, problem, |inputs| inputs)
+    }
+
+    /// The same of normal inputs that `change` has changed.
+    pub fn of(device: &CudaDevice, problem: &Problem, change: fn(Inputs) -> Inputs) -> Result<Self, CudaError> {
         // A problem that takes more than an eighth of the cache is rotated over one set: see Rotation::choose.
         let seeds = if 8 * problem.min_bytes() <= device.info().l2_bytes { 2 } else { 1 };
-        let mut inputs: Vec<Inputs> = (0..seeds).map(|seed| Inputs::generate(problem, Family::Normal, seed)).collect();
+        let mut inputs: Vec<Inputs> =
+            (0..seeds).map(|seed| change(Inputs::generate(problem, Family::Normal, seed))).collect();
         let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
         let pool = device.pool(staged, Cache::Warm)?;
         inputs.truncate(pool.contents().len());
@@ -83,16 +90,27 @@ impl TimedProblem {
         summary(max_abs, gates)
     }
 
-    /// C1 to C4 on outputs that are not ours, dense, one per input set. P is held in f16, as PyTorch's backends do.
-    pub fn judge_dense(&mut self, outputs: &[Vec<f16>]) -> Judged {
+    /// C1 to C4 on outputs that are not ours, dense, one per input set, of a program that holds P in `probability`. One that
+    /// held its output in E4M3 too, under `e4m3_scale`, is judged by a baseline that did the same.
+    pub fn judge_dense(&mut self, outputs: &[Vec<f16>], probability: Probability, e4m3_scale: Option<f32>) -> Judged {
         let problem = self.problem;
-        let judged = self.references(Probability::F16).iter().enumerate().map(|(index, reference)| {
+        let judged = self.references(probability).iter().enumerate().map(|(index, reference)| {
             // A missing output has the wrong length, which every gate fails.
-            numeric(&problem, reference, outputs.get(index).map_or(&[], Vec::as_slice))
+            let output = outputs.get(index).map_or(&[][..], Vec::as_slice);
+            match e4m3_scale {
+                None => numeric(&problem, reference, output),
+                Some(scale) => numeric(&problem, &in_e4m3(reference, scale), output),
+            }
         });
         let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
         summary(max_abs, gates.concat())
     }
+}
+
+/// The reference of a program that writes E4M3 codes of its outputs times `scale`.
+fn in_e4m3(reference: &Reference, scale: f32) -> Reference {
+    let round = |value: &f16| f16::from_f32(E4m3::from_f32(value.to_f32() * scale).to_f32() / scale);
+    Reference { baseline: reference.baseline.iter().map(round).collect(), ..reference.clone() }
 }
 
 fn numeric(problem: &Problem, reference: &Reference, output: &[f16]) -> (f64, [GateResult; 4]) {
@@ -111,7 +129,28 @@ fn summary(max_abs: Vec<f64>, mut gates: Vec<GateResult>) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::problem::{Dtype, Mask, Shape};
     use common::verdict::{GateId, Verdict};
+
+    /// What cuDNN's FP8 attention writes on Hopper is right for a program that holds outputs in E4M3, and wrong for one that
+    /// does not; a wrong output is wrong for both.
+    #[test]
+    fn an_output_in_e4m3_is_judged_by_a_baseline_in_e4m3() {
+        let problem = Problem::new(Shape::bhsd(1, 2, 64, 64), Dtype::E4m3, Mask::Full).unwrap();
+        let inputs = Inputs::generate(&problem, Family::Normal, 0).with_one_scale();
+        assert!(
+            [&inputs.q, &inputs.k, &inputs.v].iter().all(|of| of.scales.iter().all(|&scale| scale == of.scales[0]))
+        );
+        let reference = reference(&inputs, Probability::E4m3).unwrap();
+        let coded = in_e4m3(&reference, 64.0);
+        let verdicts = |reference: &Reference, output: &[f16]| {
+            numeric(&problem, reference, output).1.map(|result| result.verdict == Verdict::Fail)
+        };
+        let output = coded.baseline.clone();
+        assert!(verdicts(&reference, &output).contains(&true) && !verdicts(&coded, &output).contains(&true));
+        let halved: Vec<f16> = output.iter().map(|value| f16::from_f32(value.to_f32() / 2.0)).collect();
+        assert!(verdicts(&coded, &halved).contains(&true));
+    }
 
     #[test]
     fn no_number_is_the_largest_error_and_a_failure_wins_over_a_pass() {

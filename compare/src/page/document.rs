@@ -62,6 +62,8 @@ pub enum Block {
     Paragraph(Text),
     Bullets(Vec<Text>),
     Table(Table),
+    /// Lines over the same points, where the format draws; a table has the figures.
+    Chart(Chart),
     /// Details behind one line. A terminal shows the line alone.
     Folded {
         summary: Text,
@@ -85,6 +87,18 @@ impl Block {
     pub fn folded(summary: impl Into<Text>, blocks: Vec<Block>) -> Self {
         Block::Folded { summary: summary.into(), blocks }
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    pub title: String,
+    pub x_axis: String,
+    pub y_axis: String,
+    /// From 0 to this.
+    pub y_end: f64,
+    /// Of the points, from left to right.
+    pub points: Vec<String>,
+    pub lines: Vec<Vec<f64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -70,6 +70,8 @@ fn block(of: &Block) -> String {
             format!("<ul>{items}</ul>\n")
         }
         Block::Table(of) => table(of),
+        // A page without scripts draws nothing.
+        Block::Chart(_) => String::new(),
         Block::Folded { summary, blocks } => {
             let body: String = blocks.iter().map(block).collect();
             format!("<details><summary>{}</summary>\n{body}</details>\n", inline(summary))

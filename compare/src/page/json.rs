@@ -1,6 +1,6 @@
 //! The document for programs: figures as numbers with their unit, not as they are shown.
 
-use super::{Block, Cell, Document};
+use super::{Block, Cell, Chart, Document};
 use serde_json::{Value, json};
 
 pub fn value(document: &Document) -> Value {
@@ -26,6 +26,9 @@ fn block(block: &Block) -> Value {
             let rows: Vec<Vec<Value>> = table.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
             json!({ "kind": "table", "columns": table.columns, "rows": rows })
         }
+        Block::Chart(Chart { title, x_axis, y_axis, points, lines, .. }) => json!({
+            "kind": "chart", "title": title, "x_axis": x_axis, "y_axis": y_axis, "points": points, "lines": lines
+        }),
         Block::Folded { summary, blocks: inner } => {
             json!({ "kind": "folded", "summary": summary.to_string(), "blocks": blocks(inner) })
         }

@@ -1,7 +1,7 @@
 //! As GitHub reads it: CommonMark, and tables, strikethrough and `<details>`.
 
 use super::document::target;
-use super::{Block, Document, Span, Table, Text, html};
+use super::{Block, Chart, Document, Span, Table, Text, html};
 
 pub fn markdown(document: &Document) -> String {
     let mut parts = Vec::new();
@@ -29,6 +29,7 @@ fn block(block: &Block) -> String {
             items.iter().map(|item| format!("- {}", inline(item, Place::Line))).collect::<Vec<_>>().join("\n")
         }
         Block::Table(of) => table(of),
+        Block::Chart(of) => chart(of),
         // The summary is markup already, in which GitHub reads no Markdown.
         Block::Folded { summary, blocks: inner } => {
             format!(
@@ -38,6 +39,25 @@ fn block(block: &Block) -> String {
             )
         }
     }
+}
+
+/// As GitHub draws it: a Mermaid diagram.
+fn chart(chart: &Chart) -> String {
+    let quoted = |text: &str| format!("\"{}\"", one_line(text).replace(['"', '`'], "'"));
+    let list = |items: Vec<String>| format!("[{}]", items.join(", "));
+    let lines = chart
+        .lines
+        .iter()
+        .map(|line| format!("\n  line {}", list(line.iter().map(|value| format!("{value:.1}")).collect())));
+    format!(
+        "```mermaid\nxychart-beta\n  title {}\n  x-axis {} {}\n  y-axis {} 0 --> {}{}\n```",
+        quoted(&chart.title),
+        quoted(&chart.x_axis),
+        list(chart.points.iter().map(|point| quoted(point)).collect()),
+        quoted(&chart.y_axis),
+        chart.y_end,
+        lines.collect::<String>()
+    )
 }
 
 fn table(table: &Table) -> String {

@@ -8,7 +8,7 @@ pub mod markdown;
 pub mod terminal;
 
 pub(crate) use document::row;
-pub use document::{Block, Cell, Digits, Document, Span, Table, Text, Tone, Verdict};
+pub use document::{Block, Cell, Chart, Digits, Document, Span, Table, Text, Tone, Verdict};
 
 use std::io::{self, Write};
 

@@ -15,13 +15,15 @@ pub fn terminal(document: &Document, width: u16, details: &str) -> String {
         parts.push(wrapped(&document.title, width));
     }
     parts.extend(document.verdict.as_ref().map(|verdict| wrapped(&verdict.to_string(), width)));
-    parts.extend(document.blocks.iter().map(|block| match block {
+    let drawn = document.blocks.iter().filter(|block| !matches!(block, Block::Chart(_)));
+    parts.extend(drawn.map(|block| match block {
         Block::Heading { text, .. } => wrapped(&format!("== {text} =="), width),
         Block::Paragraph(text) => wrapped(&text.to_string(), width),
         Block::Bullets(items) => {
             items.iter().map(|item| hanging("- ", &item.to_string(), width)).collect::<Vec<_>>().join("\n")
         }
         Block::Table(of) => table(of, width),
+        Block::Chart(_) => String::new(),
         Block::Folded { summary, .. } => wrapped(&format!("{summary} (in {details})"), width),
     }));
     parts.join("\n\n") + "\n"

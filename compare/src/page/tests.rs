@@ -160,3 +160,29 @@ fn json_of_each_block_and_cell() {
 {"kind":"paragraph","text":"folded"}],"kind":"folded","summary":"2 <more>"}],"title":"The ladder","verdict":{"tone":"open","why":"1 claim < 1","word":"AMBIGUOUS"}}
 "##);
 }
+
+#[test]
+fn a_chart_is_drawn_where_markdown_is_read_and_nowhere_else() {
+    let chart = Chart {
+        title: "share of \"peak\"".into(),
+        x_axis: "sequence length".into(),
+        y_axis: "%".into(),
+        y_end: 100.0,
+        points: vec!["512".into(), "1024".into()],
+        lines: vec![vec![31.25, 50.0], vec![60.0, 75.0]],
+    };
+    let document = Document { blocks: vec![Block::Chart(chart)], ..Document::default() };
+    insta::assert_snapshot!(markdown::markdown(&document), @r#"
+    ```mermaid
+    xychart-beta
+      title "share of 'peak'"
+      x-axis "sequence length" ["512", "1024"]
+      y-axis "%" 0 --> 100
+      line [31.2, 50.0]
+      line [60.0, 75.0]
+    ```
+    "#);
+    assert_eq!(terminal::terminal(&document, terminal::WIDTH, "").trim(), "");
+    assert!(!html::page(&document).contains("xychart"));
+    assert_eq!(json::value(&document)["blocks"][0]["lines"][1][1], 75.0);
+}

@@ -1,8 +1,8 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, per_stage, tally,
-    text, times, titled, tone, unchanged, us, words,
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, or_missing,
+    per_stage, tally, text, times, titled, tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -12,16 +12,16 @@ use crate::judge::peers::{self, FastP, Problem};
 use crate::judge::state::{self as judged, Failure, State, Tally};
 use crate::judge::verdict::{Exit, Report, count};
 use crate::judge::{Origin, best};
-use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict, row};
+use crate::page::{Block, Cell, Chart, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
-use crate::record::{Figure, Record};
+use crate::record::{Figure, Record, Row};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
 const MOST_CHANGES: usize = 15;
-const MOST_FAILURES: usize = 30;
+const MOST_FAILURES: usize = 16;
 const MOST_CLAIMS: usize = 24;
 const MOST_MISSING: usize = 16;
 
@@ -36,6 +36,7 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.push(Block::Table(ladder::ladder(report)));
     blocks.push(Block::Paragraph(ladder::about(report)));
     blocks.extend(beside(report));
+    blocks.extend(growth(report));
     blocks.extend(since(report));
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
@@ -171,6 +172,52 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     }
     blocks.push(Block::Table(table));
     blocks
+}
+
+/// Device time of ours against the sequence length, and how much of the rate of a matrix product that is.
+pub fn growth(report: &Report<'_>) -> Vec<Block> {
+    let Some(beside) = peers::beside(&report.known) else { return Vec::new() };
+    let rows = peers::growth(beside.record);
+    let lengths = distinct(rows.iter().map(|(shape, _)| shape.seq_kv));
+    let dims = distinct(rows.iter().map(|(shape, _)| shape.head_dim));
+    let at = |dim, length| {
+        rows.iter().find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length)).map(|(_, row)| *row)
+    };
+    let share = |row: &Row| 100.0 * row.value(Metric::PeakShare).unwrap_or(f64::NAN);
+    let line = |dim: &usize| {
+        let cell = |length: &usize| {
+            or_missing(
+                at(*dim, *length).map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row)))),
+                "not timed",
+            )
+        };
+        let mut cells = row![format!("head_dim {dim}")];
+        cells.extend(lengths.iter().map(cell));
+        cells
+    };
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let points: Vec<String> = lengths.iter().map(|length| length.to_string()).collect();
+    let columns = ["µs (of the product)".to_string()].into_iter().chain(points.clone());
+    let shares = |dim: &usize| lengths.iter().filter_map(|length| at(*dim, *length).map(share)).collect();
+    let dims_in_words = joined(dims.iter().map(|dim| format!("head_dim {dim}")), ", ");
+    let chart = Chart {
+        title: format!("{dims_in_words}: % of the matrix product's rate"),
+        x_axis: "sequence length".into(),
+        y_axis: "%".into(),
+        y_end: 100.0,
+        points,
+        lines: dims.iter().map(shares).collect(),
+    };
+    let about = "Our fastest variant alone, 16384 query rows in 16 heads, f16, full mask: device time by sequence length, and its \
+                 rate as a share of what a product of 8192 × 8192 halves reached in the same session.";
+    vec![
+        Block::section("Growth with the sequence length"),
+        Block::paragraph(about),
+        Block::Table(Table::of(columns, dims.iter().map(line))),
+        Block::Chart(chart),
+    ]
 }
 
 fn outcome(ratio: Figure) -> Cell {

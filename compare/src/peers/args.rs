@@ -11,11 +11,12 @@ FlashAttention where it is installed, interleaved (A B B A) with ours on the sam
 build. Run again, it writes the file anew. No Python, no torch or no GPU is NO DATA with the reason.
 
 Examples:
-  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide; f16, both masks
+  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide under both masks, in f16
+                                                and what stages claim of e4m3; ours alone against the sequence length
   compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
   compare peers --shapes mission,1x8:2x512x64 --masks causal
                                                 two shapes, one with grouped heads
-  compare peers --dtypes e4m3                   ours in e4m3 beside peers in f16, for information: claims are about f16
+  compare peers --dtypes e4m3                   ours beside FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or a committed negative record refutes it

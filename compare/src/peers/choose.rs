@@ -6,10 +6,14 @@ use crate::measure::builds::StageBuild;
 use crate::measure::select::Problems;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Record, Subject};
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Dtype, Mask, Problem, Shape};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
 const SHAPES: [&str; 7] = ["mission", "mission_b2", "stretch", "long", "wide", "big", "big_wide"];
+
+/// Query rows of all sequences together, and heads, of the growth with the sequence length.
+const GROWTH_ROWS: usize = 16384;
+const GROWTH_HEADS: usize = 16;
 
 /// One problem, and the stages that are timed beside the peers.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,22 +26,49 @@ pub struct Item {
     pub stages: Vec<String>,
 }
 
-/// The chosen problems: all of `stages` on mission; on the other shapes those that claim to be faster than a peer there, and
-/// the last.
+/// The chosen problems, f16 and what stages claim of E4M3: all of `stages` on mission; on the other shapes those that claim
+/// to be faster than a peer there, and the last.
 pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
     let item = |(shape_name, problem): (String, Problem)| {
         let place = Place::of(&shape_name, &problem);
-        let claims = |stage: &StageBuild| {
-            let over_peer = |claim: &&Claim| matches!(claim.relation, Relation::FasterThanPeer { .. });
-            stage.meta.claims.iter().filter(over_peer).any(|claim| claim.on == place)
-        };
+        let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
+        let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
+        if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
+            return None;
+        }
         let takes = |(index, stage): &(usize, &&StageBuild)| {
             shape_name == "mission" || index + 1 == stages.len() || claims(stage)
         };
         let stages = stages.iter().enumerate().filter(takes).map(|(_, stage)| stage.id.clone()).collect();
-        Item { shape_name, problem, stages }
+        Some(Item { shape_name, problem, stages })
     };
-    problems.or(&SHAPES, &[Dtype::F16], &Mask::ALL).into_iter().map(item).collect()
+    problems.or(&SHAPES, &[Dtype::F16, Dtype::E4m3], &Mask::ALL).into_iter().filter_map(item).collect()
+}
+
+/// The problems of the growth with the sequence length: 16384 query rows in 16 heads, as papers on FlashAttention have them,
+/// f16 and the full mask, for the stages that claim to be faster than a peer anywhere, and the last.
+pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
+    let takes = |(index, stage): &(usize, &&StageBuild)| {
+        index + 1 == stages.len() || over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
+    };
+    let ids: Vec<String> = stages.iter().enumerate().filter(takes).map(|(_, stage)| stage.id.clone()).collect();
+    let item = |(head_dim, log_seq): (usize, u32)| {
+        let seq = 1 << log_seq;
+        let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).expect("a shape of the growth is a problem");
+        Item { shape_name: shape.to_string(), problem, stages: ids.clone() }
+    };
+    let lengths = GROWTH_ROWS.ilog2();
+    [64, 128].into_iter().flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq))).map(item).collect()
+}
+
+fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
+    stage.meta.claims.iter().filter(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
+}
+
+/// Whether the peer of this name computes with operands of this type: FP8 is in the names of those that do.
+pub fn takes(peer: &str, dtype: Dtype) -> bool {
+    peer.ends_with("-fp8") == (dtype == Dtype::E4m3)
 }
 
 /// Why no peer can be asked for this problem, if so.

@@ -1,13 +1,15 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
-use super::choose::{Item, candidates, unsupported};
+use super::choose::{Item, candidates, takes, unsupported};
 use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
 use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
-use common::problem::{Dtype, Problem};
+use common::inputs::{Inputs, Operand};
+use common::metric::Metric;
+use common::problem::Dtype;
 use common::reference::Probability;
 use common::stage::LoadedStage;
 use common::timing::Plan;
@@ -27,6 +29,9 @@ const LEAD_IN: f64 = 0.25;
 
 /// Device time of a trial: which of ours is the fastest.
 const TRIAL_US: f64 = 2_000.0;
+
+/// Samples of an arm that nothing is compared with.
+const ALONE_SAMPLES: usize = 6;
 
 /// Single calls per arm.
 const CALLS: usize = 100;
@@ -170,7 +175,8 @@ struct Ready {
 impl<'a> Bench<'a> {
     /// Measures one problem: a row per arm, and one per pair of ours and a peer.
     pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, BenchError> {
-        let mut bench = TimedProblem::new(self.device, &item.problem)?;
+        // No library but ours takes a scale for each head.
+        let mut bench = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
         let speed_of_light = bench.speed_of_light(self.device, self.zero_us);
         let mut ours = Vec::new();
         for id in &item.stages {
@@ -183,14 +189,8 @@ impl<'a> Bench<'a> {
         for arm in &mut ours {
             arm.arm.resize_graph(launches)?;
         }
-        // Peers compute in f16: for e4m3 they get the values before quantisation, and are judged by those.
-        let mut in_f16 = match item.problem.dtype {
-            Dtype::F16 => None,
-            Dtype::E4m3 => Some(TimedProblem::new(self.device, &Problem { dtype: Dtype::F16, ..item.problem })?),
-        };
-        let theirs = in_f16.as_mut().unwrap_or(&mut bench);
         let place = Place::of(&item.shape_name, &item.problem);
-        let (mut ready, mut lost) = self.prepare(theirs, launches, python)?;
+        let (mut ready, mut lost) = self.prepare(&bench, launches, python)?;
         let samples = match self.sample(&mut ours, &ready, python) {
             Ok(samples) => samples,
             Err(Interrupted::Ours(error)) => return Err(error.into()),
@@ -201,7 +201,7 @@ impl<'a> Bench<'a> {
         };
         let (of_ours, of_peers) = samples.split_at(ours.len());
         let finished: Vec<_> =
-            ready.iter().zip(of_peers).map(|(ready, us)| self.finish(&ready.peer, us, theirs, python)).collect();
+            ready.iter().zip(of_peers).map(|(ready, us)| self.finish(&ready.peer, us, &mut bench, python)).collect();
         let mut arms = Vec::new();
         for (device_us, ours) in of_ours.iter().zip(&mut ours) {
             arms.push(finish_ours(device_us, ours, &mut bench)?);
@@ -219,6 +219,28 @@ impl<'a> Bench<'a> {
         }
         rows.extend(lost.iter().map(|(peer, reason)| absent(peer, On::Problem(place.clone()), reason)));
         Ok(rows)
+    }
+
+    /// One problem of the growth: the fastest of ours alone, as a share of the rate that a matrix product reached.
+    pub fn alone(&self, item: &Item, matrix_flops: f64) -> Result<Option<Row>, BenchError> {
+        let mut bench = TimedProblem::new(self.device, &item.problem)?;
+        let mut fastest: Option<Ours<'_>> = None;
+        for id in &item.stages {
+            let ours = self.fastest(id, item, &bench)?;
+            fastest = fastest.into_iter().chain(ours).min_by(|a, b| a.us.total_cmp(&b.us));
+        }
+        let Some(mut ours) = fastest else { return Ok(None) };
+        let chunk = |_| {
+            launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
+            launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))
+        };
+        let device_us = (0..ALONE_SAMPLES).map(chunk).collect::<Result<Vec<f64>, CudaError>>()?;
+        let sampled = finish_ours(&device_us, &mut ours, &mut bench)?;
+        let row = sampled.row(&Place::of(&item.shape_name, &item.problem), bench.pool.rotation().state.label())?;
+        let rate = row.value(Metric::P50).map(|us| item.problem.flops() as f64 / (us * 1e-6));
+        // A wrong output has no rate.
+        let share = rate.filter(|_| row.failure().is_none()).map(|rate| rate / matrix_flops);
+        Ok(share.map(|share| row.figure(Metric::PeakShare, share)))
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.
@@ -245,7 +267,8 @@ impl<'a> Bench<'a> {
         launches: usize,
         python: &mut Python,
     ) -> Result<(Vec<Ready>, Vec<Lost>), BenchError> {
-        let none = |reason: String| (vec![], self.peers.iter().map(|peer| (peer.clone(), reason.clone())).collect());
+        let peers: Vec<&String> = self.peers.iter().filter(|peer| takes(peer, bench.problem.dtype)).collect();
+        let none = |reason: String| (vec![], peers.iter().map(|peer| (peer.to_string(), reason.clone())).collect());
         if let Some(reason) = unsupported(&bench.problem) {
             return Ok(none(reason.to_string()));
         }
@@ -255,12 +278,16 @@ impl<'a> Bench<'a> {
             contents.push([file("q", &inputs.q.bytes)?, file("k", &inputs.k.bytes)?, file("v", &inputs.v.bytes)?]);
         }
         let sets = bench.pool.rotation().sets;
-        let given = python.start().and_then(|_| python.ask(|session| session.problem(&bench.problem, &contents, sets)));
+        let scale = |operand: &Operand| operand.scales.first().copied();
+        let scales = |of: &Inputs| [&of.q, &of.k, &of.v].into_iter().filter_map(scale).collect();
+        let scales: Vec<Vec<f32>> = bench.inputs.iter().map(scales).collect();
+        let given = python.start();
+        let given = given.and_then(|_| python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets)));
         if let Err(error) = given {
             return Ok(none(error.to_string()));
         }
         let (mut ready, mut lost) = (Vec::new(), Vec::new());
-        for peer in &self.peers {
+        for peer in peers.iter().copied() {
             match python.ask(|session| session.prepare(peer, launches)) {
                 Ok(us) => ready.push(Ready { peer: peer.clone(), us }),
                 // The graphs that were built went with it.
@@ -304,9 +331,14 @@ impl<'a> Bench<'a> {
         let calls = python.ask(|session| session.calls(peer, CALLS))?;
         let files: Vec<PathBuf> =
             (0..bench.inputs.len()).map(|index| self.exchange.0.join(format!("o{index}"))).collect();
-        python.ask(|session| session.finish(peer, &files))?;
+        let finished = python.ask(|session| session.finish(peer, &files))?;
         let outputs: Vec<Vec<f16>> = files.iter().map(|file| take(file)).collect();
-        let judged = bench.judge_dense(&outputs);
+        // P is of the type of the operands, as in all of these libraries.
+        let probability = match bench.problem.dtype {
+            Dtype::F16 => Probability::F16,
+            Dtype::E4m3 => Probability::E4m3,
+        };
+        let judged = bench.judge_dense(&outputs, probability, finished.e4m3_scale);
         let (single_us, host_us) = (calls.single_us, calls.host_us);
         Ok(Sampled { subject: peer.into(), device_us: device_us.to_vec(), single_us, host_us, judged })
     }

@@ -6,11 +6,15 @@ that timings of this process and of the one that asks can be interleaved.
 
   hello                      versions, the GPU, and which peers can be called
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
-  problem                    extents, mask, scale, files with Q, K and V (dense f16), sets to rotate over
+  problem                    extents, mask, scale, sets to rotate over, files with Q, K and V: dense f16, or E4M3 codes with
+                             the scale of each tensor
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
   chunk    peer, us          replays of that graph for about `us` microseconds; device time of one call
   calls    peer, count       single calls: time between two events, and the host's time until the call returns
-  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, forgets the graph
+  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files as f16, forgets the graph;
+                             e4m3_scale if they were held in E4M3, and under which scale
+
+Peers whose name ends in -fp8 take E4M3, all others f16.
 """
 import contextlib
 import ctypes
@@ -27,6 +31,8 @@ os.dup2(2, 1)
 
 # Chunks begin with this share of untimed replays: the GPU has just run the other process.
 LEAD_IN = 0.25
+# cuDNN's FP8 attention writes E4M3 on this architecture. Under this scale outputs of up to 7 keep within its range.
+FP8_OUTPUT_SCALE = 64.0
 # The math backend writes all scores to memory: more keys than this say nothing new.
 MATH_KEYS = 2048
 
@@ -47,6 +53,7 @@ class Worker:
         self.find_sdpa()
         self.find_flash_attn()
         self.find_flash_attn_3()
+        self.find_cudnn_fp8()
 
     def find_sdpa(self):
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -96,15 +103,17 @@ class Worker:
             else:
                 function = importlib.import_module("flash_attn_interface").flash_attn_func
 
-                def call(q, k, v):
-                    result = function(q, k, v, softmax_scale=self.scale, causal=self.causal)
+                def call(q, k, v, *scales):
+                    names = ("q_descale", "k_descale", "v_descale")
+                    scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
+                    result = function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales)
                     return result[0] if isinstance(result, tuple) else result
         except Exception as error:
-            self.absent["flash-attn-3"] = describe(error)
+            self.absent["flash-attn-3"] = self.absent["flash-attn-3-fp8"] = describe(error)
             return
-        self.peers["flash-attn-3"] = (call, contextlib.nullcontext)
+        self.peers["flash-attn-3"] = self.peers["flash-attn-3-fp8"] = (call, contextlib.nullcontext)
 
-    def packed(self, q, k, v):
+    def packed(self, q, k, v, *scales):
         def ends(tensor):
             batch, rows = tensor.shape[:2]
             if (batch, rows) not in self.offsets:
@@ -114,12 +123,67 @@ class Worker:
 
         flat = [tensor.flatten(0, 1) for tensor in (q, k, v)]
         ends_q, ends_kv = ends(q), ends(k)
+        scales = [scale.expand(k.shape[0], k.shape[2]) for scale in scales] or [None, None, None]
         # q, k, v; k_new, v_new, q_v, out; ends; unused ends; lengths; paging; rotary; descale; scale, mask, window, ...
         result = self.packed_forward(
             *flat, None, None, None, None, ends_q, ends_kv, None, None, None, q.shape[1], k.shape[1], None, None, None, None,
-            None, None, None, None, None, self.scale, self.causal, -1, -1, 0.0, True, None, 1, None, 0, None, 1, 0, None,
+            None, None, *scales, self.scale, self.causal, -1, -1, 0.0, True, None, 1, None, 0, None, 1, 0, None,
         )
         return result[0].reshape(q.shape)
+
+    def find_cudnn_fp8(self):
+        """cuDNN by its frontend, since PyTorch hands no E4M3 to it."""
+        try:
+            self.cudnn = importlib.import_module("cudnn")
+            self.cudnn_handle, self.cudnn_graphs = self.cudnn.create_handle(), {}
+        except Exception as error:
+            self.absent["cudnn-fp8"] = describe(error)
+            return
+        self.peers["cudnn-fp8"] = (self.cudnn_fp8, contextlib.nullcontext)
+
+    def cudnn_fp8(self, q, k, v, *scales):
+        torch = self.torch
+        key = (q.shape, k.shape, self.causal, self.scale)
+        if key not in self.cudnn_graphs:
+            self.cudnn_graphs[key] = self.cudnn_graph(q, k, v)
+        graph, inputs, output, constants, workspace = self.cudnn_graphs[key]
+        out = torch.empty_like(q)
+        tensors = dict(zip(inputs, (q, k, v, *scales)))
+        self.cudnn.set_stream(handle=self.cudnn_handle, stream=torch.cuda.current_stream().cuda_stream)
+        graph.execute({**tensors, **constants, output: out}, workspace, handle=self.cudnn_handle)
+        return out
+
+    def cudnn_graph(self, q, k, v):
+        torch, cudnn = self.torch, self.cudnn
+        codes, floats = cudnn.data_type.FP8_E4M3, cudnn.data_type.FLOAT
+        graph = cudnn.pygraph(
+            io_data_type=codes, intermediate_data_type=floats, compute_data_type=floats, handle=self.cudnn_handle
+        )
+
+        def tensor(name, like, kind):
+            return graph.tensor(name=name, dim=list(like.shape), stride=list(like.stride()), data_type=kind)
+
+        def number(value):
+            return torch.full((1, 1, 1, 1), value, device="cuda")
+
+        inputs = [tensor(name, like, codes) for name, like in (("q", q), ("k", k), ("v", v))]
+        inputs += [tensor(f"descale_{name}", number(1.0), floats) for name in "qkv"]
+        # P, at most 1, fills the range of E4M3.
+        constants = {"descale_s": 1 / 256, "scale_s": 256.0, "scale_o": FP8_OUTPUT_SCALE}
+        constants = {tensor(name, number(1.0), floats): number(value) for name, value in constants.items()}
+        descale_s, scale_s, scale_o = constants
+        o, _, amax_s, amax_o = graph.sdpa_fp8(
+            q=inputs[0], k=inputs[1], v=inputs[2], descale_q=inputs[3], descale_k=inputs[4], descale_v=inputs[5],
+            descale_s=descale_s, scale_s=scale_s, scale_o=scale_o, is_inference=True, attn_scale=self.scale,
+            use_causal_mask=self.causal, name="sdpa",
+        )
+        o.set_output(True).set_dim(list(q.shape)).set_stride(list(q.stride())).set_data_type(codes)
+        for amax in (amax_s, amax_o):
+            amax.set_output(True).set_dim([1] * 4).set_stride([1] * 4).set_data_type(floats)
+            constants[amax] = number(0.0)
+        graph.build([cudnn.heur_mode.A])
+        workspace = torch.empty(graph.get_workspace_size(), device="cuda", dtype=torch.uint8)
+        return graph, inputs, o, constants, workspace
 
     def hello(self, command):
         torch = self.torch
@@ -174,8 +238,10 @@ class Worker:
         self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
         extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
         contents = []
-        for paths in command["contents"]:
-            contents.append([self.read(path, shape) for path, shape in zip(paths, extents)])
+        for paths, scales in zip(command["contents"], command["scales"]):
+            kind = torch.float8_e4m3fn if scales else torch.float16
+            tensors = [self.read(path, shape, kind) for path, shape in zip(paths, extents)]
+            contents.append(tensors + [torch.full((1, 1, 1, 1), scale, device="cuda") for scale in scales])
         # Every set has addresses of its own.
         count = command["sets"]
         self.sets["bhsd"] = [[t.clone() for t in contents[i % len(contents)]] for i in range(count)]
@@ -183,17 +249,24 @@ class Worker:
         torch.cuda.synchronize()
         return {}
 
-    def read(self, path, shape):
+    def read(self, path, shape, kind):
         with open(path, "rb") as file:
             data = bytearray(file.read())
-        return self.torch.frombuffer(data, dtype=self.torch.float16).reshape(shape).cuda()
+        return self.torch.frombuffer(data, dtype=kind).reshape(shape).cuda()
 
     def inputs(self, peer):
-        if peer.startswith("torch-"):
+        if self.is_heads_first(peer):
             return self.sets["bhsd"]
         if "bshd" not in self.sets:
-            self.sets["bshd"] = [[t.transpose(1, 2).contiguous() for t in s] for s in self.sets["bhsd"]]
+            self.sets["bshd"] = [
+                [t.transpose(1, 2).contiguous() for t in s[:3]] + [scale.view(1, 1) for scale in s[3:]]
+                for s in self.sets["bhsd"]
+            ]
         return self.sets["bshd"]
+
+    @staticmethod
+    def is_heads_first(peer):
+        return peer.startswith(("torch-", "cudnn-"))
 
     def prepare(self, command):
         torch, peer, launches = self.torch, command["peer"], command["launches"]
@@ -258,19 +331,21 @@ class Worker:
     def finish(self, command):
         torch, peer = self.torch, command["peer"]
         entry = self.graphs.pop(peer)
+        is_coded = entry["outputs"][0].dtype == torch.float8_e4m3fn
         for output in entry["outputs"]:
-            output.fill_(float("nan"))
+            output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
         entry["graph"].replay()
         torch.cuda.synchronize()
         for path, output in zip(command["outputs"], entry["outputs"]):
-            if not peer.startswith("torch-"):
+            if not self.is_heads_first(peer):
                 output = output.transpose(1, 2)
-            host = output.contiguous().cpu()
+            values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
+            host = values.to(torch.float16).contiguous().cpu()
             with open(path, "wb") as file:
                 file.write(ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()))
-        del entry, output, host
+        del entry, output, values, host
         torch.cuda.empty_cache()
-        return {}
+        return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}
 
 
 def main():

@@ -113,6 +113,13 @@ pub struct PeerCalls {
     pub host_us: Vec<f64>,
 }
 
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct Finished {
+    /// The scale of outputs that were held in E4M3.
+    pub e4m3_scale: Option<f32>,
+}
+
 #[derive(Deserialize)]
 struct Done {}
 
@@ -166,14 +173,22 @@ impl Session {
         self.ask("ceilings", json!({}))
     }
 
-    /// Sets the problem. `contents` are files with Q, K and V, over which `sets` sets rotate.
-    pub fn problem(&mut self, problem: &Problem, contents: &[[PathBuf; 3]], sets: usize) -> Result<(), SessionError> {
+    /// Sets the problem. `contents` are files with Q, K and V, over which `sets` sets rotate; of E4M3 with the scale of
+    /// each tensor.
+    pub fn problem(
+        &mut self,
+        problem: &Problem,
+        contents: &[[PathBuf; 3]],
+        scales: &[Vec<f32>],
+        sets: usize,
+    ) -> Result<(), SessionError> {
         let arguments = json!({
             "q_extents": problem.shape.q_extents(),
             "kv_extents": problem.shape.kv_extents(),
             "causal": problem.mask == Mask::Causal,
             "scale": problem.softmax_scale,
             "contents": contents,
+            "scales": scales,
             "sets": sets,
         });
         self.ask("problem", arguments).map(|Done {}| ())
@@ -195,8 +210,8 @@ impl Session {
     }
 
     /// Fills the timed outputs anew and writes them to `outputs`, dense f16, one file per content.
-    pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<(), SessionError> {
-        self.ask("finish", json!({ "peer": peer, "outputs": outputs })).map(|Done {}| ())
+    pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<Finished, SessionError> {
+        self.ask("finish", json!({ "peer": peer, "outputs": outputs }))
     }
 
     fn time(&mut self, command: &str, arguments: Value) -> Result<f64, SessionError> {

@@ -3,8 +3,9 @@ use super::pair::{absent, is_noisy, pairs, rounds};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
+use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
-use crate::testing::{CPASYNC, WMMA, builds, peer_sampled, timed};
+use crate::testing::{self, CPASYNC, WMMA, builds, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, SpeedOfLight};
@@ -22,7 +23,7 @@ answers = {
               "absent": {"flash-attn": "not installed"}},
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
     "problem": {}, "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
-    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {},
+    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0},
 }
 for line in sys.stdin:
     command = json.loads(line)
@@ -57,13 +58,13 @@ fn python_is_asked_and_answers() {
     };
     assert_eq!(session.hello().unwrap(), hello);
     assert_eq!(session.ceilings().unwrap().matrix_flops, 7e14);
-    session.problem(&mission(), &[["q", "k", "v"].map(PathBuf::from)], 4).unwrap();
+    session.problem(&mission(), &[["q", "k", "v"].map(PathBuf::from)], &[vec![]], 4).unwrap();
     assert_eq!(session.prepare("torch-flash", 20).unwrap(), 10.0);
     assert_eq!(session.chunk("torch-flash", 20e3).unwrap(), 9.5);
     let refused = session.prepare("torch-cudnn", 20).unwrap_err();
     assert_eq!((refused.to_string().as_str(), refused.is_fatal()), ("RuntimeError: No available kernel", false));
     assert_eq!(session.calls("torch-flash", 2).unwrap().host_us, [20.0, 21.0]);
-    session.finish("torch-flash", &["o".into()]).unwrap();
+    assert_eq!(session.finish("torch-flash", &["o".into()]).unwrap().e4m3_scale, Some(64.0));
 }
 
 #[test]
@@ -182,11 +183,11 @@ fn args(list: &[&str]) -> PeersArgs {
 
 #[test]
 fn problems_and_stages_are_chosen_by_flags() {
+    let item = |item: choose::Item| {
+        let Problem { dtype, mask, .. } = item.problem;
+        format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
+    };
     let lines = |list: &[&str]| -> Vec<String> {
-        let item = |item: choose::Item| {
-            let Problem { dtype, mask, .. } = item.problem;
-            format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
-        };
         let (args, builds) = (args(list), builds());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
         items(&args.problems, &stages).into_iter().map(item).collect()
@@ -205,6 +206,43 @@ fn problems_and_stages_are_chosen_by_flags() {
         lines(&["--stages", "stage0-scalar", "--shapes", "big,1x8:2x64x64", "--dtypes", "e4m3", "--masks", "causal"]),
         ["big e4m3 causal: stage0-scalar", "1x8:2x64x64 e4m3 causal: stage0-scalar"]
     );
+    // Of E4M3 what is claimed, and nothing else.
+    let mut claiming = builds();
+    let claim = testing::claiming()[1]
+        .claims
+        .iter()
+        .find(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
+        .cloned();
+    claiming[1].meta.claims.push(Claim { on: Place::new("big", Dtype::E4m3, Mask::Causal), ..claim.unwrap() });
+    let e4m3 = |problems: &Problems| {
+        let items = items(problems, &claiming.iter().collect::<Vec<_>>());
+        items.into_iter().filter(|item| item.problem.dtype == Dtype::E4m3).map(item).collect::<Vec<_>>()
+    };
+    assert_eq!(e4m3(&args(&[]).problems), ["big e4m3 causal: stage1-cpasync"]);
+}
+
+#[test]
+fn the_growth_is_of_equally_many_rows_and_of_stages_that_claim_to_beat_a_peer() {
+    let mut builds = builds();
+    builds[0].meta.claims = testing::claiming()[1].claims.clone();
+    let items = choose::growth(&builds.iter().collect::<Vec<_>>());
+    let shapes: Vec<&str> = items.iter().map(|item| &*item.shape_name).collect();
+    assert_eq!(
+        shapes[..6],
+        ["32x16x512x64", "16x16x1024x64", "8x16x2048x64", "4x16x4096x64", "2x16x8192x64", "1x16x16384x64"]
+    );
+    assert_eq!((shapes.len(), shapes[11]), (12, "1x16x16384x128"));
+    assert!(
+        items.iter().all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"] && item.problem.mask == Mask::Full)
+    );
+}
+
+#[test]
+fn fp8_is_asked_for_e4m3_alone() {
+    let asked =
+        |dtype| ["torch-cudnn", "flash-attn-3", "flash-attn-3-fp8", "cudnn-fp8"].map(|peer| choose::takes(peer, dtype));
+    assert_eq!(asked(Dtype::F16), [true, true, false, false]);
+    assert_eq!(asked(Dtype::E4m3), [false, false, true, true]);
 }
 
 #[test]
