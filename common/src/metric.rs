@@ -230,8 +230,7 @@ metrics! {
     LocalAccesses: code("local-memory instructions in the code"),
     /// Of the main loop, inner loops left out.
     LoopInstructions: code("instructions in the main loop"),
-    /// Multiply-adds of a warp by tensor, FFMA and HFMA2 instructions.
-    LoopMacs: code("multiply-adds of a warp in the main loop"),
+    LoopMacs: code("tensor multiply-adds of a warp in the main loop"),
     LoopHmma: code("HMMA in the main loop"),
     LoopHgmma: code("HGMMA in the main loop"),
     LoopQgmma: code("QGMMA in the main loop"),

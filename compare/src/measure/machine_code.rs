@@ -81,9 +81,8 @@ impl Instruction {
         self.is("BRA").then(target).flatten().and_then(|digits| u64::from_str_radix(digits, 16).ok())
     }
 
-    /// Multiply-adds of one warp: m16n8k16 is 2048, and a warpgroup's m64nNk16 a quarter of it each. The scalar ones count too,
-    /// for kernels without tensor cores.
-    fn multiply_adds(&self) -> u64 {
+    /// Multiply-adds of one warp on tensor cores: m16n8k16 is 2048, and of a warpgroup's m64nNk16 each has a quarter.
+    fn tensor_macs(&self) -> u64 {
         let mut sizes = self.name.split('.').skip(1);
         let product = |shape: &str| shape.split('x').map(str::parse::<u64>).product::<Result<u64, _>>().ok();
         match self.name.split('.').next() {
@@ -93,6 +92,13 @@ impl Instruction {
                 _ => 0,
             },
             Some("HGMMA" | "QGMMA") => sizes.next().and_then(product).map_or(0, |of_warpgroup| of_warpgroup / 4),
+            _ => 0,
+        }
+    }
+
+    /// The same without them.
+    fn scalar_macs(&self) -> u64 {
+        match self.name.split('.').next() {
             Some("FFMA") => 32,
             Some("HFMA2") => 64,
             _ => 0,
@@ -108,8 +114,8 @@ impl Function {
         last.address + each
     }
 
-    /// The main loop: of all loops the one whose own instructions, without those of loops inside, multiply most; of equals the last,
-    /// which is the steady state of a kernel that peels tiles off at the start.
+    /// The main loop: of all loops the one whose own instructions, without those of loops inside, multiply most, on tensor cores
+    /// where the function uses them; of equals the last, which is the steady state of a kernel that peels tiles off at the start.
     pub fn main_loop(&self) -> Vec<&Instruction> {
         let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
         for branch in &self.instructions {
@@ -130,7 +136,9 @@ impl Function {
                 own[innermost].push(instruction);
             }
         }
-        let multiplies = |own: &&Vec<&Instruction>| own.iter().map(|one| one.multiply_adds()).sum::<u64>();
+        let has_tensors = self.instructions.iter().any(|one| one.tensor_macs() > 0);
+        let of_one = if has_tensors { Instruction::tensor_macs } else { Instruction::scalar_macs };
+        let multiplies = |own: &&Vec<&Instruction>| own.iter().map(|one| of_one(one)).sum::<u64>();
         own.iter().filter(|own| multiplies(own) > 0).max_by_key(multiplies).cloned().unwrap_or_default()
     }
 
@@ -144,7 +152,7 @@ impl Function {
             (Metric::CodeBytes, self.bytes() as f64),
             (Metric::LocalAccesses, local as f64),
             (Metric::LoopInstructions, main_loop.len() as f64),
-            (Metric::LoopMacs, main_loop.iter().map(|one| one.multiply_adds()).sum::<u64>() as f64),
+            (Metric::LoopMacs, main_loop.iter().map(|one| one.tensor_macs()).sum::<u64>() as f64),
         ];
         whole.into_iter().chain(CLASSES.iter().map(|(metric, classes)| (*metric, in_loop(classes)))).collect()
     }

@@ -15,7 +15,7 @@ fn what_moved_is_named_and_what_did_not_occur_is_not() {
     let now = function(&["HMMA.16816.F32 R9", "LDS R2", "LDS R3", "@P0 BRA 0x0", "EXIT"]);
     assert_eq!(
         moved(&then, &now),
-        "bytes of machine code 64 → 80; instructions in the main loop 3 → 4; multiply-adds of a warp in the main loop as before \
+        "bytes of machine code 64 → 80; instructions in the main loop 3 → 4; tensor multiply-adds of a warp in the main loop as before \
          (2,048); HMMA in the main loop as before (1); LDS in the main loop 1 → 2"
     );
     assert_eq!(differ(&then, &now).unwrap(), "  HMMA.16816.F32 R9\n  LDS R2\n+ LDS R3\n  @P0 BRA 0x0\n");
