@@ -108,6 +108,18 @@ const fn resource(label: &'static str) -> Spec {
     spec(label, Unit::Count, Better::Informational, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
 }
 
+/// Of the machine code: what a difference is worth latency says.
+const fn code(label: &'static str) -> Spec {
+    spec(
+        label,
+        Unit::Count,
+        Better::Informational,
+        Threshold::Exact,
+        "the same compiler makes the same code of the same source",
+    )
+    .judged_by(GateId::E1)
+}
+
 const fn spill(label: &'static str) -> Spec {
     const BECAUSE: &str = "memory traffic that the source does not ask for";
     spec(label, Unit::Count, Better::Lower, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
@@ -212,6 +224,25 @@ metrics! {
     SpillBytes: spill("spilled bytes"),
     StackBytes: spill("stack bytes"),
     StaticSharedBytes: resource("static shared bytes"),
+    /// Of the machine code, as cuobjdump prints it.
+    CodeBytes: code("bytes of machine code"),
+    /// LDL and STL: spills, and arrays that are indexed at run time.
+    LocalAccesses: code("local-memory instructions in the code"),
+    /// Of the main loop, inner loops left out.
+    LoopInstructions: code("instructions in the main loop"),
+    LoopMacs: code("tensor multiply-adds of a warp in the main loop"),
+    LoopHmma: code("HMMA in the main loop"),
+    LoopHgmma: code("HGMMA in the main loop"),
+    LoopQgmma: code("QGMMA in the main loop"),
+    LoopLdsm: code("LDSM in the main loop"),
+    LoopLds: code("LDS in the main loop"),
+    LoopSts: code("STS, STSM in the main loop"),
+    LoopLdgsts: code("LDGSTS in the main loop"),
+    LoopTma: code("UTMALDG, UBLKCP in the main loop"),
+    LoopMufu: code("MUFU in the main loop"),
+    LoopFma: code("FFMA, HFMA2 in the main loop"),
+    LoopShuffles: code("SHFL in the main loop"),
+    LoopBarriers: code("BAR, SYNCS in the main loop"),
     Occupancy: spec(
         "occupancy", Unit::Share, Better::Higher, Threshold::ExactUnlessLatency, "resident warps hide latency, unless the latency says otherwise"
     ),
@@ -310,7 +341,23 @@ impl Metric {
             | Metric::SpillBytes
             | Metric::StackBytes
             | Metric::StaticSharedBytes
-            | Metric::Occupancy => Source::Compiler,
+            | Metric::Occupancy
+            | Metric::CodeBytes
+            | Metric::LocalAccesses
+            | Metric::LoopInstructions
+            | Metric::LoopMacs
+            | Metric::LoopHmma
+            | Metric::LoopHgmma
+            | Metric::LoopQgmma
+            | Metric::LoopLdsm
+            | Metric::LoopLds
+            | Metric::LoopSts
+            | Metric::LoopLdgsts
+            | Metric::LoopTma
+            | Metric::LoopMufu
+            | Metric::LoopFma
+            | Metric::LoopShuffles
+            | Metric::LoopBarriers => Source::Compiler,
             _ if self.counted(&Counters::default()).is_some() => Source::Counters,
             _ if self.spec().gate == Some(GateId::E1) => Source::Profile,
             _ => Source::Gpu,

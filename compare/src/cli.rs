@@ -50,6 +50,9 @@ pub enum Command {
     /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
+    /// Show which instructions the kernels consist of, and what moved since another build; needs no GPU
+    #[command(after_help = crate::sass::EXAMPLES)]
+    Sass(crate::sass::SassArgs),
     /// Check a record and copy it into results/ for committing. A whole run on a GPU needs gate C7 (`compare sanitize`)
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run

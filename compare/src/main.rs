@@ -27,6 +27,7 @@ mod registry;
 mod render;
 mod run;
 mod sanitize;
+mod sass;
 mod selftest;
 mod show;
 #[cfg(test)]
@@ -72,6 +73,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Profile(args) => profile::profile(&args)?,
         Command::Sanitize(args) => sanitize::sanitize(&args)?,
         Command::Peers(args) => peers::peers(&args)?,
+        Command::Sass(args) => sass::sass(&args)?,
         Command::Accept(args) => Answer::pass(accept::accept(&args)?.to_string()),
         Command::Render(args) => render::render(&args)?,
         Command::Show(args) => show::show(&args)?,

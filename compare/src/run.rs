@@ -24,7 +24,7 @@ use crate::record::store::read_all;
 use crate::record::{On, Record, Row, Source, StoreError, Subject, TuningCache};
 use crate::registry::{Ladder, LadderError};
 use crate::tune;
-use crate::{pages, render};
+use crate::{pages, render, sass};
 use clap::{Args, ValueEnum};
 use common::check::CaseResult;
 use common::device::BackendKind;
@@ -318,7 +318,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     if !unheeded.is_empty() {
         bars.say(&format!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and ")));
     }
-    let builds = ladder.builds();
+    let mut builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let request = args.request(file.as_ref().map(|file| file.problem.clone()));
     let mut plan = plan::plan(&builds, &request, backend)?;
@@ -349,7 +349,12 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     }
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
+    let code = sass::read(&stages, &mut builds);
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
+    match code {
+        Ok(tool) => drop(measured.record.meta.tools.insert(Source::Ptxas, vec![format!("cuobjdump {}", tool.version)])),
+        Err(why) => drop(measured.record.meta.methods.insert(Source::Ptxas, format!("machine code not read: {why}"))),
+    }
     measured.record.meta.device = limited;
     let mut seconds_before = 0;
     if let Some(folder) = &args.into {

@@ -61,7 +61,7 @@ impl Places {
     }
 }
 
-/// What `--version` prints after the word "Version".
+/// What `--version` prints after the word "Version", or of CUDA's compilers after ", V".
 fn version(path: &Path) -> Result<String, String> {
     let output = Command::new(path).arg("--version").output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -69,7 +69,7 @@ fn version(path: &Path) -> Result<String, String> {
 }
 
 fn version_in(text: &str) -> Option<String> {
-    let word = text.split("Version").nth(1)?.split_whitespace().next()?;
+    let word = text.split("Version").nth(1).or_else(|| text.split(", V").nth(1))?.split_whitespace().next()?;
     word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.to_string())
 }
 
@@ -128,6 +128,9 @@ mod tests {
         let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025 NVIDIA Corporation\nVersion \
                    2025.3.1.0 (build 36398880) (public-release)\n";
         assert_eq!(version_in(ncu).as_deref(), Some("2025.3.1.0"));
+        let cuobjdump =
+            "cuobjdump: NVIDIA (R) Cuda compiler\nCuda compilation tools, release 13.2, V13.2.51\nBuild cuda_13.2\n";
+        assert_eq!(version_in(cuobjdump).as_deref(), Some("13.2.51"));
         assert_eq!(version_in("Version unknown"), None);
         assert_eq!(version_in("usage: ls"), None);
     }

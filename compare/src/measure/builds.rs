@@ -3,6 +3,7 @@
 use crate::record::meta::{DeviceCompiler, Refusal};
 use crate::record::{Claim, Place, Relation, StageMeta, VariantMeta};
 use common::claim;
+use common::metric::Metric;
 use common::problem::Dtype;
 use common::resources::{self, KernelFacts, Occupancy, PtxasEntry};
 use common::stage::{Kernel, LoadedStage};
@@ -48,6 +49,8 @@ pub struct BuiltKernel {
     pub occupancy: Option<Occupancy>,
     /// Gate R1.
     pub result: GateResult,
+    /// What its machine code consists of; empty where nobody read it.
+    pub code: Vec<(Metric, f64)>,
 }
 
 impl StageBuild {
@@ -147,6 +150,7 @@ fn kernel_build(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
     let built = stage.ptxas_entries(kernel).into_iter().map(|ptxas| BuiltKernel {
         occupancy: resources::occupancy_of(&facts, &ptxas),
         result: resources::judge(&facts, &ptxas),
+        code: vec![],
         ptxas,
     });
     KernelBuild { built: built.collect(), facts }

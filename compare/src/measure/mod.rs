@@ -7,6 +7,7 @@ pub mod execute;
 pub mod input;
 pub mod join;
 pub mod machine;
+pub mod machine_code;
 pub mod measured;
 pub mod plan;
 pub mod rows;

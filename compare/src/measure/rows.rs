@@ -49,6 +49,7 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                     .figure(Metric::StackBytes, found.stack_frame_bytes)
                     .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
                     .verdict(&built.result);
+                row.figures.extend(built.code.iter().map(|&(metric, value)| (metric, value.into())));
                 row.sass = Some(built.ptxas.sass_sha256.chars().take(16).collect());
                 if let Some(occupancy) = built.occupancy {
                     row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
@@ -450,7 +451,7 @@ mod tests {
                     let sass_sha256 = code(arch, &kernel.facts.symbol);
                     let ptxas = PtxasEntry { arch: arch.into(), sass_sha256, resources, warnings: vec![] };
                     let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
-                    BuiltKernel { result: resources::judge(&kernel.facts, &ptxas), occupancy, ptxas }
+                    BuiltKernel { result: resources::judge(&kernel.facts, &ptxas), occupancy, ptxas, code: vec![] }
                 });
                 kernel.built = built.into();
             }

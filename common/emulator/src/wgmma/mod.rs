@@ -467,7 +467,7 @@ impl Products {
         }
         self.slabs.take_b(element, shared, b, columns, along_n);
         let chain = group.chains.iter_mut().find(|it| it.number == product.chain).expect("a product has its chain");
-        self.slabs.multiply(&mut chain.values, columns, accumulate);
+        self.slabs.multiply(element, &mut chain.values, columns, accumulate);
         group.run += 1;
     }
 

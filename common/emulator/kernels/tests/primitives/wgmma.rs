@@ -1,6 +1,11 @@
 //! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels
 //! must give the same in the emulator and on a GPU of sm_90a.
 
+use common::gate::{Errors, Evidence, c2};
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::{Probability, reference};
+use common::verdict::Verdict;
 use emulator::trace::HazardKind;
 use emulator::{Entry, TensorMap};
 use emulator_kernels::{entry, traced};
@@ -357,4 +362,74 @@ fn misuse_of_registers_is_a_fault_with_its_place() {
     refused(3, "// more than before", "a thread of warp 8 has 168 registers, and 176 are more: take_registers");
     refused(4, "// another number", "all warps of a warpgroup change their registers alike");
     refused(5, "// of the producer", "warp 11 of the same warpgroup has exited without it");
+}
+
+/// Codes of every size, in no order; NaN left out.
+fn codes(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as u8
+    };
+    std::iter::repeat_with(next).filter(|code| code & 0x7f != 0x7f).take(count).collect()
+}
+
+#[test]
+fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_e4m3_64")) else { return };
+    for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.is_e4m3)) {
+        let inputs = [codes(seed, 64 * form.k), codes(seed + 100, form.n * form.k)];
+        for more in [0, 1] {
+            let emulated: Vec<f32> = form.run(form.plain, &inputs, more).output(64 * form.n).unwrap();
+            let [a, b] = inputs.each_ref().map(Vec::as_slice);
+            let gpu = gpu.run(form.name, 128, form.shared(), [a, b, &[]], more as i32, 256 * form.n);
+            assert_eq!(gpu, bytes(&emulated), "{}", form.name);
+        }
+        println!("{}: {} elements bit by bit", form.name, 64 * form.n);
+    }
+}
+
+/// Rows of Q and of K that one run multiplies, and head_dim.
+const TILE: [usize; 3] = [64, 128, 128];
+
+/// Attention of one head, exact but for its scores: each the sum of four products of codes, one on top of the other.
+fn attention_of_codes(inputs: &Inputs) -> Vec<f16> {
+    let [rows, keys, dim] = TILE;
+    let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0)) * f64::from(inputs.problem.softmax_scale);
+    let values = inputs.v.dequantised();
+    let attend = |logits: &[f64]| {
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let weighted = |d: usize| weights.iter().zip(values.chunks(dim)).map(|(weight, v)| weight * v[d]).sum::<f64>();
+        (0..dim).map(|d| f16::from_f64(weighted(d) / sum)).collect::<Vec<_>>()
+    };
+    let of_rows = |q: &[u8]| {
+        let mut logits = vec![Vec::new(); rows];
+        for k in inputs.k.bytes.chunks(keys * dim) {
+            let run = Run::new(entry::wgmma_e4m3_128, 128).shared((rows + keys) * dim).input(0, q).input(1, k);
+            let scores: Vec<f32> = run.output(rows * keys).unwrap();
+            for (logits, scores) in logits.iter_mut().zip(scores.chunks(keys)) {
+                logits.extend(scores.iter().map(|&score| f64::from(score) * scale));
+            }
+        }
+        logits.iter().flat_map(|logits| attend(logits)).collect::<Vec<_>>()
+    };
+    inputs.q.bytes.chunks(rows * dim).flat_map(of_rows).collect()
+}
+
+#[test]
+fn scores_from_codes_alone_fail_c2_where_logits_are_large() {
+    let problem = Problem::new(Shape::bhsd(1, 1, 512, TILE[2]), Dtype::E4m3, Mask::Full).unwrap();
+    for (family, expected) in
+        [(Family::Saturated, Verdict::Pass), (Family::Large, Verdict::Fail), (Family::Huge, Verdict::Fail)]
+    {
+        let inputs = Inputs::generate(&problem, family, 0);
+        let reference = reference(&inputs, Probability::F16).unwrap();
+        let output = attention_of_codes(&inputs);
+        let evidence = Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+        let result = c2(&Errors::measure(&evidence));
+        println!("{family}: {}", result.reason);
+        assert_eq!(result.verdict, expected, "{family}: {}", result.reason);
+    }
 }

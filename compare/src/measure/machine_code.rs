@@ -1,0 +1,286 @@
+//! Machine code as evidence: what `cuobjdump -sass` prints, by function, and what of it is in the main loop. Pure.
+
+use super::builds::StageBuild;
+use common::metric::Metric;
+use std::ops::RangeInclusive;
+
+/// Instructions whose count in the main loop says what a tile takes, by the beginnings of their names. Tensor products are HMMA
+/// (by warp, f16), HGMMA and QGMMA (by warpgroup, f16 and FP8).
+const CLASSES: [(Metric, &[&str]); 12] = [
+    (Metric::LoopHmma, &["HMMA"]),
+    (Metric::LoopHgmma, &["HGMMA"]),
+    (Metric::LoopQgmma, &["QGMMA"]),
+    (Metric::LoopLdsm, &["LDSM"]),
+    (Metric::LoopLds, &["LDS"]),
+    (Metric::LoopSts, &["STS", "STSM"]),
+    (Metric::LoopLdgsts, &["LDGSTS"]),
+    (Metric::LoopTma, &["UTMALDG", "UBLKCP"]),
+    (Metric::LoopMufu, &["MUFU"]),
+    (Metric::LoopFma, &["FFMA", "HFMA2"]),
+    (Metric::LoopShuffles, &["SHFL"]),
+    (Metric::LoopBarriers, &["BAR", "SYNCS"]),
+];
+
+/// Loads and stores of a thread's own memory: spills, and arrays that are indexed at run time.
+const LOCAL: [&str; 2] = ["LDL", "STL"];
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// In bytes from the function's start.
+    pub address: u64,
+    /// Without its predicate: `HGMMA.64x64x16.F32`.
+    pub name: String,
+    /// As printed.
+    pub text: String,
+}
+
+/// The machine code of one instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Function {
+    /// The symbol of the kernel.
+    pub symbol: String,
+    /// In the order of their addresses.
+    pub instructions: Vec<Instruction>,
+}
+
+/// The functions that `listing` has for `arch`: `sm_90a`.
+pub fn functions(listing: &str, arch: &str) -> Vec<Function> {
+    let (mut found, mut is_of_arch) = (Vec::<Function>::new(), false);
+    for line in listing.lines().map(str::trim) {
+        if let Some(of) = line.strip_prefix("code for ") {
+            is_of_arch = of.trim() == arch;
+        } else if !is_of_arch {
+        } else if let Some(symbol) = line.strip_prefix("Function : ") {
+            found.push(Function { symbol: symbol.to_string(), instructions: vec![] });
+        } else if let (Some(function), Some(instruction)) = (found.last_mut(), instruction(line)) {
+            function.instructions.push(instruction);
+        }
+    }
+    found
+}
+
+/// `/*1a10*/ @!P0 BRA 0x650 ; /* 0x… */`
+fn instruction(line: &str) -> Option<Instruction> {
+    let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    let text = rest.split_once(';')?.0.trim();
+    let name = text.split_whitespace().find(|word| !word.starts_with('@'))?;
+    Some(Instruction { address, name: name.to_string(), text: text.to_string() })
+}
+
+impl Instruction {
+    /// Whether it is `class` with any modifiers.
+    fn is(&self, class: &str) -> bool {
+        self.name.split('.').next() == Some(class)
+    }
+
+    /// The address that a branch goes to.
+    fn target(&self) -> Option<u64> {
+        let target = || self.text.split_whitespace().last()?.strip_prefix("0x");
+        self.is("BRA").then(target).flatten().and_then(|digits| u64::from_str_radix(digits, 16).ok())
+    }
+
+    /// Multiply-adds of one warp on tensor cores: m16n8k16 is 2048, and of a warpgroup's m64nNk16 each has a quarter.
+    fn tensor_macs(&self) -> u64 {
+        let mut sizes = self.name.split('.').skip(1);
+        let product = |shape: &str| shape.split('x').map(str::parse::<u64>).product::<Result<u64, _>>().ok();
+        match self.name.split('.').next() {
+            Some("HMMA") => match sizes.next() {
+                Some("16816") => 16 * 8 * 16,
+                Some("1688") => 16 * 8 * 8,
+                _ => 0,
+            },
+            Some("HGMMA" | "QGMMA") => sizes.next().and_then(product).map_or(0, |of_warpgroup| of_warpgroup / 4),
+            _ => 0,
+        }
+    }
+
+    /// The same without them.
+    fn scalar_macs(&self) -> u64 {
+        match self.name.split('.').next() {
+            Some("FFMA") => 32,
+            Some("HFMA2") => 64,
+            _ => 0,
+        }
+    }
+}
+
+impl Function {
+    /// Bytes, from the first instruction to the end of the last, which has as many as the first.
+    pub fn bytes(&self) -> u64 {
+        let Some(last) = self.instructions.last() else { return 0 };
+        let each = self.instructions.get(1).map_or(0, |second| second.address - self.instructions[0].address);
+        last.address + each
+    }
+
+    /// The main loop: of all loops the one whose own instructions, without those of loops inside, multiply most, on tensor cores
+    /// where the function uses them; of equals the last, which is the steady state of a kernel that peels tiles off at the start.
+    pub fn main_loop(&self) -> Vec<&Instruction> {
+        let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
+        for branch in &self.instructions {
+            // Backward, and not to itself, which is how a function is padded.
+            if let Some(target) = branch.target().filter(|&target| target < branch.address) {
+                match loops.iter_mut().find(|known| *known.start() == target) {
+                    // Two ways back to one place are one loop.
+                    Some(known) => *known = target..=branch.address.max(*known.end()),
+                    None => loops.push(target..=branch.address),
+                }
+            }
+        }
+        let size = |of: &RangeInclusive<u64>| of.end() - of.start();
+        let mut own = vec![Vec::new(); loops.len()];
+        for instruction in &self.instructions {
+            let around = loops.iter().enumerate().filter(|(_, of)| of.contains(&instruction.address));
+            if let Some((innermost, _)) = around.min_by_key(|(_, of)| size(of)) {
+                own[innermost].push(instruction);
+            }
+        }
+        let has_tensors = self.instructions.iter().any(|one| one.tensor_macs() > 0);
+        let of_one = if has_tensors { Instruction::tensor_macs } else { Instruction::scalar_macs };
+        let multiplies = |own: &&Vec<&Instruction>| own.iter().map(|one| of_one(one)).sum::<u64>();
+        own.iter().filter(|own| multiplies(own) > 0).max_by_key(multiplies).cloned().unwrap_or_default()
+    }
+
+    /// What a record keeps; classes that do not occur are 0.
+    pub fn figures(&self) -> Vec<(Metric, f64)> {
+        let main_loop = self.main_loop();
+        let in_loop =
+            |classes: &[&str]| main_loop.iter().filter(|one| classes.iter().any(|class| one.is(class))).count() as f64;
+        let local = self.instructions.iter().filter(|one| LOCAL.iter().any(|class| one.is(class))).count();
+        let whole = [
+            (Metric::CodeBytes, self.bytes() as f64),
+            (Metric::LocalAccesses, local as f64),
+            (Metric::LoopInstructions, main_loop.len() as f64),
+            (Metric::LoopMacs, main_loop.iter().map(|one| one.tensor_macs()).sum::<u64>() as f64),
+        ];
+        whole.into_iter().chain(CLASSES.iter().map(|(metric, classes)| (*metric, in_loop(classes)))).collect()
+    }
+}
+
+/// Adds to `stage` what its instances are on `arch`, from what was printed of its code.
+pub fn complete(stage: &mut StageBuild, listing: &str, arch: &str) {
+    let functions = functions(listing, arch);
+    for kernel in stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels) {
+        let function = functions.iter().find(|function| function.symbol == kernel.facts.symbol);
+        for built in kernel.built.iter_mut().filter(|built| built.ptxas.arch == arch) {
+            built.code = function.map(Function::figures).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::builds::BuiltKernel;
+    use crate::measure::rows;
+    use crate::record::Source;
+    use common::resources::PtxasEntry;
+    use common::verdict::{GateId, GateResult};
+
+    /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops
+    /// itself, a wait out of line, and padding.
+    const LISTING: &str = "
+\tcode for sm_80
+\t\tFunction : tile
+\t.headerflags\t@\"EF_CUDA_SM80\"
+        /*0000*/                   MOV R1, c[0x0][0x28] ;                     /* 0x00000a0000017a02 */
+                                                                              /* 0x000fe40000000f00 */
+        /*0010*/                   LDGSTS.E.BYPASS.LTC128B.128 [R5], [R2.64] ; /* 0x0 */
+        /*0020*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;              /* 0x0 */
+        /*0030*/                   LDSM.16.MT88.4 R8, [R4] ;                  /* 0x0 */
+        /*0040*/                   HMMA.16816.F32 R12, R8, R10, R12 ;         /* 0x0 */
+        /*0050*/                   HMMA.1688.F32 R12, R8, R10, R12 ;          /* 0x0 */
+        /*0060*/              @!P0 BRA 0x10 ;                                 /* 0x0 */
+        /*0070*/                   EXIT ;                                     /* 0x0 */
+        /*0080*/                   BRA 0x80;                                  /* 0x0 */
+\tcode for sm_90a
+\t\tFunction : tile
+        /*0000*/                   HGMMA.64x64x16.F32 R24, gdesc[UR12], RZ, !UPT ; /* 0x0 */
+        /*0010*/                   MUFU.EX2 R2, R2 ;                          /* 0x0 */
+        /*0020*/              @!P0 BRA 0x0 ;                                  /* 0x0 */
+        /*0030*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR23+0x20040], R8 ; /* 0x0 */
+        /*0040*/              @!P0 BRA 0x100 ;                                /* 0x0 */
+        /*0050*/                   HGMMA.64x64x16.F32 R24, gdesc[UR12], RZ, !UPT ; /* 0x0 */
+        /*0060*/                   MUFU.EX2 R2, R2 ;                          /* 0x0 */
+        /*0070*/                   MUFU.EX2 R3, R3 ;                          /* 0x0 */
+        /*0080*/               @P1 BRA 0xc0 ;                                 /* 0x0 */
+        /*0090*/                   LDSM.16.M88.4 R8, [R4] ;                   /* 0x0 */
+        /*00a0*/                   HMMA.16816.F32 R12, R8, R10, R12 ;         /* 0x0 */
+        /*00b0*/               @P0 BRA 0x90 ;                                 /* 0x0 */
+        /*00c0*/               @P2 BRA 0x30 ;                                 /* 0x0 */
+        /*00d0*/                   LDL R5, [R1] ;                             /* 0x0 */
+        /*00e0*/                   EXIT ;                                     /* 0x0 */
+        /*00f0*/                   NOP ;                                      /* 0x0 */
+        /*0100*/                   BRA 0x50 ;                                 /* 0x0 */
+\t\tFunction : codes
+        /*0000*/                   QGMMA.64x128x32.F32.E4M3.E4M3 R24, gdesc[UR12], R24 ; /* 0x0 */
+        /*0010*/                   UTMALDG.4D [UR8], [UR4] ;                  /* 0x0 */
+        /*0020*/          @P0 BRA.U.ANY 0x0 ;                                 /* 0x0 */
+";
+
+    fn of(arch: &str, symbol: &str) -> Vec<(Metric, f64)> {
+        let functions = functions(LISTING, arch);
+        let found =
+            functions.iter().find(|function| function.symbol == symbol).unwrap_or_else(|| panic!("{arch} {symbol}"));
+        found.figures().into_iter().filter(|(_, value)| *value != 0.0).collect()
+    }
+
+    #[test]
+    fn the_steady_loop_is_counted_without_loops_inside_it() {
+        assert_eq!(
+            of("sm_90a", "tile"),
+            [
+                (Metric::CodeBytes, 272.0),
+                (Metric::LocalAccesses, 1.0),
+                (Metric::LoopInstructions, 7.0),
+                (Metric::LoopMacs, 16384.0),
+                (Metric::LoopHgmma, 1.0),
+                (Metric::LoopMufu, 2.0),
+                (Metric::LoopBarriers, 1.0),
+            ]
+        );
+    }
+
+    #[test]
+    fn each_architecture_has_code_of_its_own() {
+        assert_eq!(
+            of("sm_80", "tile"),
+            [
+                (Metric::CodeBytes, 144.0),
+                (Metric::LoopInstructions, 6.0),
+                (Metric::LoopMacs, 3072.0),
+                (Metric::LoopHmma, 2.0),
+                (Metric::LoopLdsm, 1.0),
+                (Metric::LoopLdgsts, 1.0),
+                (Metric::LoopBarriers, 1.0),
+            ]
+        );
+        assert!(functions(LISTING, "sm_89").is_empty());
+    }
+
+    #[test]
+    fn fp8_products_have_twice_the_depth() {
+        let figures = of("sm_90a", "codes");
+        let expected = [(Metric::LoopMacs, 65536.0), (Metric::LoopQgmma, 1.0), (Metric::LoopTma, 1.0)];
+        assert!(expected.iter().all(|figure| figures.contains(figure)), "{figures:?}");
+    }
+
+    #[test]
+    fn instances_are_found_by_their_symbols() {
+        let mut stage = crate::testing::builds().remove(0);
+        let kernel = &mut stage.variants[0].kernels[0];
+        kernel.facts.symbol = "tile".into();
+        let ptxas = PtxasEntry {
+            arch: "sm_90a".into(),
+            sass_sha256: String::new(),
+            resources: <_>::default(),
+            warnings: vec![],
+        };
+        let result = GateResult::judge(GateId::R1, true, "");
+        kernel.built.push(BuiltKernel { ptxas, occupancy: None, result, code: vec![] });
+        complete(&mut stage, LISTING, "sm_90a");
+        let row = rows::built(&stage).into_iter().find(|row| row.by == Source::Ptxas).unwrap();
+        assert_eq!((row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)), (Some(1.0), Some(0.0)));
+    }
+}

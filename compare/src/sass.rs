@@ -1,0 +1,221 @@
+//! `compare sass`: which instructions a kernel consists of, and what moved since another build.
+
+use crate::answer::Answer;
+use crate::measure::builds::{KernelBuild, StageBuild};
+use crate::measure::machine_code::{self, Function, Instruction, functions};
+use crate::measure::select::{Chosen, dtype};
+use crate::output::{self, Output};
+use crate::page::terminal::{WIDTH, terminal};
+use crate::page::{Block, Document};
+use crate::record::files::write_atomically;
+use crate::registry::Ladder;
+use crate::tool::{Places, Tool};
+use anyhow::Context;
+use clap::Args;
+use common::metric::Metric;
+use common::problem::Dtype;
+use common::stage::LoadedStage;
+use rayon::prelude::*;
+use similar::{ChangeTag, TextDiff};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the help shows at its end.
+pub const EXAMPLES: &str = "\
+Reads the machine code that this build embeds, with cuobjdump; needs nvcc at build time and no GPU. The main loop is the one whose own
+instructions multiply most. `compare run` keeps the counts in its record, where `compare diff` shows what moved.
+
+Examples:
+  compare sass --stages 8                       what each instance of stage 8 consists of
+  compare sass --stages 8 --variants overlap-lazy-256x64 --dtypes f16 --head-dims 64 --loop
+                                                its main loop
+  compare sass --stages 8 --save base.sass      all of it, to compare with later
+  compare sass --stages 8 --against base.sass   what moved since, and the loops side by side
+
+Exit codes:
+  0  shown
+  2  wrong usage, or a file that cannot be read or written
+  3  NO DATA: built without nvcc, or cuobjdump was not found";
+
+/// The flags of `sass`.
+#[derive(Clone, Debug, Args)]
+pub struct SassArgs {
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Element types: f16, e4m3 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
+    pub dtypes: Vec<Dtype>,
+    /// Head sizes: 64, 128 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    pub head_dims: Vec<usize>,
+    /// Of which architecture: sm_90a [default: the last that the stage was built for]
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<String>,
+    /// Print the main loop of each instance, too
+    #[arg(long = "loop")]
+    pub main_loop: bool,
+    /// Write the listing of the one stage that is chosen to a file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Compare with a listing that --save wrote
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+}
+
+const CUOBJDUMP: Places = Places {
+    name: "cuobjdump",
+    variable: "CUOBJDUMP",
+    pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
+    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+};
+
+/// Prints what the chosen instances consist of.
+pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
+    let inputs: Vec<(&str, &Path)> = args.against.iter().map(|path| ("--against", path.as_path())).collect();
+    output::check(&Output::text("--save", args.save.as_ref()), &inputs)?;
+    let ladder = Ladder::without_gpu("code is read, not run")?;
+    let builds = ladder.builds();
+    let picked = args.chosen.of(&builds)?;
+    anyhow::ensure!(
+        picked.len() == 1 || (args.save.is_none() && args.against.is_none()),
+        "--save and --against are about one stage; choose it by --stages"
+    );
+    let before = args.against.as_ref().map(|path| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}; --save writes one", path.display()))
+    });
+    let before = before.transpose()?;
+    let tool = match CUOBJDUMP.find() {
+        Ok(tool) => tool,
+        Err(reason) => return Ok(Answer::no_data(reason)),
+    };
+    let (mut lines, mut loops) = (Vec::new(), Vec::new());
+    for picked in picked {
+        let Some(stage) = ladder.stages.iter().find(|stage| stage.info().id == picked.stage.id) else { continue };
+        let listing = match listing(stage, &tool) {
+            Ok(listing) => listing,
+            Err(reason) => return Ok(Answer::no_data(reason)),
+        };
+        if let Some(path) = &args.save {
+            write_atomically(path, listing.as_bytes())?;
+        }
+        for variant in picked.variants {
+            let is_chosen = |kernel: &&KernelBuild| {
+                (args.dtypes.is_empty() || args.dtypes.contains(&kernel.facts.dtype))
+                    && (args.head_dims.is_empty() || args.head_dims.contains(&kernel.facts.head_dim))
+            };
+            for kernel in variant.kernels.iter().filter(is_chosen) {
+                let archs = || kernel.built.iter().map(|built| built.ptxas.arch.as_str());
+                let Some(arch) = args.arch.as_deref().or(archs().last()) else { continue };
+                let of = |text: &str| functions(text, arch).into_iter().find(|one| one.symbol == kernel.facts.symbol);
+                let Some(now) = of(&listing) else {
+                    let built = archs().collect::<Vec<_>>().join(", ");
+                    anyhow::bail!("{} has no code for {arch}; it was built for {built}", picked.stage.id);
+                };
+                let name = format!("{} {} d{} {arch}", variant.name, kernel.facts.dtype, kernel.facts.head_dim);
+                match before.as_deref().map(of) {
+                    None => {
+                        lines.push(format!("{name}: {}", words(&now)));
+                        loops.extend(args.main_loop.then(|| format!("{name}\n{}", shown(&now))));
+                    }
+                    Some(None) => lines.push(format!("{name}: not in the listing before; {}", words(&now))),
+                    Some(Some(then)) => {
+                        lines.push(format!("{name}: {}", moved(&then, &now)));
+                        loops.extend(differ(&then, &now).map(|text| format!("{name}\n{text}")));
+                    }
+                }
+            }
+        }
+    }
+    let document = Document { blocks: vec![Block::bullets(lines)], ..Document::default() };
+    let text = [vec![terminal(&document, WIDTH, "")], loops].concat();
+    Ok(Answer::pass(text.join("\n")))
+}
+
+/// Adds to `builds` what their machine code consists of, for a record; the error is why that is not known.
+pub fn read(stages: &[LoadedStage], builds: &mut [StageBuild]) -> Result<Tool, String> {
+    let tool = CUOBJDUMP.find()?;
+    builds.par_iter_mut().try_for_each(|build| {
+        let Some(stage) = stages.iter().find(|stage| stage.info().id == build.id) else { return Ok(()) };
+        let mut archs: Vec<String> = Vec::new();
+        let built = build.variants.iter().flat_map(|variant| &variant.kernels).flat_map(|kernel| &kernel.built);
+        built.for_each(|built| archs.push(built.ptxas.arch.clone()));
+        archs.sort();
+        archs.dedup();
+        let listing = if archs.is_empty() { String::new() } else { listing(stage, &tool)? };
+        archs.iter().for_each(|arch| machine_code::complete(build, &listing, arch));
+        Ok::<(), String>(())
+    })?;
+    Ok(tool)
+}
+
+/// What cuobjdump prints of a stage.
+fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
+    let id = stage.info().id;
+    let Some(fatbin) = stage.attention.artifacts().fatbin else {
+        return Err(format!("{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"));
+    };
+    let run = || -> std::io::Result<std::process::Output> {
+        let mut file = tempfile::Builder::new().suffix(".fatbin").tempfile()?;
+        file.write_all(fatbin)?;
+        // It starts nvdisasm, which lies beside it.
+        let folders = tool.path.parent().map(PathBuf::from).into_iter();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
+        Command::new(&tool.path).arg("-sass").arg(file.path()).env("PATH", path).output()
+    };
+    let output = run().map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("nothing said");
+        return Err(format!("{} does not read the code of {id}: {said}", tool.path.display()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// `29,808 bytes of machine code; 190 instructions in the main loop; …`, without what does not occur.
+fn words(function: &Function) -> String {
+    let figures = function.figures().into_iter().filter(|(_, value)| *value != 0.0);
+    figures.map(|(metric, value)| format!("{} {metric}", metric.show(value))).collect::<Vec<_>>().join("; ")
+}
+
+/// `HGMMA in the main loop as before (8); LDS in the main loop 0 → 14`
+fn moved(then: &Function, now: &Function) -> String {
+    let pairs = then.figures().into_iter().zip(now.figures());
+    let word = |((metric, was), (_, is)): ((Metric, f64), (Metric, f64))| match () {
+        () if was == 0.0 && is == 0.0 => None,
+        () if was == is => Some(format!("{metric} as before ({})", metric.show(is))),
+        () => Some(format!("{metric} {} → {}", metric.show(was), metric.show(is))),
+    };
+    pairs.filter_map(word).collect::<Vec<_>>().join("; ")
+}
+
+/// The main loop, an instruction a line.
+fn shown(function: &Function) -> String {
+    function.main_loop().iter().map(|one| format!("  {:5x}  {}\n", one.address, one.text)).collect()
+}
+
+/// Both main loops as one text with the lines that went and came; nothing where the same instructions stand in the same order,
+/// whatever their registers.
+fn differ(then: &Function, now: &Function) -> Option<String> {
+    let [before, after] = [then, now].map(Function::main_loop);
+    let names = |of: &[&Instruction]| of.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    let (old, new) = (names(&before), names(&after));
+    if old == new {
+        return None;
+    }
+    let [old, new] = [&old, &new].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+    let diff = TextDiff::from_slices(&old, &new);
+    let line = |change: similar::Change<&str>| {
+        let text = |of: &[&Instruction], at: Option<usize>| at.map_or("", |at| &of[at].text).to_string();
+        match change.tag() {
+            ChangeTag::Delete => format!("- {}\n", text(&before, change.old_index())),
+            ChangeTag::Insert => format!("+ {}\n", text(&after, change.new_index())),
+            ChangeTag::Equal => format!("  {}\n", text(&after, change.new_index())),
+        }
+    };
+    Some(diff.iter_all_changes().map(line).collect())
+}
+
+#[cfg(test)]
+mod tests;
