@@ -118,9 +118,14 @@ impl Function {
     /// where the function uses them; of equals the last, which is the steady state of a kernel that peels tiles off at the start.
     pub fn main_loop(&self) -> Vec<&Instruction> {
         let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
+        let ends: Vec<u64> = self.instructions.iter().filter(|one| one.text == "EXIT").map(|one| one.address).collect();
         for branch in &self.instructions {
-            // Backward, and not to itself, which is how a function is padded.
-            if let Some(target) = branch.target().filter(|&target| target < branch.address) {
+            // Backward, and not to itself, which is how a function is padded; nor back from a wait that stands out of line,
+            // behind an end of the function.
+            let is_loop = |&target: &u64| {
+                target < branch.address && !ends.iter().any(|end| (target..branch.address).contains(end))
+            };
+            if let Some(target) = branch.target().filter(is_loop) {
                 match loops.iter_mut().find(|known| *known.start() == target) {
                     // Two ways back to one place are one loop.
                     Some(known) => *known = target..=branch.address.max(*known.end()),
@@ -212,7 +217,9 @@ mod tests {
         /*00d0*/                   LDL R5, [R1] ;                             /* 0x0 */
         /*00e0*/                   EXIT ;                                     /* 0x0 */
         /*00f0*/                   NOP ;                                      /* 0x0 */
-        /*0100*/                   BRA 0x50 ;                                 /* 0x0 */
+        /*0100*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR23+0x20040], R8 ; /* 0x0 */
+        /*0110*/              @!P0 BRA 0x100 ;                                /* 0x0 */
+        /*0120*/                   BRA 0x50 ;                                 /* 0x0 */
 \t\tFunction : codes
         /*0000*/                   QGMMA.64x128x32.F32.E4M3.E4M3 R24, gdesc[UR12], R24 ; /* 0x0 */
         /*0010*/                   UTMALDG.4D [UR8], [UR4] ;                  /* 0x0 */
@@ -231,7 +238,7 @@ mod tests {
         assert_eq!(
             of("sm_90a", "tile"),
             [
-                (Metric::CodeBytes, 272.0),
+                (Metric::CodeBytes, 304.0),
                 (Metric::LocalAccesses, 1.0),
                 (Metric::LoopInstructions, 7.0),
                 (Metric::LoopMacs, 16384.0),
