@@ -5,24 +5,24 @@
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
 
 enum ExchangeBreak {
-    STORE_BEFORE_WAIT = 1,  // stores before it knows that the other block is there
-    READ_BEFORE_WAIT = 2,   // reads what was stored without waiting
+    STORE_BEFORE_WAIT = 1,       // stores before it knows that the other block is there
+    READ_BEFORE_WAIT = 2,        // reads what was stored without waiting
     THREAD_0_WAITS = 4,          // thread 0 waits for its block
-    THEN_MEETS = 8,         // and meets it then
-    ARRIVE_TWICE = 16,      // at the barrier of the cluster, without waiting in between
-    ONE_ARRIVES_NOT = 32,   // warp 1 of block 1 only waits there
-    ONE_STORE_TOO_FEW = 64,       // one store more is expected than comes
-    LEAVE_EARLY = 128,      // block 1 ends without waiting for what is stored there
-    NO_MEETING = 256,       // the next round's stores are started while this one's are read
-    BEHIND = 512,           // stores behind shared memory
-    MISALIGNED = 1024,      // stores to a multiple of 8
-    NOBODY = 2048,          // stores to a block that the cluster has not
-    RELAXED = 4096,         // arrives relaxed at first
-    FENCED = 8192,          // after a fence
+    THEN_MEETS = 8,              // and meets it then
+    ARRIVE_TWICE = 16,           // at the barrier of the cluster, without waiting in between
+    ONE_ARRIVES_NOT = 32,        // warp 1 of block 1 only waits there
+    ONE_STORE_TOO_FEW = 64,      // one store more is expected than comes
+    LEAVE_EARLY = 128,           // block 1 ends without waiting for what is stored there
+    CLUSTER_DOES_NOT_MEET = 256, // the next round's stores are started while this one's are read
+    BEHIND = 512,                // stores behind shared memory
+    MISALIGNED = 1024,           // stores to a multiple of 8
+    NOBODY = 2048,               // stores to a block that the cluster has not
+    RELAXED = 4096,              // arrives relaxed at first
+    FENCED = 8192,               // after a fence
 };
 
-// Blocks of 128 threads in clusters of two: each thread stores a float4 of in[0] to the other block, for n[1] rounds. out[0]: what
-// each found in its place.
+// Blocks of 128 threads in clusters of two: each thread stores a float4 of in[0] to the other block, for n[1] rounds.
+// out[0]: what each found in its place.
 CLUSTER_KERNEL(cluster_exchange, 2) {
     auto *places = shared<float4>();           // [128]
     auto *full = shared<attn::Mbarrier>(2048); // of the round
@@ -52,7 +52,7 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
         if (breaks & THEN_MEETS) __syncthreads(); // thread 0 has waited
         const float4 found = places[thread];
         out<float4>(params)[(blockIdx.x * rounds + round) * 128 + thread] = found;
-        if (round + 1 < rounds && !(breaks & NO_MEETING)) {
+        if (round + 1 < rounds && !(breaks & CLUSTER_DOES_NOT_MEET)) {
             attn::cluster_arrive(); // this block has read
             attn::cluster_wait();   // the other block has read
         }
