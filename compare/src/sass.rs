@@ -17,7 +17,6 @@ use common::problem::Dtype;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
 use similar::{ChangeTag, TextDiff};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -156,13 +155,15 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
         return Err(format!("{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"));
     };
     let run = || -> std::io::Result<std::process::Output> {
-        let mut file = tempfile::Builder::new().suffix(".fatbin").tempfile()?;
-        file.write_all(fatbin)?;
+        let file = std::env::temp_dir().join(format!("compare-{id}-{}.fatbin", std::process::id()));
+        std::fs::write(&file, fatbin)?;
         // It starts nvdisasm, which lies beside it.
         let folders = tool.path.parent().map(PathBuf::from).into_iter();
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
-        Command::new(&tool.path).arg("-sass").arg(file.path()).env("PATH", path).output()
+        let output = Command::new(&tool.path).arg("-sass").arg(&file).env("PATH", path).output();
+        std::fs::remove_file(&file)?;
+        output
     };
     let output = run().map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
@@ -173,10 +174,17 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// `29,808 bytes of machine code; 190 instructions in the main loop; …`, without what does not occur.
+/// What is counted of the main loop says so in its name, which a list says once.
+const IN_LOOP: &str = " in the main loop";
+
+/// `29,808 bytes of machine code; in the main loop 190 instructions, 8 HGMMA, …`, without what does not occur.
 fn words(function: &Function) -> String {
     let figures = function.figures().into_iter().filter(|(_, value)| *value != 0.0);
-    figures.map(|(metric, value)| format!("{} {metric}", metric.show(value))).collect::<Vec<_>>().join("; ")
+    let word = |(metric, value): (Metric, f64)| format!("{} {metric}", metric.show(value));
+    let (of_loop, of_all): (Vec<String>, Vec<String>) = figures.map(word).partition(|word| word.ends_with(IN_LOOP));
+    let of_loop: Vec<&str> = of_loop.iter().map(|word| word.trim_end_matches(IN_LOOP)).collect();
+    let of_loop = if of_loop.is_empty() { vec![] } else { vec![format!("in the main loop {}", of_loop.join(", "))] };
+    [of_all, of_loop].concat().join("; ")
 }
 
 /// `HGMMA in the main loop as before (8); LDS in the main loop 0 → 14`

@@ -1,7 +1,7 @@
 //! What the gates say of a variant.
 
-use super::Known;
 use super::list::distinct;
+use super::{Known, place};
 use crate::record::meta::{Measurable, Scope, Tier};
 use crate::record::{Judged, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
@@ -126,13 +126,22 @@ pub fn unsanitized(record: &Record) -> Vec<Subject> {
     record.variants().filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject)).collect()
 }
 
+/// The record that says what a variant is, and its row there: the run's; of committed ones the newest on that machine that
+/// includes it, so that a new stage costs its own record and no other's.
+fn judged<'a>(known: &Known<'a>, newest: &'a Record, subject: &Subject) -> Option<(&'a Record, &'a Row)> {
+    let is_alike = |record: &&Record| (place(record), record.meta.device) == (place(newest), newest.meta.device);
+    let older = known.committed.iter().rev().map(|(_, record)| record).filter(|_| known.run.is_none()).filter(is_alike);
+    let mut records = [newest].into_iter().chain(older);
+    records.find_map(|record| Some((record, summary(record, subject)?)))
+}
+
 /// The verdict on a variant of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let Some((_, record)) = known.subject() else { return State::NotRun("nothing was run".into()) };
-    let Some(row) = summary(record, subject) else {
-        return State::NotRun(match &record.meta.scope {
+    let Some((_, newest)) = known.subject() else { return State::NotRun("nothing was run".into()) };
+    let Some((record, row)) = judged(known, newest, subject) else {
+        return State::NotRun(match &newest.meta.scope {
             Scope::Selected { .. } => "not selected".into(),
-            Scope::Whole => format!("not in tier {}", record.meta.tier),
+            Scope::Whole => format!("not in tier {}", newest.meta.tier),
         });
     };
     if !record.is_of(stage) {

@@ -4,7 +4,7 @@ use super::{missing, or_missing, stale, state, us};
 use crate::judge::best::{self, Latency};
 use crate::judge::history::of_instance;
 use crate::judge::list::{grouped, joined};
-use crate::judge::peers::{self, Beside};
+use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
@@ -16,13 +16,12 @@ use common::problem::Dtype;
 pub fn ladder(report: &Report<'_>) -> Table {
     let known = &report.known;
     let first = known.stages.first().map_or("vs first".to_string(), |stage| format!("vs {}", short(&stage.id)));
-    let beside = peers::beside(known);
     let row = |stage: &StageMeta| {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         let gates = report.states.iter().find(|(other, _)| *other == subject);
         let gates = or_missing(gates.map(|(_, of)| state(of)), "not declared");
         let [time, previous, first] = times(known, &subject);
-        let over_fastest = over_fastest(known, beside.as_ref(), stage);
+        let over_fastest = over_fastest(known, stage);
         let resources = resources(known, stage, &subject);
         row![&stage.id, subject.name(), gates, time, previous, first, over_fastest, resources]
     };
@@ -50,14 +49,14 @@ fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     [stale(us(best::p50(row)), &origin), previous, first]
 }
 
-/// Against the fastest peer on the claims' problem, where the stage was in the session with peers.
-fn over_fastest(known: &Known<'_>, beside: Option<&Beside<'_>>, stage: &StageMeta) -> Cell {
+/// Against the fastest peer on the claims' problem, in the newest session with peers that the stage was in.
+fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     let place = Place::claims(Dtype::F16);
-    let found = beside.and_then(|Beside { name, record, .. }| {
+    let found = known.sources().into_iter().find_map(|(name, record)| {
         let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
         let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
         let ratio = Cell::number(over.value(Metric::SpeedupP50)?, Digits::Fixed(2), "x");
-        Some(stale(ratio, &known.origin(*name, record, &stage.id, true)))
+        Some(stale(ratio, &known.origin(name, record, &stage.id, true)))
     });
     or_missing(found, "not timed beside peers")
 }

@@ -19,6 +19,10 @@ fn what_moved_is_named_and_what_did_not_occur_is_not() {
          (2,048); HMMA in the main loop as before (1); LDS in the main loop 1 → 2"
     );
     assert_eq!(differ(&then, &now).unwrap(), "  HMMA.16816.F32 R9\n  LDS R2\n+ LDS R3\n  @P0 BRA 0x0\n");
+    assert_eq!(
+        words(&now),
+        "80 bytes of machine code; in the main loop 4 instructions, 2,048 tensor multiply-adds of a warp, 1 HMMA, 2 LDS"
+    );
     let renamed = function(&["HMMA.16816.F32 R5", "LDS R7", "@P1 BRA 0x0", "EXIT"]);
     assert_eq!(differ(&then, &renamed), None, "registers are the compiler's");
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::judge::verdict;
 use crate::judge::verdict::Exit;
 use crate::record::StageMeta;
+use crate::record::meta::Gpu;
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed};
 use common::verdict::GateResult;
 
@@ -214,4 +215,31 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
     let listed = emulated().with(crate::measure::rows::wrong_list("an entry names nothing"));
     assert_eq!(exit(&listed), (Exit::Fail, "FAIL"));
     assert_eq!(exit(&not_tried()), (Exit::Pass, "PASS"));
+}
+
+/// A stage that is added is measured alone: what the record before said of the others holds.
+#[test]
+fn a_committed_selection_stands_beside_the_whole_record_before_it() {
+    let whole = ("1".to_string(), timed(US).clean());
+    let of_one = timed(US).without(|row| row.subject.as_str() == WMMA);
+    let of_one = of_one.changed(|meta| meta.scope = Scope::Selected { flags: vec!["--stages 1".into()] });
+    let state_of = |stages: &[StageMeta], run: Option<(&str, &Record)>, committed: &[(String, Record)]| {
+        verdict::report(Known { stages, run, committed }).states[1].1.clone()
+    };
+    let committed = [whole.clone(), ("2".to_string(), of_one.clone())];
+    assert_eq!(state_of(&ladder(), None, &committed), State::Green);
+    let mut changed = ladder();
+    changed[0].identity = "another".into();
+    assert_eq!(state_of(&changed, None, &committed), State::Stale);
+    assert_eq!(
+        state_of(&ladder(), Some(("now", &of_one)), &[whole]),
+        State::NotRun("not selected".into()),
+        "a run is judged by itself"
+    );
+    let elsewhere = timed(US).changed(|meta| match &mut meta.machine.gpu {
+        Gpu::Present { name, .. } => *name = "NVIDIA L4".into(),
+        Gpu::Absent { .. } => unreachable!(),
+    });
+    let committed = [("1".to_string(), elsewhere), ("2".to_string(), of_one)];
+    assert_eq!(state_of(&ladder(), None, &committed), State::NotRun("not selected".into()));
 }
