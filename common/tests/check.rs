@@ -71,7 +71,11 @@ const VARIANTS: [(&std::ffi::CStr, Body); 9] = [
     (c"refuses", nothing),
 ];
 
-unsafe extern "C" fn table(count: *mut i32, _maps: *mut *const AttentionMaps) -> *const AttentionKernel {
+unsafe extern "C" fn table(
+    count: *mut i32,
+    _maps: *mut *const AttentionMaps,
+    _clusters: *mut *const i32,
+) -> *const AttentionKernel {
     struct Records(Vec<AttentionKernel>);
     // SAFETY: the records hold pointers to string literals and functions, and are never written again.
     unsafe impl Send for Records {}

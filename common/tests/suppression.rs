@@ -17,7 +17,11 @@ unsafe extern "C" fn races(params: *const AttentionParams) {
     unsafe { __tsan_write4((*params).o.data) };
 }
 
-unsafe extern "C" fn table(count: *mut i32, _maps: *mut *const AttentionMaps) -> *const AttentionKernel {
+unsafe extern "C" fn table(
+    count: *mut i32,
+    _maps: *mut *const AttentionMaps,
+    _clusters: *mut *const i32,
+) -> *const AttentionKernel {
     struct Record(AttentionKernel);
     // SAFETY: it holds pointers to string literals and a function, and is never written again.
     unsafe impl Send for Record {}
