@@ -304,6 +304,9 @@ impl Graph {
         let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
         let (mut fetches, mut stores) = (Vec::new(), vec![Vec::new(); ALL]);
+        // What each thread was told to be done, and what it left of that at a signal that its copies arrive at: nothing of what
+        // came before.
+        let (mut told, mut told_of) = (vec![Vec::new(); ALL], [Vec::new(), Vec::new()]);
         for &(op_index, ref op) in program {
             let mut of_thread = |graph: &mut Self, thread: u32| {
                 let node = graph.node(last[thread as usize]);
@@ -328,9 +331,11 @@ impl Graph {
                 Op::ArriveAfterCopies { thread, signal } => {
                     arrivals[signal].extend(&groups[thread as usize].copies);
                     arrivals[signal].extend(last_sync[thread as usize]);
+                    told_of[signal].extend(&told[thread as usize]);
                 }
                 Op::Observe { thread, signal } => {
                     let node = graph.node(last[thread as usize].into_iter().chain(arrivals[signal].iter().copied()));
+                    graph.before[node].extend(&told_of[signal]);
                     (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
                 }
                 Op::SyncWarp { .. } | Op::Barrier => {
@@ -380,6 +385,7 @@ impl Graph {
                     let node = of_thread(&mut graph, thread);
                     // Nothing of what came before them.
                     graph.before[node].extend(done);
+                    told[thread as usize].extend(done);
                 }
                 Op::Fence { thread } => {
                     let node = of_thread(&mut graph, thread);
