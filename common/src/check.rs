@@ -3,43 +3,20 @@
 
 use crate::device::cuda::CudaDevice;
 use crate::device::emulated::{self, Selection};
-use crate::device::{BackendKind, Execution, Staged};
+use crate::device::{Execution, Staged};
 use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
-use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, Reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
 use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
 use half::f16;
-use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
-/// Which case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CaseKey {
-    /// The stage's id.
-    pub stage: String,
-    /// The variant.
-    pub variant: String,
-    /// Where it ran.
-    pub backend: BackendKind,
-    /// The shape's name, or its extents where it has none.
-    pub shape_name: String,
-    /// Its extents.
-    pub shape: Shape,
-    /// Element type of Q, K and V.
-    pub dtype: Dtype,
-    /// The mask.
-    pub mask: Mask,
-    /// Where the inputs came from.
-    pub source: Source,
-}
-
 /// Where the inputs of a case came from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// Generated.
     Seeded {
@@ -55,9 +32,18 @@ pub enum Source {
     },
 }
 
+impl fmt::Display for Source {
+    /// `normal:0`, or the file's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Seeded { family, seed } => write!(f, "{family}:{seed}"),
+            Source::File { name } => f.write_str(name),
+        }
+    }
+}
+
 /// The outcome of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
 pub enum Outcome {
     /// It ran; the gates judged it.
@@ -79,24 +65,6 @@ pub enum Outcome {
     },
 }
 
-/// One case and its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CaseResult {
-    /// Which case.
-    #[serde(flatten)]
-    pub key: CaseKey,
-    /// Its outcome.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-}
-
-impl CaseResult {
-    /// Whether the case ran and no gate failed.
-    pub fn is_green(&self) -> bool {
-        matches!(&self.outcome, Outcome::Checked { gates, .. } if gates.iter().all(|gate| gate.verdict != Verdict::Fail))
-    }
-}
-
 /// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
@@ -115,16 +83,6 @@ pub enum Target<'a> {
         /// Launches; at least one.
         launches: usize,
     },
-}
-
-impl Target<'_> {
-    /// Which backend this is.
-    pub fn kind(&self) -> BackendKind {
-        match self {
-            Target::Emulated { .. } => BackendKind::Emulated,
-            Target::Cuda { .. } => BackendKind::Cuda,
-        }
-    }
 }
 
 /// What the gates said, and the output they said it of.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A prediction about metrics of one family of this stage's variants on some problems, and why it must be so.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// `cpasync`. Of speed its best variant is judged, of counters every one.
     pub family: &'static str,
@@ -22,8 +22,7 @@ pub struct Claim {
 }
 
 /// What is predicted of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
     Faster {
@@ -102,7 +101,7 @@ impl Claim {
 }
 
 /// A problem by the name of its shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Where {
     /// `mission`.
     pub shape: &'static str,
@@ -173,7 +172,7 @@ impl fmt::Display for Rival {
 }
 
 /// The other side of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
     /// The stage that holds the base.
     pub stage: &'static str,

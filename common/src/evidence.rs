@@ -7,11 +7,9 @@ use crate::stage::Prepared;
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
 use emulator::{Schedule, TraceReport};
-use serde::{Deserialize, Serialize};
 
 /// The outcome of counting a launch. The fields that exist depend on the status.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
 pub enum Counting {
     /// It was counted.

@@ -11,15 +11,13 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 use std::fmt;
-use std::str::FromStr;
 
 mod families;
 
 pub use families::Stream;
 
 /// A way of drawing inputs. Each shows faults that others hide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// N(0, 1).
     Normal,
@@ -107,17 +105,6 @@ impl fmt::Display for Family {
     }
 }
 
-impl FromStr for Family {
-    type Err = InputError;
-
-    fn from_str(text: &str) -> Result<Self, InputError> {
-        Self::ALL
-            .into_iter()
-            .find(|family| family.name() == text)
-            .ok_or_else(|| InputError::UnknownFamily { text: text.to_string() })
-    }
-}
-
 /// Which of the three inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tensor {
@@ -142,12 +129,6 @@ impl fmt::Display for Tensor {
 /// Why tensors cannot be the inputs of a problem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
-    /// No family of this name.
-    #[error("'{text}' is not an input family: one of {}", Family::ALL.map(|family| family.name()).join(", "))]
-    UnknownFamily {
-        /// The text as given.
-        text: String,
-    },
     /// A tensor's extents are not those of the problem.
     #[error("{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])")]
     Extents {

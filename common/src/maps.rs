@@ -5,14 +5,13 @@ use crate::device::Staged;
 use crate::image::Image;
 use crate::params::{AttentionLaunch, AttentionMaps, AttentionParams, AttentionTensor, AttentionTensorMap};
 use emulator::TensorMap;
-use serde::{Deserialize, Serialize};
 
 /// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
 /// shorter.
 const MAX_BOX_BYTES: usize = 128;
 
 /// Rows of one box of each operand; 0 where the kernel asks for no map.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoxRows {
     /// Of Q.
     pub q: u32,

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How a figure is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
     Us,
@@ -29,9 +28,25 @@ pub enum Unit {
     Rate,
 }
 
+impl Unit {
+    /// A value in words. What is no number is written as such.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Unit::Count if value.is_finite() => grouped(value.round() as u64),
+            Unit::Count => value.to_string(),
+            Unit::Share => format!("{:.1} %", 100.0 * value),
+            Unit::Us => format!("{} µs", significant(value)),
+            Unit::Ns => format!("{} µs", significant(value / 1e3)),
+            Unit::Mhz => format!("{value:.0} MHz"),
+            Unit::Ratio => format!("{value:.3}"),
+            Unit::Error => format!("{value:.1e}"),
+            Unit::Rate => format!("{:.1} T/s", value / 1e12),
+        }
+    }
+}
+
 /// Which way is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Less.
     Lower,
@@ -42,8 +57,7 @@ pub enum Better {
 }
 
 /// When two values of one metric differ.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
     /// Any difference is one.
     Exact,
@@ -402,18 +416,9 @@ impl Metric {
         }
     }
 
-    /// A value in words: `16,777,216`, `4.9 %`, `5.274 us`.
+    /// A value in words: `16,777,216`, `4.9 %`, `5.274 µs`.
     pub fn show(self, value: f64) -> String {
-        match self.spec().unit {
-            Unit::Count => grouped(value.round() as u64),
-            Unit::Share => format!("{:.1} %", 100.0 * value),
-            Unit::Us => format!("{} us", significant(value)),
-            Unit::Ns => format!("{} us", significant(value / 1e3)),
-            Unit::Mhz => format!("{value:.0} MHz"),
-            Unit::Ratio => format!("{value:.3}"),
-            Unit::Error => format!("{value:.1e}"),
-            Unit::Rate => format!("{:.1} T/s", value / 1e12),
-        }
+        self.spec().unit.show(value)
     }
 
     /// Its value in `counters`; `None` for what the emulator does not count.
@@ -464,7 +469,7 @@ impl fmt::Display for Metric {
 }
 
 /// Four digits that mean something.
-fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 1000.0 => 0,
         v if v >= 100.0 => 1,
@@ -475,7 +480,7 @@ fn significant(value: f64) -> String {
 }
 
 /// Thousands apart: `16,777,216`.
-fn grouped(count: u64) -> String {
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let first = digits.len() % 3;
     let groups = digits.as_bytes()[first..].chunks(3).map(String::from_utf8_lossy);
@@ -505,8 +510,8 @@ mod tests {
             assert_eq!(Metric::GlobalReadBytes.show(value), expected);
         }
         assert_eq!(Metric::SharedReadConflictShare.show(0.0494), "4.9 %");
-        assert_eq!(Metric::P50.show(5.2741), "5.274 us");
-        assert_eq!(Metric::ProfiledNs.show(32_384.0), "32.38 us");
+        assert_eq!(Metric::P50.show(5.2741), "5.274 µs");
+        assert_eq!(Metric::ProfiledNs.show(32_384.0), "32.38 µs");
     }
 
     #[test]

@@ -7,11 +7,10 @@ use crate::problem::Dtype;
 use crate::reference::Probability;
 use crate::verdict::{GateId, GateResult, Verdict};
 use kernel_build::report::Resources;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What `kernel.cu` declares about one instance.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KernelFacts {
     /// The entry's name.
     pub symbol: String,
@@ -30,24 +29,13 @@ pub struct KernelFacts {
     /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
     /// The boxes of its tensor maps; none where it takes parameters alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boxes: Option<BoxRows>,
     /// Blocks of a cluster, neighbours in x of the grid; 1: none.
-    #[serde(default = "no_cluster", skip_serializing_if = "is_no_cluster")]
     pub cluster: u32,
     /// What it may take; none where the stage's `caps.csv` has no line for it.
-    #[serde(flatten)]
     pub caps: Option<Caps>,
     /// The type of P where it meets V.
     pub probability: Probability,
-}
-
-fn no_cluster() -> u32 {
-    1
-}
-
-fn is_no_cluster(cluster: &u32) -> bool {
-    *cluster == 1
 }
 
 impl KernelFacts {
@@ -59,7 +47,7 @@ impl KernelFacts {
 
 /// What an instance may take at most, as committed in the `caps.csv` of its stage. Launch bounds are set apart from it, and no
 /// compiler reads it: growth fails gate R1 instead of going unseen below a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Registers per thread.
     pub register_cap: u32,
@@ -94,17 +82,15 @@ impl Caps {
 }
 
 /// One entry of one architecture, as the build reported it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxasEntry {
     /// `sm_90a`.
     pub arch: String,
     /// Hash of its machine code.
     pub sass_sha256: String,
     /// What ptxas printed.
-    #[serde(flatten)]
     pub resources: Resources,
     /// Where it did not do as the kernel asks, in its words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
@@ -161,7 +147,7 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
 }
 
 /// How many blocks fit on an SM, and what stops the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     /// Resident blocks.
     pub blocks: u32,
@@ -174,8 +160,7 @@ pub struct Occupancy {
 }
 
 /// What stops the next block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Resident blocks.
     Blocks,

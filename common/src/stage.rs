@@ -9,7 +9,6 @@ use crate::problem::{Dtype, Problem};
 use crate::reference::Probability;
 use crate::resources::{Caps, KernelFacts, PtxasEntry};
 use kernel_build::report::{ArchitectureBuild, BuildReport, GpuBuild};
-use serde::Serialize;
 use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
@@ -38,7 +37,7 @@ pub struct Artifacts {
 }
 
 /// The fixed facts of a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageInfo {
     /// The crate's name: `stage0-scalar`.
     pub id: &'static str,
@@ -57,7 +56,7 @@ pub struct StageInfo {
 
 /// A synchronisation site (barrier, wait, arrive, commit) of one family that every instance does without, and why it is
 /// there all the same. [`crate::suppression`] demands that each such site is listed, and no other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundant {
     /// The family that does without it: `scalar`.
     pub family: &'static str,

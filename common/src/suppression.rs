@@ -26,7 +26,6 @@ use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::trace::{Hazard, HazardKind, SyncSite};
 use emulator::{Place, Schedule, Suppress, TraceReport};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -39,8 +38,7 @@ pub const TILES: usize = 7;
 const MANY_TILES: usize = 16;
 
 /// Which presets sites are looked for in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
     /// One per family; see [`LoadedStage::family_variants`]. The others are asked only about a site that survives and is
     /// not listed. A listed site must show no hazard, and what else there is to try is left to [`Presets::All`].
@@ -49,52 +47,8 @@ pub enum Presets {
     All,
 }
 
-/// Whether a gate kills each mutant: a kernel without one of its synchronisation sites.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Synchronisation {
-    /// Sites were left out, one at a time.
-    Tried {
-        /// Where they were looked for.
-        presets: Presets,
-        /// Their outcomes.
-        #[serde(flatten)]
-        suppressed: Suppressed,
-    },
-    /// None was.
-    NotTried {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl Default for Synchronisation {
-    /// Of a record that was made before sites were left out.
-    fn default() -> Self {
-        Self::NotTried { reason: "the record is older than this check".into() }
-    }
-}
-
-impl Synchronisation {
-    /// What is not as it should be and what to do about it, a line each.
-    pub fn wrong(&self) -> Vec<String> {
-        match self {
-            Self::Tried { suppressed, .. } => suppressed.wrong(),
-            Self::NotTried { .. } => Vec::new(),
-        }
-    }
-
-    /// Kernels that are wrong with all their sites.
-    pub fn broken(&self) -> &[Broken] {
-        match self {
-            Self::Tried { suppressed, .. } => &suppressed.broken,
-            Self::NotTried { .. } => &[],
-        }
-    }
-}
-
 /// The outcome of mutation testing on some stages, one mutant per synchronisation site.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed {
     /// By family and place.
     pub sites: Vec<SiteResult>,
@@ -102,12 +56,11 @@ pub struct Suppressed {
     /// launches that are refused, so that nothing can be said.
     pub errors: Vec<String>,
     /// Kernels that are not right to begin with, so that nothing is said of the sites of their family.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub broken: Vec<Broken>,
 }
 
 /// A kernel that fails a gate with all its synchronisation in place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The stage.
     pub stage: String,
@@ -118,7 +71,7 @@ pub struct Broken {
 }
 
 /// One site of one family, left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteResult {
     /// The stage.
     pub stage: String,
@@ -133,13 +86,11 @@ pub struct SiteResult {
     /// What happened without it.
     pub finding: Finding,
     /// The reason for which the stage lists it as redundant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<String>,
 }
 
 /// What happens without a site.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// A gate fails.
     Killed {
@@ -206,16 +157,16 @@ impl fmt::Display for Suppressed {
     }
 }
 
-/// Leaves out every synchronisation site of `stages`, one at a time; `starts` is told which stage is next.
+/// Leaves out every synchronisation site of `stages`, one at a time; `starts` is told which stage is next. The error is why
+/// none was left out.
 pub fn suppress_each<'a>(
     stages: &[&'a LoadedStage],
     presets: Presets,
     mut starts: impl FnMut(&'a LoadedStage),
-) -> Synchronisation {
+) -> Result<Suppressed, String> {
     // The traced build alone knows the sites.
     if !stages.iter().all(|stage| stage.is_traced()) {
-        let reason = "the C++ compiler has no traced build; g++ 12 or later has".to_string();
-        return Synchronisation::NotTried { reason };
+        return Err("the C++ compiler has no traced build; g++ 12 or later has".to_string());
     }
     let mut suppressed = Suppressed::default();
     for &stage in stages {
@@ -229,7 +180,7 @@ pub fn suppress_each<'a>(
             }
         }
     }
-    Synchronisation::Tried { presets, suppressed }
+    Ok(suppressed)
 }
 
 /// The kernels of one family, and the site that is left out of them.

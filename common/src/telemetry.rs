@@ -5,11 +5,9 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::{Bits, NvmlError};
-use serde::{Deserialize, Serialize};
 
 /// What was read, or why nothing was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Conditions {
     /// NVML answered.
     Read(Reading),
@@ -21,22 +19,17 @@ pub enum Conditions {
 }
 
 /// One reading. A field that this GPU or this container does not report is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// SM clock, in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<u32>,
     /// Clock of the device memory, in MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<u32>,
     /// Power of the board, in watts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// Temperature of the GPU, in degrees Celsius.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<u32>,
     /// What holds the clocks down, by name; an empty list means nothing does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<Vec<String>>,
 }
 
@@ -141,16 +134,5 @@ mod tests {
     fn a_machine_without_the_gpu_gets_a_reason() {
         let error = Telemetry::open("GPU-00000000-0000-0000-0000-000000000000").unwrap_err();
         assert!(!error.to_string().contains('\n'), "{error}");
-    }
-
-    #[test]
-    fn absent_values_stay_absent_in_records() {
-        let reading = Reading { sm_mhz: Some(1980), throttle: Some(Vec::new()), ..Reading::default() };
-        let json = serde_json::to_string(&Conditions::Read(reading.clone())).unwrap();
-        assert_eq!(json, r#"{"status":"read","sm_mhz":1980,"throttle":[]}"#);
-        assert_eq!(serde_json::from_str::<Conditions>(&json).unwrap(), Conditions::Read(reading));
-        let absent = Conditions::Absent { reason: "no library".to_string() };
-        let json = serde_json::to_string(&absent).unwrap();
-        assert_eq!(json, r#"{"status":"absent","reason":"no library"}"#);
     }
 }

@@ -69,23 +69,17 @@ pub enum GateId {
     S1,
 }
 
+impl GateId {
+    /// Every gate, in the order of the tables.
+    pub const ALL: [Self; 13] = {
+        use GateId::*;
+        [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1, S1]
+    };
+}
+
 impl fmt::Display for GateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            GateId::C1 => "C1",
-            GateId::C2 => "C2",
-            GateId::C3 => "C3",
-            GateId::C4 => "C4",
-            GateId::C5 => "C5",
-            GateId::C6 => "C6",
-            GateId::C7 => "C7",
-            GateId::B1 => "B1",
-            GateId::H1 => "H1",
-            GateId::R1 => "R1",
-            GateId::L1 => "L1",
-            GateId::E1 => "E1",
-            GateId::S1 => "S1",
-        })
+        f.pad(&format!("{self:?}"))
     }
 }
 

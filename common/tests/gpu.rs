@@ -38,7 +38,7 @@ fn the_timer_reads_known_lengths_and_delays_on_a_real_gpu() {
     for (percent, expected) in [(0.0, Change::Same), (2.0, Change::Slower), (5.0, Change::Slower)] {
         let mut base = device.spin_arm(Duration::from_micros(20)).unwrap();
         let mut new = device.spin_arm(Duration::from_micros(20)).unwrap().with_delay(percent / 100.0);
-        let comparison = device.measure_pair(&mut base, &mut new, &plan).unwrap().pair.comparison;
+        let comparison = device.measure_pair(&mut base, &mut new, &plan).unwrap().comparison;
         assert_eq!(comparison.change(), expected, "{percent} %: {comparison:?}");
     }
 }

@@ -1,6 +1,11 @@
 //! What a command came to: what it prints, and the exit code.
 
 use crate::judge::verdict::Exit;
+use crate::page::markdown::markdown;
+use crate::page::terminal::{WIDTH, terminal};
+use crate::page::{self, Document};
+use clap::ValueEnum;
+use serde::Serialize;
 
 /// What a command came to. Where something is wrong, `notes` say what, also where the text is not wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +28,7 @@ impl Answer {
 
     /// Nothing was measured, and nothing is overwritten.
     pub fn no_data(reason: impl std::fmt::Display) -> Self {
-        Self::new(Exit::Undecided, format!("NO DATA: {reason}"))
+        NoData(reason.to_string()).into()
     }
 
     pub fn noting(self, notes: Vec<String>) -> Self {
@@ -34,4 +39,49 @@ impl Answer {
     pub fn quiet(self, is_quiet: bool) -> Self {
         if is_quiet { Self { text: String::new(), ..self } } else { self }
     }
+
+    /// Writes it to the standard streams.
+    pub fn print(&self) -> std::io::Result<()> {
+        self.notes.iter().for_each(|line| eprintln!("{line}"));
+        match self.text.trim_end() {
+            "" => Ok(()),
+            text => page::print(&format!("{text}\n")),
+        }
+    }
+}
+
+/// Why there is nothing to say: nothing was measured, and nothing is overwritten. It ends a command as an error does, and
+/// is none.
+#[derive(Debug, thiserror::Error)]
+#[error("NO DATA: {0}")]
+pub struct NoData(pub String);
+
+impl From<NoData> for Answer {
+    fn from(none: NoData) -> Self {
+        Self::new(Exit::Undecided, none.to_string())
+    }
+}
+
+/// How a page is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Terminal,
+    Markdown,
+    /// What the page is drawn from.
+    Json,
+}
+
+impl Format {
+    pub fn print(self, page: &Document, data: &impl Serialize) -> String {
+        match self {
+            Format::Terminal => terminal(page, WIDTH),
+            Format::Markdown => markdown(page),
+            Format::Json => json(data),
+        }
+    }
+}
+
+pub fn json(data: &impl Serialize) -> String {
+    serde_json::to_string_pretty(data).expect("no map has keys that are not strings") + "\n"
 }

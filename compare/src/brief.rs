@@ -7,9 +7,8 @@ use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
 use crate::output::{self, Output};
-use crate::page;
+use crate::page::markdown::markdown;
 use crate::pages::brief as layout;
-use crate::record::StageMeta;
 use crate::record::TuningCache;
 use crate::record::files::write_atomically;
 use crate::record::store::read_all;
@@ -54,21 +53,15 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     let root = machine::workspace().unwrap_or_default();
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
     let caches = caches(&root.join("tune"))?;
-    let stages: Vec<StageMeta> = metas(&builds);
+    let stages = metas(&builds);
     let report = report(Known { stages: &stages, run: None, committed: &committed });
-    let document = layout::document(&report, &id, &caches).unwrap_or_default();
-    let text = page::markdown::markdown(&document);
+    let text = markdown(&layout::document(&report, &id, &caches).unwrap_or_default());
     let exit = if committed.is_empty() { Exit::Undecided } else { Exit::Pass };
-    match &args.out {
-        Some(path) => {
-            write_atomically(path, text.as_bytes())?;
-            Ok(Answer::new(exit, ""))
-        }
-        None => Ok(Answer::new(exit, text)),
-    }
+    let Some(path) = &args.out else { return Ok(Answer::new(exit, text)) };
+    write_atomically(path, text.as_bytes())?;
+    Ok(Answer::new(exit, ""))
 }
 
-/// Every file of tune/, by name.
 fn caches(folder: &Path) -> anyhow::Result<Vec<TuningCache>> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =

@@ -76,9 +76,12 @@ mod tests {
     fn run_is_the_default_and_takes_the_same_flags() {
         let bare = Cli::parse_from(["compare", "--stages", "a,b", "--seeds", "0,7", "--json", "-"]);
         assert!(bare.command.is_none());
-        assert_eq!((bare.run.chosen.stages, bare.run.seeds), (vec!["a".into(), "b".into()], vec![0, 7]));
+        assert_eq!(
+            (bare.run.request.chosen.stages, bare.run.request.seeds),
+            (vec!["a".into(), "b".into()], vec![0, 7])
+        );
         let Some(Command::Run(run)) = Cli::parse_from(["compare", "run", "--quick"]).command else { panic!("run") };
-        assert!(run.quick);
+        assert!(run.request.quick);
     }
 
     #[test]

@@ -7,11 +7,11 @@ use crate::measure::machine;
 use crate::measure::select::{Chosen, SelectError};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
-use crate::record::files::is_listed;
-use crate::record::store::META;
-use crate::record::{On, Record, Row, StageMeta, StoreError, Subject};
+use crate::record::files::name_of;
+use crate::record::store::names;
+use crate::record::{On, Record, Row, Source, StageMeta, StoreError, Subject};
 use crate::registry::{Ladder, LadderError};
-use std::io;
+use anyhow::Context;
 use std::path::{Path, PathBuf};
 
 /// Why a record cannot be completed. Nothing was measured or written.
@@ -58,23 +58,6 @@ pub enum CompletionError {
     },
 }
 
-/// Why a tool of the GPU's maker could not complete a record, where that is wrong usage. Nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub enum UnderToolError {
-    /// The device does not run what was asked for by name.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// The record cannot be completed.
-    #[error(transparent)]
-    Completion(#[from] CompletionError),
-    /// A file cannot be read or written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The tool cannot be run, or what it prints cannot be kept.
-    #[error("the tool cannot be run, or what it prints cannot be kept below target/")]
-    Run(#[from] io::Error),
-}
-
 /// A record to complete.
 #[derive(Debug)]
 pub struct Completing {
@@ -109,8 +92,7 @@ impl Completing {
             None => newest(&machine::workspace().unwrap_or_default().join("target/compare"))?,
         };
         let record = Record::read(&folder)?;
-        let canonical = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        let name = canonical.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = name_of(&folder);
         judge(&name, &record, builds)?;
         Ok(Self { folder, name, record })
     }
@@ -136,10 +118,29 @@ impl Completing {
     pub fn shown(&self, stages: &[StageMeta], section: Section) -> String {
         let known = Known { stages, run: Some((&self.name, &self.record)), committed: &[] };
         let document = show::document(&verdict::report(known), &[section], &[]);
-        terminal(&document, WIDTH, "compare show")
+        terminal(&document, WIDTH)
     }
 
     /// Adds rows, or puts them in the place of those that they renew, and writes the record.
+    /// An empty folder below target/ for what a tool writes of it.
+    pub fn work(&self, below: &str) -> anyhow::Result<PathBuf> {
+        let work = machine::workspace().unwrap_or_default().join("target").join(below).join(&self.name);
+        let _ = std::fs::remove_dir_all(&work);
+        std::fs::create_dir_all(&work).with_context(|| format!("cannot write {}", work.display()))?;
+        Ok(work)
+    }
+
+    /// Says with which tool, and how, `source` found what it is about to add. What another version of the tool found before
+    /// is no evidence beside it.
+    pub fn by(&mut self, source: Source, tool: String, method: String) {
+        let meta = &mut self.record.meta;
+        meta.methods.insert(source, method);
+        let before = meta.tools.insert(source, vec![tool]);
+        if before.is_some_and(|before| before != meta.tools[&source]) {
+            self.record.rows.retain(|row| row.by != source);
+        }
+    }
+
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
         rows.into_iter().for_each(|row| self.record.append(row));
         self.record.write(&self.folder)
@@ -148,10 +149,8 @@ impl Completing {
 
 /// The newest record in `folder`: names begin with the time.
 fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let is_listed = |path: &PathBuf| path.file_name().is_some_and(|name| is_listed(&name.to_string_lossy()));
-    let records = entries.filter(|path| path.join(META).is_file() && is_listed(path));
-    records.max().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })
+    let newest = names(folder)?.pop().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })?;
+    Ok(folder.join(newest))
 }
 
 fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {

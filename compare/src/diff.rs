@@ -2,19 +2,21 @@
 
 mod source;
 
+use crate::answer::{Answer, Format, NoData};
 use crate::judge::Named;
-use crate::judge::diff::{Difference, differences, outdated, whole};
-use crate::judge::verdict::{Exit, of_differences};
+use crate::judge::diff::{differences, outdated, whole};
+use crate::judge::list::{distinct, joined};
+use crate::judge::verdict::of_differences;
 use crate::measure::machine;
 use crate::output::{self, Output};
-use crate::page::{self, terminal::WIDTH};
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
 use crate::record::StageMeta;
 use crate::record::files::write_atomically;
 use crate::record::meta::Git;
 use crate::registry;
-use clap::{Args, ValueEnum};
+use anyhow::bail;
+use clap::Args;
 use common::metric::LATENCY_CHANGE;
 use source::{Harness, Side, SourceError};
 use std::path::PathBuf;
@@ -43,18 +45,6 @@ Exit codes:
   2  wrong usage, or a record that cannot be read
   3  nothing can be compared; or without a regression, something is undecided, a run did not end, or data is missing that
      the base had";
-
-/// How the comparison is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Tables for people
-    #[default]
-    Terminal,
-    /// For a pull request
-    Markdown,
-    /// Every row
-    Json,
-}
 
 /// The flags of `diff`.
 #[derive(Clone, Debug, Args)]
@@ -90,8 +80,8 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Compares what `args` name, prints it, and says how it went.
-pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
+/// Compares what `args` name.
+pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     let root = machine::workspace();
     let two = |[base, new]: [&String; 2], pool: bool| {
@@ -99,19 +89,16 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         Ok((base, source::resolve(new, root.as_deref(), pool).and_then(Side::in_this_format)?))
     };
     let mut sides = match two([&args.base, &args.new], args.pool) {
-        Ok(sides) => vec![sides],
-        Err(SourceError::NoRecords { name, place }) => {
-            println!("NO DATA: {name} has no records in {place}; commit one with `compare accept`, or name another");
-            return Ok(Exit::Undecided);
+        Err(error @ SourceError::NoRecords { .. }) => {
+            bail!(NoData(format!("{error}; commit one with `compare accept`, or name another")))
         }
-        Err(error) => return Err(error.into()),
+        sides => vec![sides?],
     };
     let mut notes = Vec::new();
     if let [base, new] = &args.also[..] {
         match two([base, new], false) {
-            Ok(also) => sides.push(also),
             Err(error @ SourceError::NoRecords { .. }) => notes.push(format!("{error}: not compared.")),
-            Err(error) => return Err(error.into()),
+            also => sides.push(also?),
         }
     }
     let now = match sides.iter().any(|(_, new)| new.is_folder) {
@@ -119,71 +106,48 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Exit> {
         false => vec![],
     };
     let comparison = compare(&sides, &now, args.threshold / 100.0, notes);
-    let text = match args.format {
-        Format::Terminal => {
-            page::terminal::terminal(&layout::document(&comparison), WIDTH, "--format markdown or json")
-        }
-        Format::Markdown => page::markdown::markdown(&layout::document(&comparison)),
-        Format::Json => serde_json::to_string_pretty(&layout::json(&comparison))? + "\n",
-    };
-    match &args.out {
-        Some(path) => {
-            write_atomically(path, text.as_bytes())?;
-            println!("{}", comparison.overall);
-        }
-        None => page::print(&text)?,
-    }
-    Ok(comparison.overall.exit)
+    let text = args.format.print(&layout::document(&comparison), &layout::json(&comparison));
+    let exit = comparison.overall.exit;
+    let Some(path) = &args.out else { return Ok(Answer::new(exit, text)) };
+    write_atomically(path, text.as_bytes())?;
+    Ok(Answer::new(exit, comparison.overall.to_string()))
 }
 
 /// Compares the records of each two sides, of which all after the first were asked for beside it; `now` is the ladder as it
 /// is built.
 fn compare<'a>(sides: &'a [(Side, Side)], now: &[StageMeta], threshold: f64, mut notes: Vec<String>) -> Comparison<'a> {
-    let (mut all, mut missing, mut unpaired): (Vec<(&Named, &Named)>, Vec<Difference>, Vec<String>) =
-        Default::default();
-    let mut found = Vec::new();
+    let (mut pairs, mut missing, mut unpaired) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (base, new)) in sides.iter().enumerate() {
         missing.extend(base.other_format.iter().map(|error| whole(error.to_string())));
-        let (mut pairs, alone) = pair_up(&base.records, &new.records);
+        let (mut found, alone) = pair_up(&base.records, &new.records);
         unpaired.extend(alone);
         if at > 0 {
             // What both sides share says nothing of the change.
-            pairs.retain(|(old, new)| old.1.committed() != new.1.committed());
-            if pairs.is_empty() && base.other_format.is_empty() {
+            found.retain(|(old, new)| old.1.committed() != new.1.committed());
+            if found.is_empty() && base.other_format.is_empty() {
                 notes.push(format!("{} has the records of {}.", new.name, base.name));
             }
         }
-        for (old, record) in &pairs {
-            let mut differs = if new.is_folder { outdated(&record.1, now) } else { vec![] };
-            differs.extend(differences(&old.1, &record.1, threshold));
-            found.push(differs);
-        }
-        all.extend(pairs);
+        pairs.extend(found.into_iter().map(|(base, (name, record))| {
+            let outdated = if new.is_folder { outdated(record, now) } else { vec![] };
+            let differences = [outdated, differences(&base.1, record, threshold)].concat();
+            Pair { base: (&base.0, &base.1), new: (name, record), differences }
+        }));
     }
-    notes.extend(harness(&all).note(&kernels_changed(&all)));
-    let overall = of_differences(&[missing.clone(), found.concat()].concat());
-    let names = |side: fn(&(Side, Side)) -> &Side| {
-        sides.iter().map(|sides| side(sides).name.as_str()).collect::<Vec<_>>().join(" and ")
-    };
-    let pairs = all.iter().zip(found);
-    Comparison {
-        base: names(|sides| &sides.0),
-        new: names(|sides| &sides.1),
-        pairs: pairs
-            .map(|((old, new), differences)| Pair { base: (&old.0, &old.1), new: (&new.0, &new.1), differences })
-            .collect(),
-        missing,
-        unpaired,
-        notes,
-        overall,
-    }
+    notes.extend(harness(&pairs).note(&kernels_changed(&pairs)));
+    let all = pairs.iter().flat_map(|pair| &pair.differences).chain(&missing);
+    let overall = of_differences(&all.cloned().collect::<Vec<_>>());
+    let names = |side: fn(&(Side, Side)) -> &Side| joined(sides.iter().map(|sides| &side(sides).name), " and ");
+    let (base, new) = (names(|sides| &sides.0), names(|sides| &sides.1));
+    Comparison { base, new, pairs, missing, unpaired, notes, overall }
 }
 
-fn harness(pairs: &[(&Named, &Named)]) -> Harness {
-    let Some(((_, base), (_, new))) = pairs.first() else { return Harness::Unknown("nothing is compared".into()) };
-    match (&base.meta.git, &new.meta.git) {
-        _ if base.meta.tool_version != new.meta.tool_version => {
-            Harness::Changed(vec![format!("compare {} against {}", base.meta.tool_version, new.meta.tool_version)])
+fn harness(pairs: &[Pair<'_>]) -> Harness {
+    let Some(Pair { base, new, .. }) = pairs.first() else { return Harness::Unknown("nothing is compared".into()) };
+    let (base, new) = (&base.1.meta, &new.1.meta);
+    match (&base.git, &new.git) {
+        _ if base.tool_version != new.tool_version => {
+            Harness::Changed(vec![format!("compare {} against {}", base.tool_version, new.tool_version)])
         }
         (Git::Commit { sha, dirty }, Git::Commit { sha: other, dirty: other_dirty }) => {
             source::harness(sha, other, *dirty || *other_dirty)
@@ -193,17 +157,12 @@ fn harness(pairs: &[(&Named, &Named)]) -> Harness {
 }
 
 /// Stages whose kernel differs in any pair.
-fn kernels_changed(pairs: &[(&Named, &Named)]) -> Vec<String> {
-    let mut changed: Vec<String> = Vec::new();
-    for ((_, base), (_, new)) in pairs {
-        for stage in &new.meta.stages {
-            let differs = base.stage(&stage.id).is_some_and(|old| old.identity != stage.identity);
-            if differs && !changed.contains(&stage.id) {
-                changed.push(stage.id.clone());
-            }
-        }
-    }
-    changed
+fn kernels_changed<'a>(pairs: &[Pair<'a>]) -> Vec<&'a str> {
+    let changed = pairs.iter().flat_map(|Pair { base: (_, base), new: (_, new), .. }| {
+        let stages = new.meta.stages.iter();
+        stages.filter(|stage| base.stage(&stage.id).is_some_and(|old| old.identity != stage.identity))
+    });
+    distinct(changed.map(|stage| stage.id.as_str()))
 }
 
 /// Records of one GPU and backend beside each other. Where no two are of one kind, the newest stand beside each other:

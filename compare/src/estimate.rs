@@ -63,10 +63,10 @@ fn bytes(problem: &Problem) -> u128 {
 /// Refuses `cases` whose largest problem does not fit in `available` bytes, where that is known, or which would keep the
 /// emulator busy for more than a day on `processors`.
 pub fn check(cases: &[PlannedCase], processors: usize, available: Option<u128>) -> Result<(), Hopeless> {
-    let largest = cases.iter().map(|case| (bytes(&case.problem), &case.key)).max_by_key(|(bytes, _)| *bytes);
+    let largest = cases.iter().map(|case| (bytes(&case.problem), case)).max_by_key(|(bytes, _)| *bytes);
     match (largest, available) {
-        (Some((needed, key)), Some(available)) if needed > available => {
-            let problem = format!("{} {} {}", key.shape_name, key.dtype, key.mask);
+        (Some((needed, case)), Some(available)) if needed > available => {
+            let problem = case.place.to_string();
             return Err(Hopeless::Memory { problem, needed, available });
         }
         _ => {}
@@ -94,14 +94,16 @@ fn available_in(meminfo: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::check::CaseKey;
-    use common::device::BackendKind;
+    use crate::record::Place;
+    use common::check::Source;
+    use common::inputs::Family;
     use common::problem::{Dtype, Mask, Shape};
 
     fn case(shape: Shape, mode: Mode) -> PlannedCase {
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-        let key = crate::testing::case(crate::testing::SCALAR, BackendKind::Emulated, None).key;
-        PlannedCase { key: CaseKey { shape_name: shape.to_string(), shape, ..key }, problem, mode }
+        let place = Place::of(&shape.to_string(), &problem);
+        let source = Source::Seeded { family: Family::Normal, seed: 0 };
+        PlannedCase { subject: crate::testing::SCALAR.into(), place, source, problem, mode }
     }
 
     const GB: u128 = 1_000_000_000;

@@ -1,14 +1,11 @@
 //! `compare history`: how the ladder went over the committed records.
 
-use crate::answer::Answer;
-use crate::diff::Format;
+use crate::answer::{Answer, Format};
 use crate::judge::history::history as follow;
 use crate::measure::machine;
 use crate::measure::select;
-use crate::page::{self, terminal::WIDTH};
 use crate::pages::history as layout;
-use crate::record::store::read_all;
-use crate::registry;
+use crate::{registry, show};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -45,18 +42,7 @@ pub struct HistoryArgs {
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Answer> {
     let builds = registry::builds()?;
     let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
-    let results = args.results.clone().unwrap_or_else(machine::results);
-    let committed = read_all(&results)?;
-    if committed.is_empty() {
-        return Ok(Answer::no_data(format!(
-            "there is no record in {}; commit one with `compare accept`",
-            results.display()
-        )));
-    }
+    let committed = show::committed(&args.results.clone().unwrap_or_else(machine::results))?;
     let series = follow(&committed, stage.map(|stage| stage.id.as_str()));
-    Ok(Answer::pass(match args.format {
-        Format::Terminal => page::terminal::terminal(&layout::document(&series), WIDTH, "--format markdown"),
-        Format::Markdown => page::markdown::markdown(&layout::document(&series)),
-        Format::Json => serde_json::to_string_pretty(&series)? + "\n",
-    }))
+    Ok(Answer::pass(args.format.print(&layout::document(&series), &series)))
 }

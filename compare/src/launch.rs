@@ -3,29 +3,28 @@
 //! both standard streams.
 
 use crate::answer::Answer;
+use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Exit;
-use crate::measure::builds::StageBuild;
+use crate::measure::rows;
 use crate::measure::select::{self, Named, Problems, SelectError};
-use crate::measure::summary::describe;
-use crate::registry::{Ladder, LadderError};
+use crate::record::{On, Place, Row, Source, Subject};
+use crate::registry::Ladder;
+use anyhow::Context;
 use clap::Args;
-use common::check::{CaseKey, CaseResult, Outcome, Source, buffers};
+use common::check::{Outcome, buffers};
+use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError};
-use common::device::{BackendKind, Staged};
 use common::gate::{self, Evidence};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::problem::Problem;
-use common::reference::{Probability, Reference, ReferenceError, reference};
-use common::resources::KernelFacts;
+use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
-use common::verdict::Verdict;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,35 +47,6 @@ pub struct LaunchArgs {
     pub results: PathBuf,
 }
 
-/// Why a launch was not made. All of these are before the first launch, but for the last two.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// There is no ladder, or the device that was asked for cannot stand for this one.
-    #[error(transparent)]
-    Ladder(#[from] LadderError),
-    /// There is nothing to launch on.
-    #[error("{reason}")]
-    NoGpu {
-        /// Why.
-        reason: String,
-    },
-    /// There is nothing to compare with.
-    #[error("no reference")]
-    Reference(#[from] ReferenceError),
-    /// The file for the results cannot be written.
-    #[error("cannot write {}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-}
-
 /// The arguments that make this program launch every variant of `places` on every one of `problems`, which are all the
 /// combinations of their shapes, dtypes and masks, limited to `device`.
 pub fn arguments(
@@ -86,16 +56,7 @@ pub fn arguments(
     watchdog: u64,
     results: &Path,
 ) -> Vec<OsString> {
-    let each_once = |word: &dyn Fn(&Named) -> String| {
-        let mut words: Vec<String> = Vec::new();
-        for problem in problems {
-            let word = word(problem);
-            if !words.contains(&word) {
-                words.push(word);
-            }
-        }
-        words.join(",")
-    };
+    let each_once = |word: &dyn Fn(&Named) -> String| joined(distinct(problems.iter().map(word)), ",");
     let mut words = vec![
         "launch".to_string(),
         format!("--places={}", places.join(",")),
@@ -109,30 +70,16 @@ pub fn arguments(
     words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
 }
 
-/// The instance of a launch.
-pub fn instance<'a>(ladder: &'a [StageBuild], key: &CaseKey) -> Option<&'a KernelFacts> {
-    let stage = ladder.iter().find(|stage| stage.id == key.stage)?;
-    let wanted = (key.dtype, key.shape.head_dim);
-    let mut kernels = stage.variant(&key.variant)?.kernels.iter().map(|kernel| &kernel.facts);
-    kernels.find(|facts| (facts.dtype, facts.head_dim) == wanted)
-}
-
-/// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as one line
-/// of JSON. Fails unless every launch that the stages take ended and passed its gates.
-pub fn launch(args: &LaunchArgs) -> Result<Answer, LaunchError> {
-    let is_green = launch_each(args)?;
-    Ok(Answer::new(if is_green { Exit::Pass } else { Exit::Fail }, ""))
-}
-
-fn launch_each(args: &LaunchArgs) -> Result<bool, LaunchError> {
+/// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as a row. Fails
+/// unless every launch that the stages take ended and passed its gates.
+pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let mut ladder = Ladder::open()?;
     ladder.limit(args.device)?;
     let places = places(&args.places, &ladder.stages)?;
-    let problems = args.problems.or(&[], &[], &[]);
-    let mut device = ladder.gpu.map_err(|reason| LaunchError::NoGpu { reason })?;
+    let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
     device.set_watchdog(Duration::from_secs(args.watchdog));
-    let mut all_green = true;
-    for (shape_name, problem) in &problems {
+    let mut exit = Exit::Pass;
+    for (shape_name, problem) in &args.problems.or(&[], &[], &[]) {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
         let staged = Staged::new(&inputs, Layout::Packed);
         let mut references: HashMap<Probability, Reference> = HashMap::new();
@@ -148,17 +95,19 @@ fn launch_each(args: &LaunchArgs) -> Result<bool, LaunchError> {
                         .unwrap_or_else(|error| Outcome::Failed { reason: error.to_string() })
                 }
             };
-            let lost = matches!(outcome, Outcome::Failed { .. });
-            let key = key(stage, variant, shape_name, problem);
-            let result = CaseResult { key, outcome };
-            append(&args.results, &result)?;
-            all_green &= matches!(result.outcome, Outcome::Unsupported { .. }) || result.is_green();
-            if lost {
-                return Ok(false);
+            let on = On::Case(Place::of(shape_name, problem), format!("{}:0", Family::Normal));
+            let row = Row::new(Subject::variant(stage.info().id, variant), on, Source::Gpu);
+            let row = rows::of_outcome(row, &outcome);
+            append(&args.results, &row)?;
+            if row.failure().is_some() {
+                exit = Exit::Fail;
+            }
+            if matches!(outcome, Outcome::Failed { .. }) {
+                return Ok(Answer::new(exit, ""));
             }
         }
     }
-    Ok(all_green)
+    Ok(Answer::new(exit, ""))
 }
 
 /// The stages and variants that words like `stage0-scalar/wmma-qk-32x64` name.
@@ -193,44 +142,29 @@ fn once(
     Ok(Outcome::Checked { errors, gates })
 }
 
-fn key(stage: &LoadedStage, variant: &str, shape_name: &str, problem: &Problem) -> CaseKey {
-    CaseKey {
-        stage: stage.info().id.to_string(),
-        variant: variant.to_string(),
-        backend: BackendKind::Cuda,
-        shape_name: shape_name.to_string(),
-        shape: problem.shape,
-        dtype: problem.dtype,
-        mask: problem.mask,
-        source: Source::Seeded { family: Family::Normal, seed: 0 },
-    }
-}
-
-fn append(path: &Path, result: &CaseResult) -> Result<(), LaunchError> {
-    let line = serde_json::to_string(result).expect("results hold no maps with keys that are not strings") + "\n";
+fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
+    let line = serde_json::to_string(row)? + "\n";
     let file = OpenOptions::new().create(true).append(true).open(path);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.map_err(|source| LaunchError::Unwritable { path: path.to_path_buf(), source })
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What a launch process wrote so far; nothing where it wrote nothing. A line that was cut off ends the list.
-pub fn results(path: &Path) -> Vec<CaseResult> {
+pub fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
 }
 
+/// Whether the variant took the problem.
+pub fn is_taken(row: &&Row) -> bool {
+    !row.verdicts.is_empty()
+}
+
 /// What is wrong with a launch, if anything is: `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
-pub fn failure(result: &CaseResult) -> Option<String> {
-    let why = match &result.outcome {
-        Outcome::Unsupported { .. } => return None,
-        Outcome::Checked { .. } if result.is_green() => return None,
-        Outcome::Checked { gates, .. } => {
-            let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
-            failed.map(|gate| format!("{}: {}", gate.gate, gate.reason)).collect::<Vec<_>>().join("; ")
-        }
-        Outcome::Failed { reason } => reason.clone(),
-    };
-    Some(format!("{}/{} {}: {why}", result.key.stage, result.key.variant, describe(&result.key)))
+pub fn failure(row: &Row) -> Option<String> {
+    row.failure()?;
+    let failed = row.failed().map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+    Some(format!("{} {}: {}", row.subject, row.on, joined(failed, "; ")))
 }
 
 #[cfg(test)]
@@ -253,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results");
         assert!(results(&path).is_empty());
-        let result = case(SCALAR, BackendKind::Cuda, None);
+        let result = case(SCALAR, Source::Gpu, None);
         append(&path, &result).unwrap();
         append(&path, &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -263,11 +197,11 @@ mod tests {
 
     #[test]
     fn a_launch_that_is_not_green_is_named_with_its_gate() {
-        let red = case(SCALAR, BackendKind::Cuda, Some(GateId::C2));
+        let red = case(SCALAR, Source::Gpu, Some(GateId::C2));
         assert_eq!(
             failure(&red).as_deref(),
             Some("stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: too large")
         );
-        assert_eq!(failure(&case(SCALAR, BackendKind::Cuda, None)), None);
+        assert_eq!(failure(&case(SCALAR, Source::Gpu, None)), None);
     }
 }

@@ -21,6 +21,7 @@ mod peers;
 mod profile;
 mod progress;
 #[cfg(test)]
+#[path = "tests/recipes.rs"]
 mod recipes;
 mod record;
 mod registry;
@@ -35,23 +36,21 @@ mod testing;
 mod tool;
 mod tune;
 
-use answer::Answer;
+use answer::{Answer, NoData};
 use clap::Parser;
 use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
 use measure::measured::ExecuteError;
-use run::RunError;
+use run::Interrupted;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let exit = answer(cli.command.unwrap_or(Command::Run(cli.run))).and_then(|answer| {
-        answer.notes.iter().for_each(|line| eprintln!("{line}"));
-        match answer.text.trim_end() {
-            "" => {}
-            text => page::print(&format!("{text}\n"))?,
-        }
+    let answer = answer(cli.command.unwrap_or(Command::Run(cli.run)));
+    let answer = answer.or_else(|error| error.downcast::<NoData>().map(Answer::from));
+    let exit = answer.and_then(|answer| {
+        answer.print()?;
         Ok(answer.exit)
     });
     let exit = exit.unwrap_or_else(|error| {
@@ -62,23 +61,23 @@ fn main() -> ExitCode {
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
-    Ok(match command {
-        Command::Run(args) => run::run(&args)?,
-        Command::List(args) => list::list(&args)?,
-        Command::Selftest(args) => selftest::selftest(&args)?,
-        Command::Tune(args) => tune::tune(&args)?,
-        Command::Diff(args) => Answer::new(diff::diff(&args)?, ""),
-        Command::Brief(args) => brief::brief(&args)?,
-        Command::History(args) => history::history(&args)?,
-        Command::Profile(args) => profile::profile(&args)?,
-        Command::Sanitize(args) => sanitize::sanitize(&args)?,
-        Command::Peers(args) => peers::peers(&args)?,
-        Command::Sass(args) => sass::sass(&args)?,
-        Command::Accept(args) => Answer::pass(accept::accept(&args)?.to_string()),
-        Command::Render(args) => render::render(&args)?,
-        Command::Show(args) => show::show(&args)?,
-        Command::Launch(args) => launch::launch(&args)?,
-    })
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::List(args) => list::list(&args),
+        Command::Selftest(args) => selftest::selftest(&args),
+        Command::Tune(args) => tune::tune(&args),
+        Command::Diff(args) => diff::diff(&args),
+        Command::Brief(args) => brief::brief(&args),
+        Command::History(args) => history::history(&args),
+        Command::Profile(args) => profile::profile(&args),
+        Command::Sanitize(args) => sanitize::sanitize(&args),
+        Command::Peers(args) => peers::peers(&args),
+        Command::Sass(args) => sass::sass(&args),
+        Command::Accept(args) => Ok(Answer::pass(accept::accept(&args)?.to_string())),
+        Command::Render(args) => render::render(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Launch(args) => launch::launch(&args),
+    }
 }
 
 /// Where the gates were asked, and a launch ended them, a stage has failed; all else is of the machine or its user.
@@ -86,7 +85,7 @@ fn exit_of(error: &anyhow::Error) -> Exit {
     let is_of_a_launch = |cause: &(dyn std::error::Error + 'static)| {
         cause.is::<CudaError>() || matches!(cause.downcast_ref(), Some(ExecuteError::Sticky { .. }))
     };
-    if matches!(error.downcast_ref(), Some(RunError::Interrupted { .. })) {
+    if error.is::<Interrupted>() {
         return Exit::Interrupted;
     }
     if error.chain().any(is_of_a_launch) { Exit::Fail } else { Exit::Usage }

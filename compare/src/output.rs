@@ -3,64 +3,10 @@
 use crate::measure::machine::{self, NoWorkspace};
 use crate::record::files::{destination, folder_of, is_stream};
 use crate::record::store::{FILES, META};
+use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-
-/// Why results cannot go where they should. Nothing was run, nothing written.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// Not a place for a file.
-    #[error("{flag} {}: is a folder; give a file", path.display())]
-    Folder {
-        /// The flag that names it.
-        flag: &'static str,
-        /// The path as given.
-        path: PathBuf,
-    },
-    /// One of the two would destroy the other.
-    #[error("{flag} and {other} are one file, {}; give each its own", path.display())]
-    Same {
-        /// The flag of the output.
-        flag: &'static str,
-        /// The flag of what it would overwrite.
-        other: &'static str,
-        /// The path as given with the first.
-        path: PathBuf,
-    },
-    /// A record is evidence, and complete.
-    #[error("{flag} {}: is part of a record, which it would destroy; choose another place", path.display())]
-    Record {
-        /// The flag that names it.
-        flag: &'static str,
-        /// The path as given.
-        path: PathBuf,
-    },
-    /// Another program or a person wrote it.
-    #[error(
-        "{flag} {}: there is a file that this program did not write ({expected}); remove it, or choose another place",
-        path.display()
-    )]
-    Foreign {
-        /// The flag that names it.
-        flag: &'static str,
-        /// The path as given.
-        path: PathBuf,
-        /// What this program's own begin with.
-        expected: &'static str,
-    },
-    /// The folder does not take files.
-    #[error("{flag}: cannot write {}; choose another place", path.display())]
-    Unwritable {
-        /// The flag that names it.
-        flag: &'static str,
-        /// The path as given.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// What a file of this program is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,29 +79,29 @@ pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
 
 /// Refuses outputs that cannot be written, that are each other or one of `inputs`, or that would destroy what this program
 /// did not write. Creates and changes nothing.
-pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> Result<(), OutputError> {
-    for (index, output) in outputs.iter().enumerate() {
-        let Output { flag, path, content } = output;
-        let (flag, path) = (*flag, path.clone());
-        if is_stream(&path) {
+pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> anyhow::Result<()> {
+    for (index, Output { flag, path, content }) in outputs.iter().enumerate() {
+        if is_stream(path) {
             continue;
         }
-        if path.is_dir() {
-            return Err(OutputError::Folder { flag, path });
-        }
+        let shown = path.display();
+        ensure!(!path.is_dir(), "{flag} {shown}: is a folder; give a file");
         let others = outputs[..index].iter().map(|other| (other.flag, other.path.as_path()));
-        if let Some((other, _)) = others.chain(inputs.iter().copied()).find(|(_, other)| is_same(&path, other)) {
-            return Err(OutputError::Same { flag, other, path });
+        if let Some((other, _)) = others.chain(inputs.iter().copied()).find(|(_, other)| is_same(path, other)) {
+            bail!("{flag} and {other} are one file, {shown}; give each its own");
         }
-        let unwritable = |source| OutputError::Unwritable { flag, path: path.clone(), source };
-        let place = destination(&path).map_err(unwritable)?;
-        if is_part_of_a_record(&place) {
-            return Err(OutputError::Record { flag, path });
-        }
-        if place.exists() && !content.is_ours(&place).map_err(unwritable)? {
-            return Err(OutputError::Foreign { flag, path, expected: content.expected() });
-        }
-        probe(&place).map_err(unwritable)?;
+        let unwritable = || format!("{flag}: cannot write {shown}; choose another place");
+        let place = destination(path).with_context(unwritable)?;
+        ensure!(
+            !is_part_of_a_record(&place),
+            "{flag} {shown}: is part of a record, which it would destroy; choose another place"
+        );
+        ensure!(
+            !place.exists() || content.is_ours(&place).with_context(unwritable)?,
+            "{flag} {shown}: there is a file that this program did not write ({}); remove it, or choose another place",
+            content.expected()
+        );
+        probe(&place).with_context(unwritable)?;
     }
     Ok(())
 }
@@ -246,7 +192,8 @@ mod tests {
         let path = folder.path().join("file");
         let refused = |content, text: &str| {
             fs::write(&path, text).unwrap();
-            matches!(check(&[output("--report", &path, content)], &[]), Err(OutputError::Foreign { .. }))
+            check(&[output("--report", &path, content)], &[])
+                .is_err_and(|error| error.to_string().contains("this program did not write"))
         };
         for (content, ours, foreign) in [
             (Content::Report, "# COMPARE\n\nFAIL", "[workspace]\n"),
@@ -266,8 +213,9 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let check = |path: &Path| check(&[output("--json", path, Content::Json)], &[]);
-        assert!(matches!(check(folder.path()), Err(OutputError::Folder { .. })));
-        assert!(matches!(check(&file.join("below")), Err(OutputError::Unwritable { .. })));
+        let refused = |path: &Path| check(path).unwrap_err().to_string();
+        assert!(refused(folder.path()).contains("is a folder"));
+        assert!(refused(&file.join("below")).contains("cannot write"));
         // Below target/: the check tries the folder, and build scripts watch the crate's own.
         assert!(check(Path::new("/dev/null")).is_ok() && check(Path::new("../target/relative.json")).is_ok());
     }

@@ -2,22 +2,21 @@
 
 mod csv;
 
-use crate::answer::Answer;
-use crate::completion::{Completing, UnderToolError};
+use crate::answer::{Answer, NoData};
+use crate::completion::Completing;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
 use crate::launch::{self, results};
 use crate::measure::builds::{StageBuild, metas};
-use crate::measure::machine;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{Place, Row, Source, StageMeta, Subject};
-use crate::tool::{Ended, Places, Tool};
+use crate::record::{On, Place, Row, Source, StageMeta};
+use crate::tool::{self, Ended, Places, Tool};
+use anyhow::bail;
 use clap::Args;
-use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
@@ -65,6 +64,9 @@ const NCU: Places = Places {
     usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
 };
 
+/// ncu's own file, for its user interface.
+const REPORT: &str = "profile.ncu-rep";
+
 /// How it is run, in words.
 const METHOD: &str = "one launch per variant after its output has passed the gates; the kernel is replayed for each group of \
                       metrics with caches flushed before each pass; no clock is set";
@@ -77,34 +79,30 @@ const WATCHDOG_SECONDS: u64 = 120;
 
 /// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
 /// written.
-pub fn profile(args: &ProfileArgs) -> Result<Answer, UnderToolError> {
+pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let problems = args.problems.or(&["mission"], &[Dtype::F16], &[Mask::Full]);
     let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
-    let device = record.record.meta.device;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     let (places, red) = places(&selected, &builds, !args.chosen.variants.is_empty(), &record);
     if places.is_empty() {
-        let reason = format!("none of what was selected is green in {}: {}", record.name, red.join(", "));
-        return Ok(Answer::no_data(reason));
+        bail!(NoData(format!("none of what was selected is green in {}: {}", record.name, red.join(", "))));
     }
-    if let Err(reason) = ladder.gpu {
-        return Ok(Answer::no_data(format!("there is no GPU to profile on: {reason}")));
-    }
-    let ncu = match NCU.find() {
-        Ok(tool) => tool,
-        Err(reason) => return Ok(Answer::no_data(reason)),
+    ladder.gpu_to("profile on")?;
+    let ncu = NCU.find().map_err(NoData)?;
+    let (work, device) = (record.work("profile")?, record.record.meta.device);
+    let launched = match measure(&ncu, &places, (&problems, device), &work, args.quiet)? {
+        Ok(launched) => launched,
+        Err(red) => {
+            let text = format!("FAIL: not green under ncu, so that no figure means anything: {red}");
+            return Ok(Answer::new(Exit::Fail, text));
+        }
     };
-    let work = machine::workspace().unwrap_or_default().join("target/profile").join(&record.name);
-    let found = match measure(&ncu, &places, (&problems, device), &builds, &work, args.quiet)? {
-        Ok(found) => found,
-        Err(answer) => return Ok(answer),
-    };
+    let found = figures(&ncu, &work, &builds, &problems, launched)?;
     for (name, problem) in &problems {
         record.record.names(name, problem.shape);
     }
-    record.record.meta.tools.insert(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
-    record.record.meta.methods.insert(Source::Ncu, METHOD.to_string());
+    record.by(Source::Ncu, format!("ncu {}", ncu.version), METHOD.to_string());
     record.append(found)?;
     let claims = selected.iter().flat_map(|picked| picked.stage.claims.iter().map(|claim| (&picked.stage.meta, claim)));
     let refuted = claims.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
@@ -113,11 +111,11 @@ pub fn profile(args: &ProfileArgs) -> Result<Answer, UnderToolError> {
         is_refuted.then(|| format!("FAIL E1 on this GPU: {}: {claim}: {}", stage.id, finding.reason))
     });
     let refuted: Vec<String> = refuted.collect();
-    let text = record.shown(&metas(&builds), Section::Profile);
     let text = format!(
-        "{text}\nprofile: {}\nfor ncu's user interface: {}",
+        "{}\nprofile: {}\nfor ncu's user interface: {}",
+        record.shown(&metas(&builds), Section::Profile),
         record.folder.display(),
-        work.join("profile.ncu-rep").display()
+        work.join(REPORT).display()
     );
     let exit = if refuted.is_empty() { Exit::Pass } else { Exit::Fail };
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
@@ -163,77 +161,82 @@ fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'
     names
 }
 
-/// Runs this program under ncu and reads what it measured; the outer error is of the machine, the inner one the answer.
+/// Launches every variant of `places` on every problem under ncu. The inner error is a launch that is not green.
 fn measure(
     tool: &Tool,
     places: &[String],
     (problems, device): (&[Named], Option<DeviceLimits>),
-    ladder: &[StageBuild],
     work: &Path,
     quiet: bool,
-) -> Result<Result<Vec<Row>, Answer>, UnderToolError> {
-    let no_data = |reason: String| Ok(Err(Answer::no_data(reason)));
-    let _ = std::fs::remove_dir_all(work);
-    std::fs::create_dir_all(work)?;
-    let (report, log, done) = (work.join("profile.ncu-rep"), work.join("ncu.log"), work.join("launches"));
+) -> anyhow::Result<Result<Vec<Row>, String>> {
+    let (log, done) = (work.join("ncu.log"), work.join("launches"));
     let planned = places.len() * problems.len();
     let mut command = Command::new(&tool.path);
-    command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]).arg(&report);
-    command.args(["--metrics", &ncu::names().join(",")]);
+    command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]);
+    command.arg(work.join(REPORT)).args(["--metrics", &ncu::names().join(",")]);
     command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, device, WATCHDOG_SECONDS, &done));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
-    let ended = crate::tool::run(command, &log, limit, || {
+    let ended = tool::run(command, &log, limit, || {
         let finished = results(&done).len().min(planned - 1);
         bars.step("profile", places.get(finished % places.len()).map_or("", String::as_str), finished, planned);
     })?;
     bars.finish();
     let launched = results(&done);
-    if let Some(reason) = launched.iter().find_map(launch::failure) {
-        let text = format!("FAIL: not green under ncu, so that no figure means anything: {reason}");
-        return Ok(Err(Answer::new(Exit::Fail, text)));
+    if let Some(red) = launched.iter().find_map(launch::failure) {
+        return Ok(Err(red));
     }
-    let printed = std::fs::read_to_string(&log).unwrap_or_default();
     if ended == Ended::TimedOut {
-        let reason =
-            format!("ncu was ended after {} s, with {} of {planned} launches", limit.as_secs(), launched.len());
-        return no_data(reason);
+        let (seconds, made) = (limit.as_secs(), launched.len());
+        bail!(NoData(format!("ncu was ended after {seconds} s, with {made} of {planned} launches")));
     }
     if !ended.is_success() || launched.len() < planned {
-        return no_data(format!("{}; its log is {}", csv::reason(&printed), log.display()));
+        let printed = std::fs::read_to_string(&log).unwrap_or_default();
+        bail!(NoData(format!("{}; its log is {}", csv::reason(&printed), log.display())));
     }
+    Ok(Ok(launched))
+}
+
+/// What ncu read of each launch.
+fn figures(
+    tool: &Tool,
+    work: &Path,
+    ladder: &[StageBuild],
+    problems: &[Named],
+    launched: Vec<Row>,
+) -> anyhow::Result<Vec<Row>> {
     let table = work.join("profile.csv");
     let mut import = Command::new(&tool.path);
-    import.arg("--import").arg(&report).args(["--csv", "--page", "raw", "--print-units", "base"]);
-    crate::tool::run(import, &table, limit, || ())?;
-    let text = std::fs::read_to_string(&table)?;
-    match csv::parse(&text, &ncu::names())
-        .map_err(|error| error.to_string())
-        .and_then(|rows| joined(ladder, launched, rows))
-    {
-        Ok(launches) => Ok(Ok(launches)),
-        Err(reason) => no_data(format!("{reason}; the table is {}", table.display())),
-    }
+    import.arg("--import").arg(work.join(REPORT)).args(["--csv", "--page", "raw", "--print-units", "base"]);
+    tool::run(import, &table, Duration::from_secs(SECONDS_PER_LAUNCH * (launched.len() as u64 + 2)), || ())?;
+    let lines = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names()).map_err(|error| error.to_string());
+    let rows = lines.and_then(|lines| with_lines(ladder, problems, launched, lines));
+    Ok(rows.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
 
-fn is_unsupported(result: &CaseResult) -> bool {
-    matches!(result.outcome, Outcome::Unsupported { .. })
-}
-
-/// Puts ncu's lines beside the launches that they are of: as many, in the same order, of the same kernels.
-fn joined(ladder: &[StageBuild], launched: Vec<CaseResult>, lines: Vec<csv::Launch>) -> Result<Vec<Row>, String> {
-    let launched: Vec<CaseResult> = launched.into_iter().filter(|result| !is_unsupported(result)).collect();
+/// Launches beside the lines of ncu's table, which must be of the same kernels in the same order.
+fn with_lines(
+    ladder: &[StageBuild],
+    problems: &[Named],
+    launched: Vec<Row>,
+    lines: Vec<csv::Launch>,
+) -> Result<Vec<Row>, String> {
+    let launched: Vec<&Row> = launched.iter().filter(launch::is_taken).collect();
     if launched.len() != lines.len() {
         return Err(format!("ncu has {} launches, the program made {}", lines.len(), launched.len()));
     }
-    let join = |(CaseResult { key, .. }, line): (CaseResult, csv::Launch)| {
-        let facts = launch::instance(ladder, &key);
+    let join = |(row, line): (&Row, csv::Launch)| {
+        let On::Case(place, _) = &row.on else { return Err(format!("{} is no launch", row.on)) };
+        let problem = problems.iter().find(|(name, problem)| Place::of(name, problem) == *place);
+        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
+        let facts = problem.zip(stage).and_then(|((_, problem), stage)| {
+            Some(&stage.variant(row.subject.name())?.instance(problem.dtype, problem.shape.head_dim)?.facts)
+        });
         let symbol = facts.map_or("", |facts| &*facts.symbol);
         if line.kernel != symbol {
             return Err(format!("ncu has a launch of {}, where the program launched {symbol}", line.kernel));
         }
-        let subject = Subject::variant(&key.stage, &key.variant);
-        let row = rows::profiled(subject, Place::new(&key.shape_name, key.dtype, key.mask), &line.values);
+        let row = rows::profiled(row.subject.clone(), place.clone(), &line.values);
         let has_maps = facts.is_some_and(|facts| facts.boxes.is_some());
         Ok(if has_maps { ncu::without_unseen(row) } else { row })
     };
@@ -245,7 +248,7 @@ mod tests {
     use super::*;
     use crate::record::Record;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
-    use common::device::BackendKind;
+    use common::problem::claims_problem;
     use common::verdict::GateId;
 
     fn completing(record: Record) -> Completing {
@@ -278,8 +281,9 @@ mod tests {
     #[test]
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
         let ladder = builds();
-        let launched = vec![case(SCALAR, BackendKind::Cuda, None), case(CPASYNC, BackendKind::Cuda, None)];
-        let join = |rows: Vec<csv::Launch>| joined(&ladder, launched.clone(), rows);
+        let launched: Vec<Row> = [SCALAR, CPASYNC].map(|subject| case(subject, Source::Gpu, None)).into();
+        let problems = [("mission".to_string(), claims_problem(Dtype::F16))];
+        let join = |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, launched.clone(), lines);
         let good = join(vec![row("scalar_32x64_f16_d64"), row("cpasync_32x64_f16_d64")]).unwrap();
         assert_eq!(
             (good[1].subject.as_str(), &good[1].on, good[1].by),

@@ -1,5 +1,6 @@
 //! The ladder: the one place where a stage is registered.
 
+use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
 use common::device::cuda::CudaDevice;
@@ -62,6 +63,11 @@ impl Ladder {
     }
 
     /// What a record says of the stages.
+    /// The GPU that a command needs `to` do its work.
+    pub fn gpu_to(&self, to: &str) -> Result<&CudaDevice, NoData> {
+        self.gpu.as_ref().map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
+    }
+
     pub fn builds(&self) -> Vec<StageBuild> {
         builds::builds(&self.stages)
     }

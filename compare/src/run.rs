@@ -1,42 +1,40 @@
 //! `compare run`: plan, execute, record, report.
 
-use crate::answer::Answer;
-use crate::estimate::{self, Hopeless};
+use crate::answer::{self, Answer};
+use crate::estimate;
 use crate::judge::Known;
+use crate::judge::list::distinct;
 use crate::judge::verdict::{self, Exit};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
-use crate::measure::input::{FileError, FileInput};
-use crate::measure::join::{JoinError, join};
-use crate::measure::machine::{self, NoWorkspace, Timestamp};
+use crate::measure::input::FileInput;
+use crate::measure::join::join;
+use crate::measure::machine::{self, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
-use crate::measure::plan::{self, FileProblem, Mode, Plan, Request};
+use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
 use crate::measure::rows;
-use crate::measure::select::{Chosen, Problems, SelectError, family};
-use crate::measure::summary::describe;
 use crate::output::{self, Content, Output, canonical};
 use crate::page::Document;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
+use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress};
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, StoreError, Subject, TuningCache};
-use crate::registry::{Ladder, LadderError};
+use crate::record::{On, Record, Row, Source, Subject, TuningCache};
+use crate::registry::Ladder;
 use crate::tune;
 use crate::{pages, render, sass};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
-use common::check::CaseResult;
+use common::check::Outcome;
 use common::device::BackendKind;
 use common::faults;
 use common::gate;
-use common::inputs::Family;
-use common::limits::{DeviceError, DeviceLimits};
-use common::metric::Metric;
+use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
-use common::suppression::{Presets, Synchronisation, suppress_each};
+use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use half::f16;
@@ -87,20 +85,7 @@ pub enum Backend {
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     #[command(flatten)]
-    pub chosen: Chosen,
-    #[command(flatten)]
-    pub problems: Problems,
-    /// Seeds of the inputs. Shapes, seeds and families replace the tier's cases by every combination of what is given
-    /// [else: small,mission; seed 0; normal]
-    #[arg(long, value_delimiter = ',', value_name = "SEED,..", allow_negative_numbers = true)]
-    pub seeds: Vec<u64>,
-    /// Input families (`compare list`); see --seeds
-    #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
-    pub families: Vec<Family>,
-    /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
-    /// elsewhere]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
-    pub iters: Option<usize>,
+    pub request: Request,
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
@@ -108,15 +93,6 @@ pub struct RunArgs {
     /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
-    /// Tier T0: each stage's default variant on five small problems, and on extreme logits
-    #[arg(long, conflicts_with = "full")]
-    pub quick: bool,
-    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
-    #[arg(long)]
-    pub full: bool,
-    /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
-    #[arg(long, conflicts_with_all = ["input", "quick"])]
-    pub sweep: bool,
     /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16 or F8_E4M3, optionally `out` (F16 or F32),
     /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
@@ -142,31 +118,6 @@ pub struct RunArgs {
     pub quiet: bool,
 }
 
-impl RunArgs {
-    /// What is to be planned, of `file` where there is one.
-    pub fn request(&self, file: Option<FileProblem>) -> Request {
-        let tier = match (self.quick, self.full) {
-            (true, _) => Some(Tier::T0),
-            (_, true) => Some(Tier::T2),
-            _ => None,
-        };
-        Request {
-            chosen: self.chosen.clone(),
-            problems: self.problems.clone(),
-            seeds: self.seeds.clone(),
-            families: self.families.clone(),
-            tier,
-            sweep: self.sweep,
-            is_untimed: self.iters == Some(0),
-            file,
-        }
-    }
-}
-
-fn samples(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "give a whole number of samples, 0 or more".to_string())
-}
-
 /// Timed samples per arm, unless `--iters` says otherwise.
 const SAMPLES: usize = 500;
 
@@ -179,86 +130,13 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// Nor does writing take more than one part in this many of the time: the record of a full run is large.
 const WRITE_SHARE: u32 = 20;
 
-/// Why a run did not come to its end.
+/// Ctrl-C. What was finished is kept.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// The input file cannot be used.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// There is no ladder, or the device that was asked for cannot stand for this one.
-    #[error(transparent)]
-    Ladder(#[from] LadderError),
-    /// The environment names no device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Ctrl-C could not be waited for.
-    #[error("cannot wait for signals")]
-    Signals {
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A GPU was asked for.
-    #[error("--backend cuda: {reason}")]
-    NoGpu {
-        /// Why there is none.
-        reason: String,
-    },
-    /// Nobody said where the record goes.
-    #[error(transparent)]
-    NoWorkspace(#[from] NoWorkspace),
-    /// A record becomes a committed one by `compare accept`, which judges it.
-    #[error("--out {}: that is where committed records are; run elsewhere, then `compare accept` the record", path.display())]
-    Committed {
-        /// The path as given.
-        path: PathBuf,
-    },
-    /// The record cannot be added to.
-    #[error("--into {}", folder.display())]
-    Join {
-        /// Its folder.
-        folder: PathBuf,
-        /// Why not.
-        #[source]
-        source: JoinError,
-    },
-    /// It cannot fit or end.
-    #[error(transparent)]
-    Hopeless(#[from] Hopeless),
-    /// A file cannot be written or read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A place for output cannot be written.
-    #[error("cannot write to {}", path.display())]
-    Unwritable {
-        /// The path as given.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Ctrl-C.
-    #[error("interrupted with {finished} of {planned} cases kept; `compare run --into {}` with the same flags goes on", folder.display())]
-    Interrupted {
-        /// The unfinished record.
-        folder: PathBuf,
-        /// Cases that have ended.
-        finished: usize,
-        /// All of the run.
-        planned: usize,
-    },
-    /// The run itself failed.
-    #[error("the run stopped; what was finished is in {}", folder.display())]
-    Execute {
-        /// The unfinished record.
-        folder: PathBuf,
-        /// What happened.
-        #[source]
-        source: ExecuteError,
-    },
+#[error("interrupted with {finished} of {planned} cases kept; `compare run --into {}` with the same flags goes on", folder.display())]
+pub struct Interrupted {
+    folder: PathBuf,
+    finished: usize,
+    planned: usize,
 }
 
 /// What a run leaves for the report.
@@ -286,13 +164,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let known = Known { stages: &record.meta.stages, run: Some((&name, &record)), committed: &committed };
     let report = verdict::report(known);
     render::write(&render::of_run(&report, &folder, &report_path))?;
-    let terminal = |document: &Document| terminal(document, WIDTH, "compare show").trim_end().to_string();
+    let terminal = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
     let reproach = pages::summary::reproach(&report).filter(|_| args.quiet);
     let mut notes: Vec<String> = reproach.iter().map(&terminal).collect();
     let text = terminal(&pages::summary::document(&report));
     let text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&pages::json::json(&report))? + "\n";
+        let json = answer::json(&pages::json::json(&report));
         if is_standard_output {
             // Standard output belongs to the document where that goes there.
             notes.extend((!args.quiet).then_some(text));
@@ -304,7 +182,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 }
 
 /// Runs what `args` ask for and writes the record. Nothing else is written.
-fn measure(args: &RunArgs) -> Result<Finished, RunError> {
+fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     let start = Instant::now();
     let started = Timestamp::now();
     let mut ladder = open(args.backend)?;
@@ -320,7 +198,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     }
     let mut builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let request = args.request(file.as_ref().map(|file| file.problem.clone()));
+    let request = Request { file: file.as_ref().map(|file| file.problem.clone()), ..args.request.clone() };
     let mut plan = plan::plan(&builds, &request, backend)?;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     estimate::check(&plan.cases, processors, estimate::available())?;
@@ -345,11 +223,11 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     };
     refuse_committed(&out, &results)?;
     if let Some(path) = &args.save_outputs {
-        std::fs::create_dir_all(path).map_err(|source| RunError::Unwritable { path: path.clone(), source })?;
+        std::fs::create_dir_all(path).with_context(|| format!("cannot write to {}", path.display()))?;
     }
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    let code = sass::read(&stages, &mut builds);
+    let code = sass::read(stages, &mut builds);
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     match code {
         Ok(tool) => drop(measured.record.meta.tools.insert(Source::Ptxas, vec![format!("cuobjdump {}", tool.version)])),
@@ -362,8 +240,8 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         if let Progress::Complete { seconds, .. } = before.meta.progress {
             seconds_before = seconds;
         }
-        let joined = join(&folder.display().to_string(), before, measured);
-        measured = joined.map_err(|source| RunError::Join { folder: folder.clone(), source })?;
+        let name = folder.display().to_string();
+        measured = join(&name, before, measured).with_context(|| format!("--into {name}"))?;
     }
     let unfinished = match &args.into {
         Some(folder) => Unfinished::resume(folder)?,
@@ -372,7 +250,7 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
     let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
     bars.say(&format!("record: {} until the run has ended", folder.display()));
     let missing = measured.missing(&plan.cases);
-    let of_plan = |stage: &&LoadedStage| missing.iter().any(|case| case.key.stage == stage.info().id);
+    let of_plan = |stage: &&LoadedStage| missing.iter().any(|case| case.subject.stage() == stage.info().id);
     let planned: Vec<&LoadedStage> = stages.iter().filter(of_plan).collect();
     let planned_cases = measured.finished() + missing.len();
     // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
@@ -383,7 +261,8 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         bars.step("self-test", stage.info().id, done, planned.len());
         done += 1;
     });
-    self_test(&mut measured, synchronisation);
+    rows::self_test(faults::selftest(), &synchronisation).into_iter().for_each(|row| measured.record.append(row));
+    measured.broken = synchronisation.map_or(vec![], |suppressed| suppressed.broken);
     if let Some(file) = &file {
         judge_given_output(file, &plan).into_iter().for_each(|row| measured.record.append(row));
     }
@@ -394,10 +273,10 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         planned: planned_cases,
         builds: &builds,
         write_after: Instant::now() + WRITE_INTERVAL,
-        interrupted: interrupted().map_err(|source| RunError::Signals { source })?,
+        interrupted: interrupted().context("cannot wait for signals")?,
         bars,
     };
-    let iters = args.iters.filter(|&iters| iters > 0);
+    let iters = args.request.iters.filter(|&iters| iters > 0);
     let executor = Executor {
         stages,
         builds: &builds,
@@ -415,31 +294,12 @@ fn measure(args: &RunArgs) -> Result<Finished, RunError> {
         Err(_) => Progress::Partial { finished: cases, planned: planned_cases },
     };
     measured.record.write(&folder)?;
-    outcome.map_err(|source| match source {
-        ExecuteError::Sink(SinkError::Interrupted) => {
-            RunError::Interrupted { folder: folder.clone(), finished: cases, planned: planned_cases }
-        }
-        source => RunError::Execute { folder: folder.clone(), source },
-    })?;
+    if let Err(ExecuteError::Sink(SinkError::Interrupted)) = outcome {
+        bail!(Interrupted { folder, finished: cases, planned: planned_cases });
+    }
+    outcome.with_context(|| format!("the run stopped; what was finished is in {}", folder.display()))?;
     let folder = unfinished.finish()?;
     Ok(Finished { folder, name, record: measured.record })
-}
-
-/// What the gates make of planted faults and of kernels without one of their synchronisation sites (gate S1).
-fn self_test(measured: &mut Measured, synchronisation: Synchronisation) {
-    let record = &mut measured.record;
-    match faults::selftest() {
-        Ok(subjects) => subjects.iter().map(rows::planted).for_each(|row| record.append(row)),
-        Err(error) => record.append(rows::not_tested("planted faults", &error.to_string())),
-    }
-    match synchronisation {
-        Synchronisation::NotTried { reason } => record.append(rows::not_tested("synchronisation", &reason)),
-        Synchronisation::Tried { suppressed, .. } => {
-            suppressed.sites.iter().map(rows::site).for_each(|row| record.append(row));
-            suppressed.errors.iter().map(|error| rows::wrong_list(error)).for_each(|row| record.append(row));
-            measured.broken = suppressed.broken;
-        }
-    }
 }
 
 /// Whether Ctrl-C was pressed, or the process asked to end, from now on. What has ended is then kept; a second time ends the
@@ -456,30 +316,30 @@ fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
 
 /// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
 fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
-    let flags = [("--sweep", args.sweep), ("--iters", args.iters.is_some_and(|iters| iters > 0))];
+    let flags = [("--sweep", args.request.sweep), ("--iters", args.request.iters.is_some_and(|iters| iters > 0))];
     let given = flags.into_iter().filter(|(_, is_given)| *is_given && backend == BackendKind::Emulated);
     given.map(|(flag, _)| flag).collect()
 }
 
 /// Refuses to make a record where committed ones are.
-fn refuse_committed(out: &Path, results: &Path) -> Result<(), RunError> {
-    let path = || out.to_path_buf();
-    let canonical = |of: &Path| canonical(of).map_err(|source| RunError::Unwritable { path: path(), source });
-    match canonical(out)?.starts_with(canonical(results)?) {
-        true => Err(RunError::Committed { path: path() }),
-        false => Ok(()),
-    }
+fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
+    let canonical = |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
+    ensure!(
+        !canonical(out)?.starts_with(canonical(results)?),
+        "--out {}: that is where committed records are; run elsewhere, then `compare accept` the record",
+        out.display()
+    );
+    Ok(())
 }
 
 /// The ladder, with the GPU where one is wanted.
-fn open(backend: Backend) -> Result<Ladder, RunError> {
-    match backend {
-        Backend::Emulated => Ok(Ladder::without_gpu("not asked for: --backend emulated")?),
-        Backend::Auto => Ok(Ladder::open()?),
-        Backend::Cuda => match Ladder::open()? {
-            Ladder { gpu: Err(reason), .. } => Err(RunError::NoGpu { reason }),
-            ladder => Ok(ladder),
-        },
+fn open(backend: Backend) -> anyhow::Result<Ladder> {
+    if backend == Backend::Emulated {
+        return Ok(Ladder::without_gpu("not asked for: --backend emulated")?);
+    }
+    match Ladder::open()? {
+        Ladder { gpu: Err(reason), .. } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
+        ladder => Ok(ladder),
     }
 }
 
@@ -526,19 +386,14 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
         GateId::E1 | GateId::S1 => Measurable::Yes,
     };
-    use GateId::{B1, C1, C2, C3, C4, C5, C6, C7, E1, H1, L1, R1};
-    [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1].map(|gate| GateScope { gate, measurable: scope(gate) }).to_vec()
+    let of_runs = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
+    of_runs.map(|gate| GateScope { gate, measurable: scope(gate) }).collect()
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.
 fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let Some(out) = &file.out else { return Vec::new() };
-    let mut problems: Vec<Problem> = Vec::new();
-    for case in &plan.cases {
-        if !problems.contains(&case.problem) {
-            problems.push(case.problem);
-        }
-    }
+    let problems = distinct(plan.cases.iter().map(|case| case.problem));
     let judge = |problem: &Problem| {
         let inputs = file.inputs(problem).ok()?;
         let reference = reference(&inputs, Probability::F16).ok()?;
@@ -546,7 +401,7 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
         let (errors, gates) = gate::numeric_gates(&evidence);
         let on = On::Named(format!("out, {} mask", problem.mask));
         let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
-        Some(gates.iter().fold(row.figure(Metric::MaxError, errors.max_abs), |row, result| row.verdict(result)))
+        Some(rows::of_outcome(row, &Outcome::Checked { errors, gates: gates.to_vec() }))
     };
     problems.iter().filter_map(judge).collect()
 }
@@ -567,10 +422,9 @@ impl Sink for Recorder<'_> {
         self.bars.step(kind, label, done, total);
     }
 
-    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
         let Some(folder) = self.outputs else { return Ok(()) };
-        let key = &result.key;
-        let words = format!("{}/{} {}", key.stage, key.variant, describe(key));
+        let words = format!("{} {}", case.subject, case.on());
         let name: String =
             words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
         let path = folder.join(format!("{name}.safetensors"));
@@ -579,7 +433,7 @@ impl Sink for Recorder<'_> {
             source,
         };
         let bytes: Vec<u8> = output.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let view = TensorView::new(StoredDtype::F16, key.shape.q_extents().to_vec(), &bytes)
+        let view = TensorView::new(StoredDtype::F16, case.problem.shape.q_extents().to_vec(), &bytes)
             .map_err(|error| failed(error.to_string().into()))?;
         let file = safetensors::serialize([("out", view)], None).map_err(|error| failed(error.to_string().into()))?;
         write_atomically(&path, &file).map_err(|error| failed(error.into()))
@@ -627,7 +481,8 @@ mod tests {
 
     #[test]
     fn flags_about_timing_have_no_effect_without_a_gpu() {
-        let args = |sweep, iters| RunArgs { sweep, iters, ..RunArgs::default() };
+        let args =
+            |sweep, iters| RunArgs { request: Request { sweep, iters, ..Request::default() }, ..RunArgs::default() };
         assert_eq!(unheeded(&args(true, Some(7)), BackendKind::Emulated), ["--sweep", "--iters"]);
         for (args, backend) in [
             (args(false, None), BackendKind::Emulated),

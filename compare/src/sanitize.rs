@@ -3,20 +3,20 @@
 
 pub mod log;
 
-use crate::answer::Answer;
-use crate::completion::{Completing, UnderToolError};
+use crate::answer::{Answer, NoData};
+use crate::completion::Completing;
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::launch::{self, results};
 use crate::measure::builds::{StageBuild, metas};
-use crate::measure::machine;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{Row, Source, Subject};
 use crate::tool::{self, Ended, Places, Tool};
+use anyhow::bail;
 use clap::Args;
-use common::check::{CaseResult, Outcome};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateResult, Verdict};
@@ -107,23 +107,16 @@ const NO_SHARED_INITCHECK: &str =
 
 /// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
 /// overwritten.
-pub fn sanitize(args: &SanitizeArgs) -> Result<Answer, UnderToolError> {
+pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
-    let device = record.record.meta.device;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
-    if let Err(reason) = ladder.gpu {
-        return Ok(Answer::no_data(format!("there is no GPU to launch on: {reason}")));
-    }
-    let tool = match COMPUTE_SANITIZER.find() {
-        Ok(tool) => tool,
-        Err(reason) => return Ok(Answer::no_data(reason)),
-    };
+    ladder.gpu_to("launch on")?;
+    let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
-    let work = machine::workspace().unwrap_or_default().join("target/sanitize").join(&record.name);
-    let _ = std::fs::remove_dir_all(&work);
-    std::fs::create_dir_all(&work)?;
+    let work = record.work("sanitize")?;
     let knows_shared = is_at_least(&tool.version, SHARED_INITCHECK);
+    let device = record.record.meta.device;
     let session = Session { tool: &tool, problems: &problems, device, work: &work, limit: args.limit };
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
@@ -143,23 +136,12 @@ pub fn sanitize(args: &SanitizeArgs) -> Result<Answer, UnderToolError> {
     let failed: Vec<String> = with(Verdict::Fail).map(|check| format!("FAIL C7 {check}")).collect();
     let undecided = with(Verdict::NoData).count();
     if undecided == checks.len() {
-        let reason = checks.first().map_or("no variant was selected".to_string(), Check::to_string);
-        return Ok(Answer::no_data(reason));
+        bail!(NoData(checks.first().map_or("no variant was selected".to_string(), Check::to_string)));
     }
-    // What another version of the tool found on other variants is no evidence beside this one's.
-    let tools = vec![format!("compute-sanitizer {}", tool.version)];
-    let meta = &mut record.record.meta;
-    if meta.tools.insert(Source::ComputeSanitizer, tools.clone()).is_some_and(|before| before != tools) {
-        record.record.rows.retain(|row| row.by != Source::ComputeSanitizer);
-    }
+    let launched = problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
     let blind_spots = BLIND_SPOTS.iter().chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
-    let launched: Vec<String> = problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask)).collect();
-    let method = format!(
-        "launched on {}. Not seen: {}",
-        launched.join(", "),
-        blind_spots.copied().collect::<Vec<_>>().join("; ")
-    );
-    record.record.meta.methods.insert(Source::ComputeSanitizer, method);
+    let method = format!("launched on {}. Not seen: {}", joined(launched, ", "), joined(blind_spots, "; "));
+    record.by(Source::ComputeSanitizer, format!("compute-sanitizer {}", tool.version), method);
     record.append(found(&checks))?;
     let text = record.shown(&metas(&builds), Section::Sanitizer);
     let text = format!("{text}\nsanitizer: {}\nlogs: {}", record.folder.display(), work.display());
@@ -222,7 +204,7 @@ impl Session<'_> {
         variants: &[String],
         name: &str,
         options: &[&str],
-    ) -> Result<Vec<Check>, UnderToolError> {
+    ) -> anyhow::Result<Vec<Check>> {
         let places: Vec<String> = variants.iter().map(|variant| format!("{}/{variant}", stage.id)).collect();
         let mut command = Command::new(&self.tool.path);
         command.args(["--tool", name, "--error-exitcode", FOUND]).args(options);
@@ -241,25 +223,19 @@ impl Session<'_> {
         }
         // A variant that takes none of the problems, as on a device with too little memory, has nothing to be judged on.
         let check = |variant: &String| {
-            let of: Vec<&CaseResult> = launched.iter().filter(|result| result.key.variant == *variant).collect();
-            let unsupported = of.iter().filter(|result| matches!(result.outcome, Outcome::Unsupported { .. })).count();
-            let ended = of.iter().filter(|result| result.is_green()).count();
-            if unsupported == self.problems.len() {
-                return None;
-            }
-            let result = run.judge(&symbols(variant), ended, self.problems.len() - unsupported);
-            Some(Check {
-                subject: Subject::variant(&stage.id, variant),
-                tool: name.to_string(),
-                launches: ended,
-                result,
-            })
+            let subject = Subject::variant(&stage.id, variant);
+            let taken = launched.iter().filter(|row| row.subject == subject).filter(launch::is_taken);
+            let launches = taken.clone().filter(|row| row.failure().is_none()).count();
+            let refused = launched.iter().filter(|row| row.subject == subject).count() - taken.count();
+            let planned = self.problems.len() - refused;
+            let result = (planned > 0).then(|| run.judge(&symbols(variant), launches, planned))?;
+            Some(Check { subject, tool: name.to_string(), launches, result })
         };
         Ok(variants.iter().filter_map(check).collect())
     }
 
     /// The same launches as a plain process.
-    fn without(&self, places: &[String], label: &str) -> Result<Without, UnderToolError> {
+    fn without(&self, places: &[String], label: &str) -> anyhow::Result<Without> {
         let program = std::env::current_exe()?;
         let arguments = self.arguments(places, label, WATCHDOG_SECONDS_WITHOUT);
         let mut command = Command::new(program);
@@ -284,12 +260,12 @@ impl Session<'_> {
         places: &[String],
         label: &str,
         watchdog: u64,
-    ) -> Result<(String, Ended, Vec<CaseResult>), UnderToolError> {
+    ) -> anyhow::Result<(String, Ended, Vec<Row>)> {
         command.arg(std::env::current_exe()?).args(self.arguments(places, label, watchdog));
         self.finish(command, label)
     }
 
-    fn finish(&self, command: Command, label: &str) -> Result<(String, Ended, Vec<CaseResult>), UnderToolError> {
+    fn finish(&self, command: Command, label: &str) -> anyhow::Result<(String, Ended, Vec<Row>)> {
         let log = self.work.join(format!("{label}.log"));
         let ended = tool::run(command, &log, Duration::from_secs(self.limit), || ())?;
         let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
@@ -298,7 +274,7 @@ impl Session<'_> {
 }
 
 /// The first launch that failed or whose output is wrong.
-fn red(launched: &[CaseResult]) -> Option<String> {
+fn red(launched: &[Row]) -> Option<String> {
     launched.iter().find_map(launch::failure)
 }
 

@@ -105,7 +105,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
             };
             for kernel in variant.kernels.iter().filter(is_chosen) {
                 let archs = || kernel.built.iter().map(|built| built.ptxas.arch.as_str());
-                let Some(arch) = args.arch.as_deref().or(archs().last()) else { continue };
+                let Some(arch) = args.arch.as_deref().or(archs().next_back()) else { continue };
                 let of = |text: &str| functions(text, arch).into_iter().find(|one| one.symbol == kernel.facts.symbol);
                 let Some(now) = of(&listing) else {
                     let built = archs().collect::<Vec<_>>().join(", ");
@@ -127,7 +127,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
         }
     }
     let document = Document { blocks: vec![Block::bullets(lines)], ..Document::default() };
-    let text = [vec![terminal(&document, WIDTH, "")], loops].concat();
+    let text = [vec![terminal(&document, WIDTH)], loops].concat();
     Ok(Answer::pass(text.join("\n")))
 }
 

@@ -1,17 +1,19 @@
 //! `compare show`: what a record says, part by part.
 
-use crate::answer::Answer;
-use crate::judge::Known;
+use crate::answer::{Answer, Format, NoData};
 use crate::judge::verdict::report;
+use crate::judge::{Known, Named};
+use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
-use crate::page::{self, terminal::WIDTH};
 use crate::pages::show::{self as layout, Section};
+use crate::record::Record;
+use crate::record::files::name_of;
 use crate::record::store::read_all;
-use crate::record::{Record, StageMeta};
 use crate::registry;
+use anyhow::bail;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +43,7 @@ pub struct ShowArgs {
     pub metrics: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
-    pub format: crate::diff::Format,
+    pub format: Format,
 }
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
@@ -52,34 +54,27 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     let named = select::stages(&args.stages, &built)?.into_iter().filter(|_| !args.stages.is_empty());
     let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
     let results = machine::results();
-    let mut committed = read_all(&results)?;
-    let named = match &args.record {
-        None => None,
+    let (named, committed) = match &args.record {
+        None => (None, committed(&results)?),
         Some(path) => {
             let folder = if path.is_dir() { path.clone() } else { results.join(path) };
-            let canonical = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            let name = canonical.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let name = name_of(&folder);
             // Of a committed record what came later is not known.
-            committed.retain(|(other, _)| *other < name);
-            Some((name, Record::read(&folder)?))
+            let before = read_all(&results)?.into_iter().filter(|(other, _)| *other < name).collect();
+            (Some((name, Record::read(&folder)?)), before)
         }
     };
-    if named.is_none() && committed.is_empty() {
-        return Ok(Answer::no_data(format!(
-            "there is no record in {}; commit one with `compare accept`",
-            results.display()
-        )));
-    }
-    let stages: Vec<StageMeta> = match &named {
-        Some((_, record)) => record.meta.stages.clone(),
-        None => built.iter().map(|build| build.meta.clone()).collect(),
-    };
+    let stages = named.as_ref().map_or_else(|| metas(&built), |(_, record)| record.meta.stages.clone());
     let run = named.as_ref().map(|(name, record)| (name.as_str(), record));
-    let report = report(Known { stages: &stages, run, committed: &committed });
-    let document = layout::document(&report, &args.parts, &ids);
-    Ok(Answer::pass(match args.format {
-        crate::diff::Format::Terminal => page::terminal::terminal(&document, WIDTH, "--format markdown"),
-        crate::diff::Format::Markdown => page::markdown::markdown(&document),
-        crate::diff::Format::Json => serde_json::to_string_pretty(&page::json::value(&document))? + "\n",
-    }))
+    let document = layout::document(&report(Known { stages: &stages, run, committed: &committed }), &args.parts, &ids);
+    Ok(Answer::pass(args.format.print(&document, &document)))
+}
+
+/// The records in `results`, oldest first; there is one at least.
+pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
+    let committed = read_all(results)?;
+    if committed.is_empty() {
+        bail!(NoData(format!("there is no record in {}; commit one with `compare accept`", results.display())));
+    }
+    Ok(committed)
 }

@@ -10,12 +10,11 @@ use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
     Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
 };
-use common::check::{CaseKey, CaseResult, Outcome, Source as Inputs};
+use common::check::Outcome;
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
-use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
 use common::reference::Probability;
@@ -150,8 +149,7 @@ pub fn suppressed() -> Suppressed {
 }
 
 /// One case of a variant on `mission`; `broken` fails.
-pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> CaseResult {
-    let subject = Subject::from(subject);
+pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
     let judge =
         |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
     let errors = Errors {
@@ -174,17 +172,9 @@ pub fn case(subject: &str, backend: BackendKind, broken: Option<GateId>) -> Case
         reference_max_abs: 0.4,
         end_to_end: None,
     };
-    let key = CaseKey {
-        stage: subject.stage().into(),
-        variant: subject.name().into(),
-        backend,
-        shape_name: "mission".into(),
-        shape: Shape::bhsd(1, 8, 512, 64),
-        dtype: Dtype::F16,
-        mask: Mask::Full,
-        source: Inputs::Seeded { family: Family::Normal, seed: 0 },
-    };
-    CaseResult { key, outcome: Outcome::Checked { errors, gates: C1_TO_C6.map(judge).to_vec() } }
+    let on = On::Case(Place::claims(Dtype::F16), "normal:0".into());
+    let outcome = Outcome::Checked { errors, gates: C1_TO_C6.map(judge).to_vec() };
+    rows::of_outcome(Row::new(subject, on, by), &outcome)
 }
 
 /// Of a whole emulated run that came to its end; no gate has a scope yet.

@@ -8,26 +8,29 @@ mod tests;
 
 pub use ranking::keep_best;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NoData};
 use crate::judge::verdict::Exit;
 use crate::measure::execute::{Executor, in_flight};
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
-use crate::measure::select::{Chosen, Problems, SelectError, at_least_one};
-use crate::measure::{plan, rows};
-use crate::output::{self, Output, OutputError};
+use crate::measure::measured::{Measured, Sink, SinkError};
+use crate::measure::plan::{self, PlannedCase};
+use crate::measure::rows;
+use crate::measure::select::{Chosen, Problems, at_least_one};
+use crate::output::{self, Output};
+use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::write_json;
-use crate::record::meta::Gpu;
-use crate::record::{Record, Row, Source, StoreError, TuningCache};
-use crate::registry::{Ladder, LadderError};
+use crate::record::meta::Machine;
+use crate::record::{Record, Row, Source, TuningCache};
+use crate::registry::Ladder;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
-use common::check::CaseResult;
-use common::limits::{DeviceError, DeviceLimits, Limited};
+use common::limits::{DeviceLimits, Limited};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use half::f16;
 use ranking::{Ranking, rank};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,42 +80,6 @@ const SAMPLES: usize = 100;
 /// Warm-up per arm. The arm before has just kept the GPU at its clocks.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Why presets could not be tuned.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// There is no ladder, or the GPU's limits are not known.
-    #[error(transparent)]
-    Ladder(#[from] LadderError),
-    /// The environment names no device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The file cannot go where it should.
-    #[error(transparent)]
-    Output(#[from] OutputError),
-    /// The best presets of a device are those that it has run.
-    #[error(transparent)]
-    Limited(#[from] Limited),
-    /// A file cannot be written or read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The file to merge into is about another GPU.
-    #[error("{} is the tuning cache of {found}, and this is {here}; give another file with --out", path.display())]
-    OtherGpu {
-        /// The file.
-        path: PathBuf,
-        /// Which GPU it is of.
-        found: String,
-        /// The GPU that is open.
-        here: String,
-    },
-    /// The measurement itself failed.
-    #[error("the presets could not be timed")]
-    Execute(#[from] ExecuteError),
-}
-
 /// The tuning cache of a machine: `tune/nvidia-h200.json` of the workspace.
 pub fn path_of(machine: &str) -> PathBuf {
     machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
@@ -120,7 +87,7 @@ pub fn path_of(machine: &str) -> PathBuf {
 
 /// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. A ranking
 /// without all variants leaves the file as it was. Fails if a variant is wrong, or if two presets are one.
-pub fn tune(args: &TuneArgs) -> Result<Answer, TuneError> {
+pub fn tune(args: &TuneArgs) -> anyhow::Result<Answer> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     match &args.record {
         Some(folder) => from_record(args, folder),
@@ -128,8 +95,8 @@ pub fn tune(args: &TuneArgs) -> Result<Answer, TuneError> {
     }
 }
 
-fn no_data(reason: &str) -> Answer {
-    Answer::no_data(format!("presets are ranked by times on a GPU: {reason}"))
+fn no_data(reason: impl Display) -> NoData {
+    NoData(format!("presets are ranked by times on a GPU: {reason}"))
 }
 
 fn same_code(reasons: &[String]) -> Answer {
@@ -144,23 +111,22 @@ fn same_code(reasons: &[String]) -> Answer {
 }
 
 /// Ranks what `folder` says. Problems on which it left variants out are not ranked.
-fn from_record(args: &TuneArgs, folder: &Path) -> Result<Answer, TuneError> {
+fn from_record(args: &TuneArgs, folder: &Path) -> anyhow::Result<Answer> {
     let record = Record::read(folder)?;
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
     let planned = ranking::of_record(&record);
     if planned.is_empty() {
-        return Ok(no_data(&format!("{} has no timings; run `compare` on a GPU", folder.display())));
+        bail!(no_data(format!("{} has no timings; run `compare` on a GPU", folder.display())));
     }
     let reasons = shared_code(record.by(Source::Ptxas));
     if !reasons.is_empty() {
         return Ok(same_code(&reasons));
     }
-    let path = args.out.clone().unwrap_or_else(|| path_of(&record.meta.machine.name));
-    let cache = open(&path, &record.meta.machine.gpu)?;
+    let (path, cache) = open(args, &record.meta.machine)?;
     written(args, path, cache, rank(&planned, &record), &record.meta.started)
 }
 
-fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
+fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
     let started = Timestamp::now();
     Limited::refuse("a ranking", DeviceLimits::asked(None)?)?;
     let mut ladder = Ladder::open()?;
@@ -168,18 +134,14 @@ fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     let plan = plan::tune(&ladder.builds(), &args.chosen, &args.problems)?;
     ladder.limit(None)?;
     let builds = ladder.builds();
-    let device = match &ladder.gpu {
-        Ok(device) => device,
-        Err(reason) => return Ok(no_data(reason)),
-    };
+    let device = ladder.gpu.as_ref().map_err(no_data)?;
     let built: Vec<Row> = args.chosen.of(&builds)?.iter().flat_map(|picked| rows::built(picked.stage)).collect();
     let reasons = shared_code(&built);
     if !reasons.is_empty() {
         return Ok(same_code(&reasons));
     }
     let machine = machine::machine(Ok(device.info()));
-    let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
-    let cache = open(&path, &machine.gpu)?;
+    let (path, cache) = open(args, &machine)?;
     let mut measured = Measured::begin(&started, &plan, &builds, machine, vec![], true);
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
@@ -195,7 +157,7 @@ fn measure(args: &TuneArgs) -> Result<Answer, TuneError> {
     let checked = executor.check(&plan, &mut measured, &mut bars);
     let timed = checked.and_then(|()| executor.time(device, &plan, &mut measured, &mut bars));
     bars.0.finish();
-    timed?;
+    timed.context("the presets could not be timed")?;
     written(args, path, cache, rank(&plan.timings, &measured.record), &started.iso())
 }
 
@@ -206,12 +168,12 @@ fn written(
     mut cache: TuningCache,
     rankings: Vec<Ranking>,
     tuned: &str,
-) -> Result<Answer, TuneError> {
+) -> anyhow::Result<Answer> {
     let (whole, partial): (Vec<Ranking>, Vec<Ranking>) = rankings.into_iter().partition(Ranking::is_whole);
-    whole.iter().for_each(|ranking| cache.put(ranking.entry(tuned)));
+    whole.iter().for_each(|ranking| cache.put(&ranking.entry, tuned));
     write_json(&path, &cache)?;
     let failed = table::failures(&whole);
-    let text = format!("{}the best are in {}; commit it", table::text(&whole), path.display());
+    let text = format!("{}\nthe best are in {}; commit it", terminal(&table::document(&whole), WIDTH), path.display());
     let exit = if failed.is_empty() { Exit::Pass } else { Exit::Fail };
     let mut notes: Vec<String> =
         partial.iter().map(|ranking| format!("not ranked: {}", table::missing(ranking))).collect();
@@ -227,15 +189,18 @@ fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     shared.map(|row| format!("{} ({}): {}", row.subject, row.on, row.verdicts[&GateId::R1].reason)).collect()
 }
 
-/// The file as it is, or an empty one for `gpu`.
-fn open(path: &Path, gpu: &Gpu) -> Result<TuningCache, TuneError> {
-    let here = gpu.name().unwrap_or_default();
-    match TuningCache::read(path)? {
-        Some(cache) if cache.gpu != here => {
-            Err(TuneError::OtherGpu { path: path.to_path_buf(), found: cache.gpu, here: here.to_string() })
-        }
-        known => Ok(known.unwrap_or_else(|| TuningCache::none(here))),
-    }
+/// Where the best of a machine go, and what is there: the file as it is, or an empty one.
+fn open(args: &TuneArgs, machine: &Machine) -> anyhow::Result<(PathBuf, TuningCache)> {
+    let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
+    let here = machine.gpu.name().unwrap_or_default();
+    let cache = TuningCache::read(&path)?.unwrap_or_else(|| TuningCache::none(here));
+    ensure!(
+        cache.gpu == here,
+        "{} is the tuning cache of {}, and this is {here}; give another file with --out",
+        path.display(),
+        cache.gpu
+    );
+    Ok((path, cache))
 }
 
 /// Shows progress; a ranking is written whole or not at all.
@@ -246,7 +211,7 @@ impl Sink for Tuning {
         self.0.step(kind, label, done, total);
     }
 
-    fn output(&mut self, _: &CaseResult, _: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, _: &PlannedCase, _: &[f16]) -> Result<(), SinkError> {
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape};
 use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
-use common::timing::{Cache, Plan};
+use common::timing::Plan;
 use common::verdict::Verdict;
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
@@ -196,7 +196,7 @@ fn arm<'d>(
     variant: &str,
     staged: &Staged,
 ) -> Result<Arm<'d>, Box<dyn Error>> {
-    let pool = device.pool(vec![staged.clone()], Cache::Warm)?;
+    let pool = device.pool(vec![staged.clone()])?;
     Ok(device.arm(stage, &stage.prepare(variant, &staged.problem)?, &pool)?)
 }
 

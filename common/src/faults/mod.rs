@@ -16,8 +16,7 @@ mod model;
 pub use model::Model;
 
 /// A way of being wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
     /// Every element is 0.
     Zeros,
@@ -206,7 +205,7 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
 }
 
 /// What the gates made of one fault, over all cases of [`selftest`].
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caught {
     /// The fault; `None` for the correct model, which nothing may catch.
     pub fault: Option<Fault>,

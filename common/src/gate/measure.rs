@@ -5,11 +5,10 @@ use super::{
     C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN, c4_tolerance,
 };
 use crate::reference::{Probability, row_index};
-use serde::{Deserialize, Deserializer, Serialize};
 
 /// How far an output is from its reference. In records, a number that is not finite is null and reads back as NaN,
 /// which every gate fails.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Errors {
     /// Rows compared.
     pub rows: usize,
@@ -18,43 +17,33 @@ pub struct Errors {
     /// P's type in the same-precision baseline, and what the kernel declares.
     pub probability: Probability,
     /// Largest absolute difference from FP64.
-    #[serde(deserialize_with = "null_is_nan")]
     pub max_abs: f64,
     /// Where, `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
     /// Mean absolute difference from FP64.
-    #[serde(deserialize_with = "null_is_nan")]
     pub mean_abs: f64,
     /// Largest `|o - r| / max(|r|, sqrt(head_dim) * 2^-14)` of a row, in the 2-norm.
-    #[serde(deserialize_with = "null_is_nan")]
     pub max_row_rel: f64,
     /// Which row, `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
     /// Root mean square of the same over all rows; older records have 0 here and where `default` stands.
-    #[serde(default, deserialize_with = "null_is_nan")]
     pub rms_row_rel: f64,
     /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
-    #[serde(deserialize_with = "null_is_nan")]
     pub allclose: f64,
     /// Where, `[b, h, s, d]`.
     pub allclose_at: [usize; 4],
     /// The first element that is not zero in a row whose reference is exactly zero.
     pub nonzero_in_zero_row: Option<[usize; 4]>,
     /// The same-precision baseline's largest difference from FP64.
-    #[serde(deserialize_with = "null_is_nan")]
     pub baseline_max_abs: f64,
     /// The same-precision baseline's `rms_row_rel`.
-    #[serde(default, deserialize_with = "null_is_nan")]
     pub baseline_rms_row_rel: f64,
     /// How many rows that is the mean of: the square of the sum of their squared errors over the sum of the squares of
     /// those. Rows that are exact (one key, or one that wins) do not count.
-    #[serde(default, deserialize_with = "null_is_nan")]
     pub baseline_rows: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
-    #[serde(default, deserialize_with = "null_is_nan")]
     pub largest_score: f64,
     /// The largest magnitude of the reference.
-    #[serde(deserialize_with = "null_is_nan")]
     pub reference_max_abs: f64,
     /// E4M3: against the values before they were rounded to storage; `None` for f16 and for real tensors.
     pub end_to_end: Option<EndToEnd>,
@@ -151,15 +140,13 @@ impl Errors {
 }
 
 /// Differences from FP64 attention on the values before they were rounded to storage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EndToEnd {
     /// Largest absolute difference.
-    #[serde(deserialize_with = "null_is_nan")]
     pub max_abs: f64,
     /// Where, `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
     /// Mean absolute difference.
-    #[serde(deserialize_with = "null_is_nan")]
     pub mean_abs: f64,
     /// Share of elements that differ by more than [`C4_E4M3_BAD`].
     pub bad_share: f64,
@@ -223,9 +210,4 @@ impl<At> Worst<At> {
             *self = Self { value, at };
         }
     }
-}
-
-/// JSON has no NaN: serde_json writes null, this reads it back.
-fn null_is_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

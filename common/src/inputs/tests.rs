@@ -11,15 +11,6 @@ fn unrounded(operand: &Operand) -> &[f32] {
 }
 
 #[test]
-fn names_parse_back() {
-    for family in Family::ALL {
-        assert_eq!(family.name().parse(), Ok(family));
-    }
-    let error = "gaussian".parse::<Family>().unwrap_err().to_string();
-    assert!(error.contains("'gaussian'") && error.contains("random-scales"), "{error}");
-}
-
-#[test]
 fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
     for family in Family::ALL {
         let [half, quarter] = Dtype::ALL.map(|dtype| Inputs::generate(&problem(dtype), family, 7));

@@ -15,8 +15,7 @@ pub(crate) mod panels;
 use panels::{Panels, Real, TILE_ROWS, pack_rows};
 
 /// The type in which a kernel holds P, the softmax weights, when it multiplies them with V.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probability {
     /// Never rounded.
     F32,
@@ -155,19 +154,6 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
     finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
     let sampled = rows.len() < row_count(problem);
     Ok(Reference { rows, sampled, output: exact, baseline, unquantised, probability: p, value_rms, largest_score })
-}
-
-impl Reference {
-    /// The same reference for a kernel with another type of P: only the same-precision baseline is computed anew.
-    /// `inputs` are those that the reference was made of.
-    pub fn with_probability(&self, inputs: &Inputs, p: Probability) -> Result<Self, ReferenceError> {
-        let baseline = attend_baseline(inputs, &self.rows, p);
-        if let Some(element) = baseline.iter().position(|value| !value.is_finite()) {
-            let row = row_index(&inputs.problem, self.rows[element / inputs.problem.shape.head_dim]);
-            return Err(ReferenceError::NotFinite { which: "baseline", row });
-        }
-        Ok(Self { baseline, probability: p, ..self.clone() })
-    }
 }
 
 /// FP64 attention on the values before they were rounded to storage, rows as in [`reference_of_rows`]; `None` for real

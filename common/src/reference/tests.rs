@@ -121,10 +121,6 @@ fn baseline_error_grows_as_the_probability_type_shrinks() {
         let r = reference(&inputs, p).unwrap();
         r.baseline.iter().zip(&r.output).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
     };
-    let first = reference(&inputs, Probability::F32).unwrap();
-    for p in [Probability::F16, Probability::E4m3] {
-        assert_eq!(first.with_probability(&inputs, p), reference(&inputs, p));
-    }
     let [wide, half, quarter] = [Probability::F32, Probability::F16, Probability::E4m3].map(error);
     assert!(wide <= half && half * 10.0 <= quarter, "{wide:e} {half:e} {quarter:e}");
 }

@@ -2,7 +2,6 @@
 
 use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
 use crate::verdict::{GateId, GateResult, Verdict};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The largest [`Summary::noise`] at which a comparison decides. Above it the comparison is repeated once.
@@ -13,7 +12,7 @@ pub const NOISE_LIMIT: f64 = 0.02;
 pub const SAME_MARGIN: f64 = 0.005;
 
 /// Two arms, interleaved (A B B A).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The arm compared with, in microseconds per launch.
     pub base: Summary,
@@ -26,8 +25,7 @@ pub struct Comparison {
 }
 
 /// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// The whole interval lies within the margin of 1.
     Same,

@@ -6,33 +6,20 @@
 //! stream and the events themselves lengthen; it is what most published tables quote.
 
 pub mod claim;
-mod nanoseconds;
 pub mod roofline;
 pub mod stats;
 #[cfg(test)]
 mod testing;
 
 use crate::telemetry::Conditions;
-use serde::{Deserialize, Serialize};
 use stats::Summary;
 use std::time::Duration;
 
 pub use claim::{Change, Comparison};
 pub use roofline::SpeedOfLight;
 
-/// What the L2 cache is meant to hold when a launch begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cache {
-    /// All of the launch's inputs: a few sets, rotated, that together fit easily.
-    Warm,
-    /// None of them: sets are rotated until their inputs span at least three times the cache.
-    Cold,
-}
-
 /// What the L2 cache can have held, by size alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheState {
     /// All sets, inputs and outputs, fit in half of the cache.
     Warm,
@@ -54,14 +41,12 @@ impl CacheState {
 }
 
 /// How many sets of buffers the launches of a graph rotate over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// Sets of Q, K, V and O, each at its own addresses.
     pub sets: usize,
     /// Bytes of Q, K and V of one set.
     pub input_bytes: u64,
-    /// Bytes of O of one set.
-    pub output_bytes: u64,
     /// Size of the device's L2 cache.
     pub l2_bytes: u64,
     /// What these sizes amount to.
@@ -71,17 +56,11 @@ pub struct Rotation {
 /// Warm rotations use at most this many sets.
 const WARM_SETS: u64 = 4;
 
-/// More sets than this are never made: a tiny problem is then partly warm, and is labelled so.
-const MOST_SETS: u64 = 512;
-
 impl Rotation {
-    /// As many sets as `cache` asks for, of the sizes given in bytes.
-    pub fn choose(cache: Cache, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
+    /// A few sets, of the sizes given in bytes, that together fit easily.
+    pub fn choose(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let set = (input_bytes + output_bytes).max(1);
-        let sets = match cache {
-            Cache::Warm => (l2_bytes / 4 / set).clamp(1, WARM_SETS),
-            Cache::Cold => (3 * l2_bytes).div_ceil(input_bytes.max(1)).clamp(1, MOST_SETS),
-        };
+        let sets = (l2_bytes / 4 / set).clamp(1, WARM_SETS);
         Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
@@ -95,7 +74,7 @@ impl Rotation {
         } else {
             CacheState::Partial
         };
-        Self { sets, input_bytes, output_bytes, l2_bytes, state }
+        Self { sets, input_bytes, l2_bytes, state }
     }
 
     /// Input bytes per launch that cannot have been in the cache, whatever it kept.
@@ -108,8 +87,6 @@ impl Rotation {
 /// How a measurement is to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The state of the L2 cache.
-    pub cache: Cache,
     /// Samples per arm, where `budget` allows.
     pub samples: usize,
     /// Launches before the first sample, at least.
@@ -126,7 +103,6 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            cache: Cache::Warm,
             samples: 500,
             warm_up_launches: 100,
             warm_up: Duration::from_millis(500),
@@ -163,17 +139,8 @@ pub fn order(arms: usize) -> &'static [usize] {
     if arms == 1 { &[0] } else { &[0, 1, 1, 0] }
 }
 
-/// What was run before the first sample.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WarmUp {
-    /// Launches of this arm.
-    pub launches: usize,
-    /// Wall-clock milliseconds, over all arms of the measurement.
-    pub ms: f64,
-}
-
 /// The same work by the GPU's events and by the host's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCheck {
     /// Milliseconds between the events around it.
     pub event_ms: f64,
@@ -204,45 +171,22 @@ impl HostCheck {
 }
 
 /// One arm, measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// What was timed: `stage0-scalar/wmma-qk-32x64`.
     pub label: String,
     /// The buffers.
     pub rotation: Rotation,
-    /// Launches that one device-time sample is the mean of; in a pair the same number for both arms.
-    pub launches_per_sample: usize,
-    /// Samples asked for; the budget may have allowed fewer.
-    pub requested_samples: usize,
-    /// Before the first sample.
-    pub warm_up: WarmUp,
     /// Device time: microseconds per launch in a graph.
     pub device: Summary,
-    /// The samples of `device`, in the order taken. In a record, as whole nanoseconds.
-    #[serde(rename = "device_ns", alias = "device_us", with = "nanoseconds")]
+    /// The samples of `device`, in the order taken.
     pub device_us: Vec<f64>,
     /// Single launch: microseconds between two events around one launch.
     pub single: Summary,
     /// The samples of `single`, likewise.
-    #[serde(rename = "single_ns", alias = "single_us", with = "nanoseconds")]
     pub single_us: Vec<f64>,
-    /// Events against the host's clock.
-    pub host_check: HostCheck,
     /// The GPU under this load: after the warm-up and after the last sample.
     pub conditions: [Conditions; 2],
-}
-
-/// Two arms, interleaved: samples `2 r` and `2 r + 1` of either arm are round `r` of A B B A.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PairMeasurement {
-    /// The arm compared with.
-    pub base: Measurement,
-    /// The candidate.
-    pub new: Measurement,
-    /// What the two say.
-    pub comparison: Comparison,
-    /// The first attempt, where it was too noisy and was repeated.
-    pub discarded: Option<Comparison>,
 }
 
 /// A variable of the environment that would falsify a timing, and what to do about it.
@@ -263,22 +207,22 @@ mod tests {
 
     #[test]
     fn rotations_are_labelled_by_their_size() {
-        // cache, input bytes, output bytes, L2 bytes -> sets, state
+        // input bytes, output bytes -> sets, state
         let table = [
-            (Cache::Warm, 3 * MIB / 2, MIB / 2, 50 * MIB, 4, CacheState::Warm),
-            (Cache::Cold, 3 * MIB / 2, MIB / 2, 50 * MIB, 100, CacheState::Cold),
-            (Cache::Warm, 12 * MIB, 4 * MIB, 50 * MIB, 1, CacheState::Warm),
-            (Cache::Warm, 48 * MIB, 16 * MIB, 50 * MIB, 1, CacheState::Partial),
-            (Cache::Cold, 200 * MIB, 64 * MIB, 50 * MIB, 1, CacheState::Cold),
-            (Cache::Warm, 200 * MIB, 64 * MIB, 50 * MIB, 1, CacheState::Cold),
-            (Cache::Cold, 12 << 10, 4 << 10, 50 * MIB, 512, CacheState::Warm),
-            (Cache::Cold, 96 << 10, 32 << 10, 50 * MIB, 512, CacheState::Partial),
-            (Cache::Warm, 0, 0, 50 * MIB, 4, CacheState::Warm),
+            (3 * MIB / 2, MIB / 2, 4, CacheState::Warm),
+            (12 * MIB, 4 * MIB, 1, CacheState::Warm),
+            (48 * MIB, 16 * MIB, 1, CacheState::Partial),
+            (200 * MIB, 64 * MIB, 1, CacheState::Cold),
+            (0, 0, 4, CacheState::Warm),
         ];
-        for (cache, input, output, l2, sets, state) in table {
-            let rotation = Rotation::choose(cache, input, output, l2);
-            assert_eq!((rotation.sets, rotation.state), (sets, state), "{cache:?} {input} {output}");
+        for (input, output, sets, state) in table {
+            let rotation = Rotation::choose(input, output, 50 * MIB);
+            assert_eq!((rotation.sets, rotation.state), (sets, state), "{input} {output}");
         }
+        let state = |sets, input, output| Rotation::of(sets, input, output, 50 * MIB).state;
+        assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);
+        assert_eq!(state(512, 12 << 10, 4 << 10), CacheState::Warm);
+        assert_eq!(state(512, 96 << 10, 32 << 10), CacheState::Partial);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::Rotation;
 use crate::problem::{Dtype, Problem};
 use crate::verdict::{GateId, GateResult};
-use serde::{Deserialize, Serialize};
 
 /// Published peaks of one GPU, in its fastest configuration of that name.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +82,7 @@ pub fn reached(device_name: &str) -> Option<&'static Reached> {
 }
 
 /// One lower bound.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// Microseconds per launch.
     pub us: f64,
@@ -92,7 +91,7 @@ pub struct Bound {
 }
 
 /// The lower bounds that apply to a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SpeedOfLight {
     /// The bounds; the largest counts.
     pub bounds: Vec<Bound>,
@@ -177,7 +176,6 @@ impl SpeedOfLight {
 mod tests {
     use super::*;
     use crate::problem::{Mask, Shape};
-    use crate::timing::Cache;
 
     fn mission(dtype: Dtype) -> Problem {
         Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap()
@@ -202,7 +200,7 @@ mod tests {
 
     #[test]
     fn warm_inputs_have_no_memory_bound() {
-        let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
+        let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
         assert_eq!(speed_of_light.bounds.len(), 1);
         assert!((speed_of_light.us() - 0.543).abs() < 0.001, "{}", speed_of_light.us());
@@ -212,7 +210,7 @@ mod tests {
 
     #[test]
     fn cold_inputs_must_cross_device_memory() {
-        let rotation = Rotation::choose(Cache::Cold, INPUTS, OUTPUT, L2);
+        let rotation = Rotation::of((3 * L2).div_ceil(INPUTS) as usize, INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
         // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
         assert_eq!(speed_of_light.bounds.len(), 2);
@@ -224,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_unknown_device_says_so() {
-        let rotation = Rotation::choose(Cache::Warm, INPUTS, OUTPUT, L2);
+        let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
         assert!(speed_of_light.broken_by(0.001).is_none());
         assert!(speed_of_light.note.as_deref().is_some_and(|note| note.contains("RTX 4090")));

@@ -67,13 +67,11 @@ fn a_good_record_is_taken_without_passing_cases_and_samples() {
     let files = std::fs::read_dir(&accepted.target).unwrap().count();
     let folders = std::fs::read_dir(args.into.as_ref().unwrap()).unwrap().count();
     assert_eq!((files, folders), (2, 1), "no temporary folder is left");
-    assert!(matches!(accept(&args), Err(AcceptError::Exists { .. })));
+    assert!(accept(&args).unwrap_err().to_string().contains("exists already"));
     // The run's own folder keeps all of it.
     assert_eq!(Record::read(&args.record).unwrap().cases.len(), 10);
-    assert!(matches!(
-        accept_within(&AcceptArgs { into: Some(args.record.join("x")), ..args }, size - 1),
-        Err(AcceptError::TooLarge { .. })
-    ));
+    let large = accept_within(&AcceptArgs { into: Some(args.record.join("x")), ..args }, size - 1).unwrap_err();
+    assert!(large.to_string().contains(&format!("takes {size} bytes")), "{large}");
 }
 
 #[test]
@@ -102,7 +100,7 @@ fn a_record_that_runs_of_several_sources_made_is_refused() {
 fn what_is_no_record_or_no_whole_one_is_refused() {
     let root = TempDir::new().unwrap();
     let args = AcceptArgs { record: root.path().to_path_buf(), into: None, negative: None };
-    assert!(matches!(accept(&args), Err(AcceptError::Store(_))));
+    assert!(accept(&args).unwrap_err().to_string().contains("the record cannot be taken"));
     for (record, says) in [
         (
             good().changed(|meta| meta.device = "sm_89".parse().ok()),
@@ -236,5 +234,5 @@ fn failed_claims_need_a_reason_and_a_reason_needs_failed_claims() {
     let second = later("20261121T183000Z-nvidia-h200", &with_failed_claim()).unwrap();
     assert_eq!(Record::read(&second.target).unwrap().meta.negative, None);
     let third = later("20261122T183000Z-nvidia-h200", &timed([24.0, 20.0, 19.0]).clean());
-    assert!(matches!(third, Err(AcceptError::Claims { .. })));
+    assert!(third.unwrap_err().to_string().contains("has failed claims"));
 }

@@ -212,7 +212,7 @@ pub enum Harness {
 
 impl Harness {
     /// What to do about it where kernels changed too.
-    pub fn note(&self, kernels: &[String]) -> Option<String> {
+    pub fn note(&self, kernels: &[&str]) -> Option<String> {
         const SHOWN: usize = 3;
         match self {
             _ if kernels.is_empty() => None,

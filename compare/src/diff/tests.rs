@@ -1,5 +1,7 @@
 use super::*;
 use crate::judge::diff::Change;
+use crate::judge::verdict::Exit;
+use crate::page;
 use crate::record::Record;
 use crate::testing::{CPASYNC, SCALAR, US, emulated, ladder, mission, timed};
 use common::metric::Metric;
@@ -32,9 +34,12 @@ fn records_of_one_gpu_and_backend_stand_beside_each_other() {
 fn a_kernel_that_changes_with_its_harness_is_said() {
     let old = named(&[("old", timed(US))]);
     let new = named(&[("new", timed(US).changed(|meta| meta.stages[1].identity = "changed".into()))]);
-    let kernels = kernels_changed(&[(&old[0], &new[0]), (&old[0], &new[0])]);
+    fn pair<'a>(base: &'a [Named], new: &'a [Named]) -> Pair<'a> {
+        Pair { base: (&base[0].0, &base[0].1), new: (&new[0].0, &new[0].1), differences: vec![] }
+    }
+    let kernels = kernels_changed(&[pair(&old, &new), pair(&old, &new)]);
     assert_eq!(kernels, ["stage1-cpasync"]);
-    assert_eq!(kernels_changed(&[(&old[0], &old[0])]), [""; 0]);
+    assert_eq!(kernels_changed(&[pair(&old, &old)]), [""; 0]);
     let files = Harness::Changed(["a", "b", "c", "d"].map(|name| format!("common/src/{name}.rs")).into());
     let note = "Kernel and harness changed together (stage1-cpasync; common/src/a.rs, common/src/b.rs, common/src/c.rs and 1 more): \
                 read the harness's change first, since it judges the kernel's.";
@@ -43,7 +48,7 @@ fn a_kernel_that_changes_with_its_harness_is_said() {
     let unknown = Harness::Unknown("this checkout does not have both commits".into());
     assert!(unknown.note(&kernels).unwrap().ends_with("is not known: this checkout does not have both commits."));
     let newer = named(&[("newer", timed(US).changed(|meta| meta.tool_version = "0.2.0".into()))]);
-    assert_eq!(harness(&[(&old[0], &newer[0])]), Harness::Changed(vec!["compare 0.1.0 against 0.2.0".into()]));
+    assert_eq!(harness(&[pair(&old, &newer)]), Harness::Changed(vec!["compare 0.1.0 against 0.2.0".into()]));
 }
 
 #[test]

@@ -53,8 +53,8 @@ pub fn is_of_gpu(claim: &Claim) -> bool {
 /// What the rows of `record` say of a claim of `stage`; `None` where they have nothing of it.
 pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Finding> {
     match &claim.relation {
-        Relation::Faster { stage: base, family, at_least } => {
-            faster(record, stage, claim, (base, family)).map(|(row, same)| of_speed(row, same, *at_least))
+        Relation::Faster { at_least, .. } => {
+            faster(record, stage, claim).map(|(row, same)| of_speed(row, same, *at_least))
         }
         Relation::FasterThanPeer { rival, at_least, .. } => {
             faster_than(record, stage, claim, *rival).map(|row| of_speed(row, None, *at_least))
@@ -67,21 +67,23 @@ pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Findin
     }
 }
 
-/// The pair of the best of both families, and the row of the best against the base's variant of the same preset.
-fn faster<'a>(
-    record: &'a Record,
-    stage: &StageMeta,
-    claim: &Claim,
-    (base, base_family): (&str, &str),
-) -> Option<(&'a Row, Option<&'a Row>)> {
+/// What a claim of speed over another family compares: the best variant of each, and the base's of the best's preset.
+pub fn arms(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<(Subject, Subject, Option<Subject>)> {
+    let (base, family) = claim.relation.base()?;
     let base_stage = record.stage(base)?;
-    let [new, old] = [(stage, &*claim.family), (base_stage, base_family)]
-        .map(|(stage, family)| best_of(record, stage, family, &claim.on));
+    let [new, old] = [(stage, &*claim.family), (base_stage, family)]
+        .map(|(stage, family)| Some(best_of(record, stage, family, &claim.on)?.subject.clone()));
     let (new, old) = (new?, old?);
-    let preset = stage.variant(new.subject.name()).map_or("", VariantMeta::preset);
-    let same = base_stage.same_preset(base_family, preset).map(|variant| Subject::variant(base, &variant.name));
-    let pair = |base: &Subject| record.pair(&new.subject, base, &new.on, Source::Gpu);
-    Some((pair(&old.subject)?, same.as_ref().and_then(pair)))
+    let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
+    let same = base_stage.same_preset(family, preset).map(|variant| Subject::variant(base, &variant.name));
+    Some((new, old, same))
+}
+
+/// The pair of the best of both families, and the row of the best against the base's variant of the same preset.
+fn faster<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim) -> Option<(&'a Row, Option<&'a Row>)> {
+    let (new, old, same) = arms(record, stage, claim)?;
+    let pair = |base: &Subject| record.pair(&new, base, &On::Problem(claim.on.clone()), Source::Gpu);
+    Some((pair(&old)?, same.as_ref().and_then(pair)))
 }
 
 /// The pair of ours and the fastest of the rival's whose output is right.

@@ -5,7 +5,7 @@
 //! reason. Where latency was measured on both sides, it has the last word on what occupancy and counters are worth.
 
 use super::claims::{self, Finding, is_of_gpu};
-use super::list::joined;
+use super::list::{grouped, joined};
 use super::{Known, best, place, state};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::{Claim, Figure, On, Record, Row, Source, StageMeta, Subject};
@@ -43,14 +43,7 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Change::Worse => "WORSE",
-            Change::Ambiguous => "AMBIGUOUS",
-            Change::Missing => "MISSING",
-            Change::Better => "BETTER",
-            Change::Differs => "DIFFERS",
-            Change::Same => "SAME",
-        })
+        f.pad(&format!("{self:?}").to_uppercase())
     }
 }
 
@@ -68,13 +61,7 @@ pub enum Group {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Group::Gates => "gates",
-            Group::Latency => "latency",
-            Group::Errors => "errors",
-            Group::Resources => "resources",
-            Group::Counters => "counters",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -720,33 +707,24 @@ pub struct Line {
 
 /// Differences as lines of a table.
 pub fn lines<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for difference in differences {
-        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
-        let Difference { what, .. } = difference;
-        let what = match (&difference.on, difference.group) {
+    let key = |(at, difference): (usize, &'a Difference)| {
+        let Difference { subject, group, change, why, .. } = difference;
+        let alone = (!matches!(group, Group::Resources | Group::Counters)).then_some(at);
+        ((alone, subject, group, change, why), difference)
+    };
+    let line = |(_, all): (_, Vec<&Difference>)| {
+        let what = all.iter().map(|Difference { what, on, group, .. }| match (on, group) {
             (Some(on), Group::Latency) => format!("{what} on {on}"),
             (Some(on), _) => format!("{what} ({on})"),
             (None, _) => what.clone(),
+        });
+        let values = |of: fn(&Difference) -> &Option<String>| {
+            joined(all.iter().map(|difference| of(difference).as_deref().unwrap_or("–")), "; ")
         };
-        let line = Line { what, base: value(&difference.base), new: value(&difference.new), first: difference.clone() };
-        let shares = |other: &&mut Line| {
-            let key = |d: &Difference| (d.subject.clone(), d.group, d.change, d.why.clone());
-            matches!(difference.group, Group::Resources | Group::Counters) && key(&other.first) == key(difference)
-        };
-        match lines.iter_mut().find(shares) {
-            Some(other) => {
-                for (text, more) in
-                    [(&mut other.what, line.what), (&mut other.base, line.base), (&mut other.new, line.new)]
-                {
-                    *text += "; ";
-                    *text += &more;
-                }
-            }
-            None => lines.push(line),
-        }
-    }
-    lines
+        let (base, new) = (values(|difference| &difference.base), values(|difference| &difference.new));
+        Line { first: all[0].clone(), what: joined(what, "; "), base, new }
+    };
+    grouped(differences.into_iter().enumerate().map(key)).into_iter().map(line).collect()
 }
 
 /// The newest committed record that the subject of a report can be compared with, and what differs: of the same GPU where

@@ -3,9 +3,9 @@
 use super::Known;
 use super::claims::{Claimed, Status};
 use super::list::joined;
-use super::state::{State, is_sanitized, measurable, source, state, summary};
+use super::state::{State, is_sanitized, measurable, source, summary};
 use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
-use crate::record::{On, Place, Record, Row, Source};
+use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::GateId;
@@ -31,24 +31,22 @@ fn elsewhere(what: impl Into<String>, why: impl Into<String>) -> Missing {
 }
 
 /// All that is missing, and why.
-pub fn missing(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
+pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
     let Some((_, record)) = known.subject() else {
         return vec![required("every row", "there is no run and no committed record")];
     };
     let meta = &record.meta;
     let mut missing = Vec::new();
-    for stage in known.stages {
-        for subject in stage.subjects() {
-            let State::NoData(gates) = state(known, stage, &subject) else { continue };
-            let names = if gates.is_empty() { "every gate".to_string() } else { joined(&gates, ", ") };
-            let checked = summary(record, &subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
-            let why = match &gates[..] {
-                _ if checked == 0.0 => "no case of it ran",
-                [GateId::C7] => "`compare sanitize` on its GPU completes the record",
-                _ => "no case of it had this evidence",
-            };
-            missing.push(required(format!("{subject}: {names}"), why));
-        }
+    for (subject, state) in states {
+        let State::NoData(gates) = state else { continue };
+        let names = if gates.is_empty() { "every gate".to_string() } else { joined(gates, ", ") };
+        let checked = summary(record, subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
+        let why = match &gates[..] {
+            _ if checked == 0.0 => "no case of it ran",
+            [GateId::C7] => "`compare sanitize` on its GPU completes the record",
+            _ => "no case of it had this evidence",
+        };
+        missing.push(required(format!("{subject}: {names}"), why));
     }
     if let Progress::Partial { finished, planned } = meta.progress {
         missing.push(required(

@@ -5,7 +5,7 @@ use super::state::{is_green, summary};
 use super::{Known, Origin};
 use crate::record::{Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Shape, parse_shape};
+use common::problem::{Dtype, Shape};
 use serde::Serialize;
 
 /// The speedups of fast_p.
@@ -28,8 +28,6 @@ pub struct Problem<'a> {
 
 /// The newest figures of peers.
 pub struct Beside<'a> {
-    /// Of the record; absent for the run's.
-    pub name: Option<&'a str>,
     pub record: &'a Record,
     pub origin: Origin,
     pub problems: Vec<Problem<'a>>,
@@ -53,7 +51,7 @@ pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
 /// Ours alone, by head_dim and sequence length: the growth of device time with the latter.
 pub fn growth(record: &Record) -> Vec<(Shape, &Row)> {
     let rows = record.by(Source::Peers).filter(|row| row.figures.contains_key(&Metric::PeakShare));
-    let of_shape = |row: &'_ Row| parse_shape(&row.on.problem()?.shape).ok().map(|(_, shape)| shape);
+    let of_shape = |row: &'_ Row| record.meta.shape(&row.on.problem()?.shape);
     let mut rows: Vec<(Shape, &Row)> = rows.filter_map(|row| Some((of_shape(row)?, row))).collect();
     rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
     rows
@@ -93,9 +91,10 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
         problem.fastest = fastest(record, problem.ours, |_| true);
     }
     let scores = |place: &Place| {
-        let shape = record.meta.shapes.get(&place.shape).copied();
-        let shape = shape.or_else(|| parse_shape(&place.shape).ok().map(|(_, shape)| shape));
-        shape.map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
+        record
+            .meta
+            .shape(&place.shape)
+            .map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
     };
     problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));
     // Stale where any of them is.
@@ -103,7 +102,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let first = origins.next()?;
     let origin = if first.is_stale() { first } else { origins.find(Origin::is_stale).unwrap_or(first) };
     let fast = fast(record, &problems);
-    Some(Beside { name, record, origin, problems, fast })
+    Some(Beside { record, origin, problems, fast })
 }
 
 fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {

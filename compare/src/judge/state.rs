@@ -195,7 +195,7 @@ pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
 }
 
 /// What the self-test killed, by its figures and verdicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
     pub faults: usize,
     /// By a gate.
@@ -207,11 +207,11 @@ pub struct Tally {
     pub redundant: usize,
 }
 
-/// Counts the rows of the self-test. What could not be tried has no figures, and the correct model is no fault: it passes
+/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault: it passes
 /// where no case fails.
-pub fn tally(record: &Record) -> Tally {
+pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     let mut tally = Tally::default();
-    for row in record.by(Source::SelfTest) {
+    for row in rows {
         let Some(failed) = row.value(Metric::CasesFailed) else { continue };
         let (is_killed, is_right) = (failed > 0.0, row.failure().is_none());
         if !row.subject.name().is_empty() {

@@ -149,12 +149,17 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
     for (changes, exit, word, line) in [
         (&[][..], Exit::Undecided, "NO DATA", "nothing can be compared"),
         (&[(Missing, false)], Exit::Undecided, "NO DATA", "nothing can be compared"),
-        (&[(Missing, true), (Worse, false)], Exit::Fail, "REGRESSION", "1 WORSE, 1 MISSING"),
-        (&[(Missing, true), (Better, false)], Exit::Undecided, "INCOMPLETE", "1 MISSING, 1 BETTER"),
-        (&[(Missing, false), (Better, false)], Exit::Pass, "IMPROVED", "1 MISSING, 1 BETTER"),
-        (&[(Ambiguous, false), (Better, false)], Exit::Undecided, "AMBIGUOUS", "1 AMBIGUOUS, 1 BETTER"),
-        (&[(Worse, false), (Better, false), (Same, false)], Exit::Fail, "MIXED", "1 WORSE, 1 BETTER, 1 SAME"),
-        (&[(Differs, false), (Same, false), (Same, false)], Exit::Pass, "SAME", "1 DIFFERS, 2 SAME"),
+        (&[(Missing, true), (Worse, false)], Exit::Fail, "REGRESSION", "1 worse, 1 not compared"),
+        (&[(Missing, true), (Better, false)], Exit::Undecided, "INCOMPLETE", "1 not compared, 1 better"),
+        (&[(Missing, false), (Better, false)], Exit::Pass, "IMPROVED", "1 not compared, 1 better"),
+        (&[(Ambiguous, false), (Better, false)], Exit::Undecided, "AMBIGUOUS", "1 undecided, 1 better"),
+        (&[(Worse, false), (Better, false), (Same, false)], Exit::Fail, "MIXED", "1 worse, 1 better, 1 the same"),
+        (
+            &[(Differs, false), (Same, false), (Same, false)],
+            Exit::Pass,
+            "SAME",
+            "1 neither better nor worse, 2 the same",
+        ),
     ] {
         let differences: Vec<_> = changes.iter().map(|&(change, required)| difference(change, required)).collect();
         let overall = of_differences(&differences);

@@ -96,7 +96,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
         .collect();
     let claims = claims::claims(&known);
     let failures = known.subject().map(|(_, record)| state::failures(record)).unwrap_or_default();
-    let missing = missing::missing(&known, &claims);
+    let missing = missing::missing(&known, &states, &claims);
     let since = diff::since(&known).map(|(name, record, differences)| {
         let overall = of_differences(&differences);
         Since { name, record, differences, overall }
@@ -214,11 +214,22 @@ fn passed(report: &Report<'_>) -> String {
     count(green, "variant is green", "variants are green")
 }
 
-/// How many of each change, in the order of [`Change`]; those without one are left out.
-pub fn tally<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<(Change, usize)> {
+/// `6 worse, 84 better`, in the order of [`Change`].
+pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let all: Vec<Change> = differences.into_iter().map(|difference| difference.change).collect();
-    let counts = Change::ALL.map(|change| (change, all.iter().filter(|other| **other == change).count()));
-    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    let counts = Change::ALL.map(|change| (all.iter().filter(|other| **other == change).count(), change));
+    let words = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, change)| {
+        let word = match change {
+            Change::Worse => "worse",
+            Change::Ambiguous => "undecided",
+            Change::Missing => "not compared",
+            Change::Better => "better",
+            Change::Differs => "neither better nor worse",
+            Change::Same => "the same",
+        };
+        format!("{n} {word}")
+    });
+    joined(words, ", ")
 }
 
 /// The verdict on a comparison. A regression fails; without one, what is undecided or missing leaves it undecided.
@@ -240,7 +251,7 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let line = match (compared + worse, differences.iter().find(|d| d.required)) {
         (0, Some(first)) => format!("nothing can be compared: {}", first.why),
         (0, None) => "nothing can be compared".to_string(),
-        _ => joined(tally(differences).iter().map(|(change, n)| format!("{n} {change}")), ", "),
+        _ => counts(differences),
     };
     let mut actions = Vec::new();
     let mut advise = |is: bool, what: &str| actions.extend(is.then(|| what.to_string()));

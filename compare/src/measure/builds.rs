@@ -62,7 +62,11 @@ impl StageBuild {
 impl VariantBuild {
     /// The instance of the claims' problem: of head_dim 64.
     pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
-        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, 64))
+        self.instance(dtype, 64)
+    }
+
+    pub fn instance(&self, dtype: Dtype, head_dim: usize) -> Option<&KernelBuild> {
+        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
     }
 }
 

@@ -21,19 +21,18 @@ impl Executor<'_> {
         let staged =
             problems.map(|problem| Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed));
         measured.record.names("mission", problems[0].shape);
-        for (done, (stage_id, variant)) in plan.counted.iter().enumerate() {
-            let subject = Subject::variant(stage_id, variant);
+        for (done, subject) in plan.counted.iter().enumerate() {
             sink.starts("counted", subject.as_str(), done, plan.counted.len());
-            let stage = self.stage(stage_id);
+            let stage = self.stage(subject.stage());
             for (dtype, staged) in Dtype::ALL.into_iter().zip(&staged) {
-                if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(stage_id, variant)) {
+                if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(subject)) {
                     continue;
                 }
                 let on = On::Problem(Place::claims(dtype));
-                if measured.record.row(&subject, &on, Source::Emulator).is_some() {
+                if measured.record.row(subject, &on, Source::Emulator).is_some() {
                     continue; // an earlier run has it
                 }
-                let counting = match stage.prepare(variant, &staged.problem) {
+                let counting = match stage.prepare(subject.name(), &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),
                     Err(unsupported) => Counting::NotCounted { reason: unsupported.to_string() },
                 };
@@ -46,8 +45,8 @@ impl Executor<'_> {
 
     /// Whether a variant is counted with E4M3 too: of each family the default and the first, since presets share the code that
     /// the element type changes, and a count of all would take as long again as f16's.
-    fn speaks(&self, stage: &str, variant: &str) -> bool {
-        let stage = self.builds.iter().find(|build| build.id == stage);
+    fn speaks(&self, subject: &Subject) -> bool {
+        let (stage, variant) = (self.builds.iter().find(|build| build.id == subject.stage()), subject.name());
         stage.is_some_and(|stage| {
             let family = stage.variant(variant).map_or("", |variant| variant.family.as_str());
             let spoken_for = [stage.default_of(family), stage.family(family).next()];

@@ -6,12 +6,12 @@ use super::measured::{ExecuteError, Measured, Sink};
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::timed_problem::TimedProblem;
-use crate::judge::best::best_of;
+use crate::judge::claims::arms;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::measure::input::FileInput;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Place, Relation, Source as By, StageMeta, Subject, VariantMeta};
+use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference, stage_of};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -20,7 +20,7 @@ use common::metric::Metric;
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
-use common::timing::{PairMeasurement, Plan as TimingPlan};
+use common::timing::{Comparison, Plan as TimingPlan};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -104,7 +104,7 @@ impl Executor<'_> {
         let mut done = plan.cases.len() - missing.len();
         'problems: for group in by_problem(missing) {
             let inputs = Arc::new(self.inputs(group[0])?);
-            let staged = Arc::new(StagedInputs::new(&inputs, &group[0].key.source));
+            let staged = Arc::new(StagedInputs::new(&inputs, &group[0].source));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
                 let (launched, judged) = std::thread::scope(|scope| {
                     let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
@@ -135,7 +135,7 @@ impl Executor<'_> {
 
     /// The tensors of a planned case.
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
-        match (&case.key.source, self.file) {
+        match (&case.source, self.file) {
             (Source::Seeded { family, seed }, _) => Ok(Inputs::generate(&case.problem, *family, *seed)),
             (Source::File { .. }, Some(file)) => {
                 file.inputs(&case.problem).map_err(|error| no_reference(case, ReferenceError::Input(error)))
@@ -166,7 +166,7 @@ impl Executor<'_> {
     ) -> Vec<Result<Launched, NoOutput>> {
         let stages = self.stages;
         let launch = |case: &PlannedCase, target: Target<'_>| {
-            check::launch(stage_of(stages, &case.key.stage), &case.key.variant, staged, target)
+            check::launch(stage_of(stages, case.subject.stage()), case.subject.name(), staged, target)
         };
         match self.device {
             Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => until_lost(cases, |index, case| {
@@ -191,7 +191,7 @@ impl Executor<'_> {
         let zero_us = device.zero_line(&self.timing)?.device.p50;
         let meta = &mut measured.record.meta;
         meta.methods.insert(By::Gpu, METHOD.to_string());
-        meta.left_out.retain(|scope| plan.timings.iter().all(|timing| timing.stage != scope.stage));
+        meta.left_out.retain(|scope| plan.timings.iter().all(|timing| timing.subject.stage() != scope.stage));
         meta.left_out.extend(plan.timing_scopes.iter().cloned());
         let mut bench: Option<TimedProblem> = None;
         let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
@@ -200,22 +200,18 @@ impl Executor<'_> {
         // The first arm brings the GPU to its clocks, and each keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
-            let subject = Subject::variant(&timing.stage, &timing.variant);
-            sink.starts("timing", &format!("{subject} {}", timing.shape_name), done, timings.len());
-            let stage = self.stage(&timing.stage);
-            let Ok(prepared) = stage.prepare(&timing.variant, &timing.problem) else { continue };
-            let place = Place::of(&timing.shape_name, &timing.problem);
+            let PlannedTiming { subject, place, .. } = timing;
+            sink.starts("timing", &format!("{subject} {}", place.shape), done, timings.len());
+            let stage = self.stage(subject.stage());
+            let Ok(prepared) = stage.prepare(subject.name(), &timing.problem) else { continue };
             let on = On::Problem(place.clone());
-            if measured.record.row(&subject, &on, By::Gpu).is_some_and(|row| row.figures.contains_key(&Metric::P50)) {
+            if measured.record.row(subject, &on, By::Gpu).is_some_and(|row| row.figures.contains_key(&Metric::P50)) {
                 continue; // an earlier run has it
             }
-            if !is_green(&measured.record, &subject) {
+            if !is_green(&measured.record, subject) {
                 continue; // no number without a green gate
             }
-            if bench.as_ref().is_none_or(|bench| bench.problem != timing.problem) {
-                bench = Some(TimedProblem::new(device, &timing.problem)?);
-            }
-            let Some(bench) = &mut bench else { continue };
+            let bench = TimedProblem::renewed(&mut bench, device, &timing.problem)?;
             arm_plan.samples = if timing.problem.has_claims() { self.timing.samples } else { self.samples_elsewhere };
             let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
@@ -224,9 +220,9 @@ impl Executor<'_> {
             let device_us = timed.measurement.device_us.iter();
             let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
             let record = &mut measured.record;
-            record.names(&timing.shape_name, timing.problem.shape);
+            record.names(&place.shape, timing.problem.shape);
             record.samples.push(Samples { subject: subject.clone(), on, by: By::Gpu, device_ns });
-            record.append(rows::timing(subject, place, &timed.measurement, &after));
+            record.append(rows::timing(subject.clone(), place.clone(), &timed.measurement, &after));
             sink.grown(measured)?;
         }
         Ok(zero_us)
@@ -249,38 +245,19 @@ impl Executor<'_> {
             .sort_by(|(_, a), (_, b)| (&a.on.shape, a.on.dtype, a.on.mask).cmp(&(&b.on.shape, b.on.dtype, b.on.mask)));
         let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
-            let Some((base_id, base_family)) = claim.relation.base() else { continue };
-            let Some(base_stage) = stages.iter().find(|stage| stage.id == base_id) else { continue };
-            let best = |stage: &StageMeta, family: &str| {
-                best_of(&measured.record, stage, family, &claim.on).map(|row| row.subject.name().to_string())
-            };
-            let (Some(new), Some(base)) = (best(stage, &claim.family), best(base_stage, base_family)) else { continue };
-            let arms = [(&stage.id, &new), (&base_stage.id, &base)].map(|(id, name)| Subject::variant(id, name));
-            if measured.record.pair(&arms[0], &arms[1], &On::Problem(claim.on.clone()), By::Gpu).is_some() {
+            let Some((new, base, same_preset)) = arms(&measured.record, stage, claim) else { continue };
+            if measured.record.pair(&new, &base, &On::Problem(claim.on.clone()), By::Gpu).is_some() {
                 continue; // an earlier run has it
             }
-            let label = format!("{}/{new} against {base_id}/{base} {}", stage.id, claim.on);
-            sink.starts("claim", &label, done, claims.len());
+            sink.starts("claim", &format!("{new} against {base} {}", claim.on), done, claims.len());
             let Some(problem) = claim.on.problem() else { continue };
-            if bench.as_ref().is_none_or(|bench| bench.problem != problem) {
-                bench = Some(TimedProblem::new(device, &problem)?);
-            }
-            let Some(bench) = &bench else { continue };
+            let bench = TimedProblem::renewed(&mut bench, device, &problem)?;
             let speed_of_light = bench.speed_of_light(device, zero_us);
-            let preset = stage.variant(&new).map_or("", VariantMeta::preset);
-            let same_preset = base_stage.same_preset(base_family, preset).map(|variant| variant.name.clone());
-            let bases = [Some(base.clone()), same_preset.filter(|same| *same != base)];
-            for base in bases.into_iter().flatten() {
-                let Some(pair) = self.pair(device, bench, (base_id, &base), (&stage.id, &new))? else { continue };
-                let (subject, base) = (Subject::variant(&stage.id, &new), Subject::variant(base_id, &base));
-                measured.record.append(rows::pair(
-                    subject,
-                    base,
-                    claim.on.clone(),
-                    By::Gpu,
-                    &pair.comparison,
-                    &speed_of_light,
-                ));
+            let same_preset = same_preset.filter(|same| *same != base);
+            for base in [Some(base), same_preset].into_iter().flatten() {
+                let Some(pair) = self.pair(device, bench, &base, &new)? else { continue };
+                let (new, place) = (new.clone(), claim.on.clone());
+                measured.record.append(rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light));
             }
             sink.grown(measured)?;
         }
@@ -292,15 +269,15 @@ impl Executor<'_> {
         &self,
         device: &CudaDevice,
         bench: &TimedProblem,
-        (base_stage, base): (&str, &str),
-        (new_stage, new): (&str, &str),
-    ) -> Result<Option<PairMeasurement>, CudaError> {
-        let (base_stage, new_stage) = (self.stage(base_stage), self.stage(new_stage));
-        let prepared = (base_stage.prepare(base, &bench.problem), new_stage.prepare(new, &bench.problem));
+        base: &Subject,
+        new: &Subject,
+    ) -> Result<Option<Comparison>, CudaError> {
+        let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
+        let prepared = (base_stage.prepare(base.name(), &bench.problem), new_stage.prepare(new.name(), &bench.problem));
         let (Ok(base), Ok(new)) = prepared else { return Ok(None) };
         let mut base = device.arm(base_stage, &base, &bench.pool)?;
         let mut new = device.arm(new_stage, &new, &bench.pool)?;
-        Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.pair))
+        Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.comparison))
     }
 }
 
@@ -329,7 +306,7 @@ fn by_problem(cases: Vec<&PlannedCase>) -> Vec<Vec<&PlannedCase>> {
     let mut groups: Vec<Vec<&PlannedCase>> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     for case in cases {
-        let key = format!("{:?} {:?}", case.problem, case.key.source);
+        let key = format!("{:?} {:?}", case.problem, case.source);
         let group = *index.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1

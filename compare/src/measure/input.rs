@@ -1,14 +1,15 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
 use crate::measure::plan::FileProblem;
+use crate::record::files::name_of;
 use common::inputs::{InputError, Inputs, Operand};
-use common::problem::{Dtype, Mask, Problem, ProblemError, Shape};
+use common::problem::{Dtype, Mask, Problem, Shape};
 use half::f16;
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype as StoredDtype, SafeTensorError, SafeTensors};
+use safetensors::{Dtype as StoredDtype, SafeTensors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::fmt;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
 /// Why a file cannot be used. Each says what was expected.
@@ -23,85 +24,13 @@ pub enum FileError {
         #[source]
         source: std::io::Error,
     },
-    /// It is not safetensors, or is cut off.
-    #[error("{} is not a whole safetensors file: {reason}; write it again, for instance with safetensors.numpy.save_file", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What the reader found.
-        reason: SafeTensorError,
-    },
-    /// A name stands for two tensors.
-    #[error("{file}: there are two tensors '{name}'; write the file again with one of each name")]
-    Twice {
+    /// Something in it is not as it should be.
+    #[error("{file}: {why}")]
+    Wrong {
         /// The file's name.
         file: String,
-        /// The tensor.
-        name: String,
-    },
-    /// A tensor is not there.
-    #[error(
-        "{file}: no tensor '{name}'; expected q, k and v, and for F8_E4M3 also {name_of_scales}; the file has {found}"
-    )]
-    Missing {
-        /// The file's name.
-        file: String,
-        /// The tensor.
-        name: String,
-        /// The scales that go with E4M3.
-        name_of_scales: &'static str,
-        /// The tensors it has.
-        found: String,
-    },
-    /// A tensor has another type.
-    #[error("{file}: '{name}' is {found}; expected {expected}")]
-    Dtype {
-        /// The file's name.
-        file: String,
-        /// The tensor.
-        name: String,
-        /// What is accepted.
-        expected: &'static str,
-        /// What it is.
-        found: String,
-    },
-    /// A tensor has another shape.
-    #[error("{file}: '{name}' has shape {found:?}; expected {expected}")]
-    Shape {
-        /// The file's name.
-        file: String,
-        /// The tensor.
-        name: String,
-        /// What is accepted.
-        expected: String,
-        /// What it is.
-        found: Vec<usize>,
-    },
-    /// The extents are not a problem that the stages take.
-    #[error("{file}: {reason}")]
-    Problem {
-        /// The file's name.
-        file: String,
-        /// Why not.
-        reason: ProblemError,
-    },
-    /// A value cannot be used.
-    #[error("{file}: {reason}")]
-    Value {
-        /// The file's name.
-        file: String,
-        /// Which, and why.
-        reason: InputError,
-    },
-    /// The expected output holds a NaN or an infinity.
-    #[error("{file}: out[{}, {}, {}, {}] is {value}: an expected output must be finite", index[0], index[1], index[2], index[3])]
-    Output {
-        /// The file's name.
-        file: String,
-        /// Where, `[b, h, s, d]`.
-        index: [usize; 4],
-        /// What it is.
-        value: f32,
+        /// What, and what was expected.
+        why: String,
     },
 }
 
@@ -123,35 +52,36 @@ impl FileInput {
     /// Reads and checks `path`: names, types, shapes, and that every value is finite.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let bytes = std::fs::read(path).map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
-        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let file = name_of(path);
+        let wrong = |why: String| FileError::Wrong { file: file.clone(), why };
         if let Some(name) = named_twice(&bytes) {
-            return Err(FileError::Twice { file, name });
+            return Err(wrong(format!("there are two tensors '{name}'; write the file again with one of each name")));
         }
+        let remedy = "write it again, for instance with safetensors.numpy.save_file";
         let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|reason| FileError::Format { path: path.to_path_buf(), reason })?;
-        let reader = Reader { file, tensors };
+            .map_err(|reason| wrong(format!("is not a whole safetensors file: {reason}; {remedy}")))?;
+        let reader = Reader { file: &file, tensors };
         let (q, k, v) =
             (reader.operand("q", "q_scale")?, reader.operand("k", "k_scale")?, reader.operand("v", "v_scale")?);
-        reader.same_dtype("k", &k, &q)?;
-        reader.same_dtype("v", &v, &q)?;
+        for (name, operand) in [("k", &k), ("v", &v)] {
+            reader.demand(operand.dtype == q.dtype, || {
+                format!("'{name}' is {:?}; expected the type of q", operand.dtype)
+            })?;
+        }
         let [batch, heads_q, seq_q, head_dim] = q.extents;
         let [_, heads_kv, seq_kv, _] = k.extents;
-        reader.same_extents(
-            "k",
-            &k,
-            [batch, heads_kv, seq_kv, head_dim],
-            "[batch of q, heads, keys, head_dim of q]",
-        )?;
-        reader.same_extents("v", &v, k.extents, "that of k")?;
-        let shape = Shape { batch, heads_q, heads_kv, seq_q, seq_kv, head_dim };
-        let out = reader.output(shape.q_extents())?;
-        let Reader { file, .. } = reader;
+        let of_k = [batch, heads_kv, seq_kv, head_dim];
+        reader.demand(k.extents == of_k, || {
+            shape("k", format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]"), &k.extents)
+        })?;
+        reader.demand(v.extents == k.extents, || shape("v", format!("{:?}, that of k", k.extents), &v.extents))?;
+        let extents = Shape { batch, heads_q, heads_kv, seq_q, seq_kv, head_dim };
+        let out = reader.output(extents.q_extents())?;
         let dtype = q.dtype;
-        let problem = FileProblem { name: file.clone(), shape, dtype };
+        let problem = FileProblem { name: file.clone(), shape: extents, dtype };
         let input = Self { problem, q, k, v, out };
-        let full = Problem::new(shape, dtype, Mask::Full)
-            .map_err(|reason| FileError::Problem { file: file.clone(), reason })?;
-        input.inputs(&full).map_err(|reason| FileError::Value { file, reason })?;
+        let full = Problem::new(extents, dtype, Mask::Full).map_err(|reason| wrong(reason.to_string()))?;
+        input.inputs(&full).map_err(|reason| wrong(reason.to_string()))?;
         Ok(input)
     }
 
@@ -194,101 +124,82 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
+/// What is wrong with a tensor's shape.
+fn shape(name: &str, expected: impl Display, found: &[usize]) -> String {
+    format!("'{name}' has shape {found:?}; expected {expected}")
+}
+
+/// The file's tensors, by name.
 struct Reader<'a> {
-    file: String,
+    file: &'a str,
     tensors: SafeTensors<'a>,
 }
 
 impl Reader<'_> {
+    fn demand(&self, is_right: bool, why: impl FnOnce() -> String) -> Result<(), FileError> {
+        if is_right { Ok(()) } else { Err(FileError::Wrong { file: self.file.to_string(), why: why() }) }
+    }
+
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, FileError> {
         self.tensors.tensor(name).map_err(|_| {
             let mut found = self.tensors.names();
             found.sort_unstable();
             let found = if found.is_empty() { "none".to_string() } else { found.join(", ") };
-            FileError::Missing { file: self.file.clone(), name: name.to_string(), name_of_scales: SCALES, found }
+            let expected = format!("q, k and v, and for F8_E4M3 also {SCALES}");
+            let why = format!("no tensor '{name}'; expected {expected}; the file has {found}");
+            FileError::Wrong { file: self.file.to_string(), why }
         })
-    }
-
-    fn shape_error(&self, name: &str, expected: impl Into<String>, found: &[usize]) -> FileError {
-        let (file, name) = (self.file.clone(), name.to_string());
-        FileError::Shape { file, name, expected: expected.into(), found: found.to_vec() }
-    }
-
-    fn dtype_error(&self, name: &str, expected: &'static str, found: impl std::fmt::Debug) -> FileError {
-        FileError::Dtype { file: self.file.clone(), name: name.to_string(), expected, found: format!("{found:?}") }
-    }
-
-    fn extents(&self, name: &str, tensor: &TensorView<'_>) -> Result<[usize; 4], FileError> {
-        let shape = tensor.shape();
-        shape.try_into().map_err(|_| self.shape_error(name, "four extents, [batch, heads, rows, head_dim]", shape))
     }
 
     fn operand(&self, name: &str, scales: &str) -> Result<Operand, FileError> {
         let tensor = self.tensor(name)?;
-        let extents = self.extents(name, &tensor)?;
+        let found = tensor.shape();
+        self.demand(found.len() == 4, || shape(name, "four extents, [batch, heads, rows, head_dim]", found))?;
+        let extents = [found[0], found[1], found[2], found[3]];
         let (dtype, scales) = match tensor.dtype() {
-            StoredDtype::F16 => (Dtype::F16, Vec::new()),
-            StoredDtype::F8_E4M3 => (Dtype::E4m3, self.scales(scales, extents)?),
-            other => return Err(self.dtype_error(name, "F16 or F8_E4M3", other)),
+            StoredDtype::F16 => (Dtype::F16, Ok(Vec::new())),
+            other => {
+                let is_e4m3 = other == StoredDtype::F8_E4M3;
+                self.demand(is_e4m3, || format!("'{name}' is {other:?}; expected F16 or F8_E4M3"))?;
+                (Dtype::E4m3, self.scales(scales, extents))
+            }
         };
-        Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales)
-            .map_err(|reason| FileError::Value { file: self.file.clone(), reason })
+        let operand = Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales?);
+        operand.map_err(|reason| FileError::Wrong { file: self.file.to_string(), why: reason.to_string() })
     }
 
-    /// `[batch, heads]` in F32.
+    /// One scale for each batch and head.
     fn scales(&self, name: &str, [batch, heads, ..]: [usize; 4]) -> Result<Vec<f32>, FileError> {
         let tensor = self.tensor(name)?;
-        if tensor.dtype() != StoredDtype::F32 {
-            return Err(self.dtype_error(name, "F32", tensor.dtype()));
-        }
-        if tensor.shape() != [batch, heads] {
-            return Err(self.shape_error(
-                name,
-                format!("[{batch}, {heads}], one scale per batch and head"),
-                tensor.shape(),
-            ));
-        }
+        let (dtype, found) = (tensor.dtype(), tensor.shape());
+        self.demand(dtype == StoredDtype::F32, || format!("'{name}' is {dtype:?}; expected F32"))?;
+        let expected = || format!("[{batch}, {heads}], one scale per batch and head");
+        self.demand(found == [batch, heads], || shape(name, expected(), found))?;
         Ok(floats(tensor.data()))
     }
 
-    fn same_dtype(&self, name: &str, operand: &Operand, q: &Operand) -> Result<(), FileError> {
-        if operand.dtype == q.dtype {
-            return Ok(());
-        }
-        Err(self.dtype_error(name, "the type of q", operand.dtype))
-    }
-
-    fn same_extents(&self, name: &str, operand: &Operand, expected: [usize; 4], rule: &str) -> Result<(), FileError> {
-        if operand.extents == expected {
-            return Ok(());
-        }
-        Err(self.shape_error(name, format!("{expected:?}, {rule}"), &operand.extents))
-    }
-
+    /// `out`, where the file has it: finite, and of the shape of q.
     fn output(&self, expected: [usize; 4]) -> Result<Option<Vec<f16>>, FileError> {
         if !self.tensors.names().contains(&"out") {
             return Ok(None);
         }
         let tensor = self.tensor("out")?;
-        let values: Vec<f16> = match tensor.dtype() {
-            StoredDtype::F16 => {
-                tensor.data().chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect()
-            }
+        let dtype = tensor.dtype();
+        let is_known = [StoredDtype::F16, StoredDtype::F32].contains(&dtype);
+        self.demand(is_known, || format!("'out' is {dtype:?}; expected F16 or F32"))?;
+        let values: Vec<f16> = match dtype {
             StoredDtype::F32 => floats(tensor.data()).into_iter().map(f16::from_f32).collect(),
-            other => return Err(self.dtype_error("out", "F16 or F32", other)),
+            _ => tensor.data().chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect(),
         };
-        if tensor.shape() != expected {
-            let rule = format!("{expected:?}, that of q");
-            return Err(self.shape_error("out", rule, tensor.shape()));
-        }
-        match values.iter().position(|value| !value.is_finite()) {
-            None => Ok(Some(values)),
-            Some(element) => Err(FileError::Output {
-                file: self.file.clone(),
-                index: common::inputs::index_of(expected, element),
-                value: values[element].to_f32(),
-            }),
-        }
+        let found = tensor.shape();
+        self.demand(found == expected, || shape("out", format!("{expected:?}, that of q"), found))?;
+        let wrong = values.iter().position(|value| !value.is_finite());
+        self.demand(wrong.is_none(), || {
+            let element = wrong.unwrap_or_default();
+            let [b, h, s, d] = common::inputs::index_of(expected, element);
+            format!("out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite", values[element])
+        })?;
+        Ok(Some(values))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a run has measured so far, and who is told of it.
 
+use super::distinction::Case;
 use super::plan::{Plan, PlannedCase};
 use super::rows;
 use super::summary::summarise;
@@ -7,8 +8,8 @@ use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine::{self, Timestamp};
 use crate::record::meta::{GateScope, Machine, Progress};
 use crate::record::store::SCHEMA;
-use crate::record::{Meta, On, Record, Row, Subject};
-use common::check::{self, CaseResult};
+use crate::record::{Meta, On, Record, Row};
+use common::check::Outcome;
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 use common::suppression::Broken;
@@ -65,7 +66,7 @@ pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
     /// A case ended with this output, where it has one.
-    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError>;
+    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError>;
     /// It has grown; the sink may bring its summaries up to date, or want no more.
     fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
 }
@@ -135,14 +136,14 @@ impl Measured {
     /// What of `planned` the record has not, or not as thoroughly; what it has of that is dropped, to be replaced.
     pub fn missing<'p>(&mut self, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
         let known: HashMap<_, _> = self.cases().map(|row| ((&row.subject, &row.on), row)).collect();
-        let place = |case: &PlannedCase| (Subject::variant(&case.key.stage, &case.key.variant), rows::on(&case.key));
         let has = |case: &&PlannedCase| {
-            let (subject, on) = place(case);
-            known.get(&(&subject, &on)).is_some_and(|row| row.verdicts.is_empty() || case.mode.is_covered(row))
+            known
+                .get(&(&case.subject, &case.on()))
+                .is_some_and(|row| row.verdicts.is_empty() || case.mode.is_covered(row))
         };
         let missing: Vec<&PlannedCase> = planned.iter().filter(|case| !has(case)).collect();
         if missing.len() < planned.len() {
-            let again: HashSet<_> = missing.iter().map(|case| place(case)).collect();
+            let again: HashSet<_> = missing.iter().map(|case| (case.subject.clone(), case.on())).collect();
             let stays = |row: &Row| !again.contains(&(row.subject.clone(), row.on.clone()));
             self.record.rows.retain(stays);
             self.record.cases.retain(stays);
@@ -153,18 +154,17 @@ impl Measured {
     /// Brings the rows of variants up to date with their cases.
     pub fn summarise(&mut self, stages: &[StageBuild]) {
         let meta = &self.record.meta;
-        let cases: Vec<_> = self.cases().filter_map(|row| Some((rows::case_of(row, meta)?, row))).collect();
+        let cases: Vec<_> = self.cases().filter_map(|row| Case::of(row, meta)).collect();
         let stages = stages.iter().filter(|stage| !self.settled.contains(&stage.id));
         let rows = summarise(stages, &cases, &self.broken, meta.backend);
         rows.into_iter().for_each(|row| self.record.append(row));
     }
 
     /// A case that passed is context, and stays with the run.
-    pub fn append(&mut self, case: &CaseResult) {
-        let row = rows::case(case);
-        let key = &case.key;
-        self.record.names(&key.shape_name, key.shape);
-        let is_context = case.is_green() || matches!(case.outcome, check::Outcome::Unsupported { .. });
-        if is_context { self.record.cases.push(row) } else { self.record.append(row) }
+    pub fn append(&mut self, case: &PlannedCase, outcome: &Outcome) {
+        self.record.names(&case.place.shape, case.problem.shape);
+        let row = Row::new(&case.subject, case.on(), rows::backend(self.record.meta.backend));
+        let row = rows::of_outcome(row, outcome);
+        if row.failure().is_none() { self.record.cases.push(row) } else { self.record.append(row) }
     }
 }

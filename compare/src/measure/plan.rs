@@ -1,11 +1,12 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
 use crate::judge::claims::compared;
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
-use crate::measure::select::{Chosen, Picked, Problems, SelectError, or_all};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
+use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope};
-use crate::record::{Row, StageMeta};
-use common::check::{CaseKey, Source};
+use crate::record::{On, Place, Row, StageMeta, Subject};
+use clap::Args;
+use common::check::Source;
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
@@ -16,21 +17,39 @@ use common::verdict::GateId;
 use std::collections::BTreeSet;
 
 /// What a run is asked for. What it leaves open, the tier says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Request {
+    #[command(flatten)]
     pub chosen: Chosen,
-    /// With seeds and families they replace the tier's cases by every combination of what is given.
+    #[command(flatten)]
     pub problems: Problems,
+    /// Seeds of the inputs. Shapes, seeds and families replace the tier's cases by every combination of what is given
+    /// [else: small,mission; seed 0; normal]
+    #[arg(long, value_delimiter = ',', value_name = "SEED,..", allow_negative_numbers = true)]
     pub seeds: Vec<u64>,
+    /// Input families (`compare list`); see --seeds
+    #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
     pub families: Vec<Family>,
-    /// What fits the backend, if nothing is said.
-    pub tier: Option<Tier>,
-    /// Whether each stage's default variant is also timed on growing lengths.
+    /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
+    /// elsewhere]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
+    pub iters: Option<usize>,
+    /// Tier T0: each stage's default variant on five small problems, and on extreme logits
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
+    #[arg(long)]
+    pub full: bool,
+    /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
+    #[arg(long, conflicts_with_all = ["input", "quick"])]
     pub sweep: bool,
-    /// Whether nothing is timed, though there is a GPU.
-    pub is_untimed: bool,
-    /// A real problem, which replaces the tier's.
+    /// A file's tensors instead of generated ones.
+    #[arg(skip)]
     pub file: Option<FileProblem>,
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "give a whole number of samples, 0 or more".to_string())
 }
 
 impl Request {
@@ -68,10 +87,11 @@ impl Request {
 
     /// The tier: as asked, else what fits the backend.
     fn tier(&self, backend: BackendKind) -> Tier {
-        self.tier.unwrap_or(match backend {
-            BackendKind::Cuda => Tier::T2,
-            BackendKind::Emulated => Tier::T1,
-        })
+        match (self.quick, self.full, backend) {
+            (true, ..) => Tier::T0,
+            (_, true, _) | (_, _, BackendKind::Cuda) => Tier::T2,
+            _ => Tier::T1,
+        }
     }
 }
 
@@ -110,23 +130,32 @@ impl Mode {
 /// One case to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
-    /// Which case.
-    pub key: CaseKey,
+    /// Which variant.
+    pub subject: Subject,
+    /// The problem by its name.
+    pub place: Place,
+    /// Where the inputs come from.
+    pub source: Source,
     /// What is computed.
     pub problem: Problem,
     /// How.
     pub mode: Mode,
 }
 
+impl PlannedCase {
+    /// The place of its row.
+    pub fn on(&self) -> On {
+        On::Case(self.place.clone(), self.source.to_string())
+    }
+}
+
 /// One arm to time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTiming {
-    /// The stage.
-    pub stage: String,
-    /// The variant.
-    pub variant: String,
-    /// The shape's name.
-    pub shape_name: String,
+    /// Which variant.
+    pub subject: Subject,
+    /// The problem by its name.
+    pub place: Place,
     /// What is computed.
     pub problem: Problem,
 }
@@ -146,15 +175,15 @@ pub struct Plan {
     pub timings: Vec<PlannedTiming>,
     /// What of it was left out, by stage.
     pub timing_scopes: Vec<TimingScope>,
-    /// Stages and variants that the emulator counts on the claims' problems: those that have the one of f16 among their
+    /// Variants that the emulator counts on the claims' problems: those that have the one of f16 among their
     /// cases, and those that their evidence claims compare them with.
-    pub counted: Vec<(String, String)>,
+    pub counted: Vec<Subject>,
 }
 
 impl Plan {
     /// Whether the run has a case of this stage.
     pub fn has_stage(&self, id: &str) -> bool {
-        self.cases.iter().any(|case| case.key.stage == id)
+        self.cases.iter().any(|case| case.subject.stage() == id)
     }
 
     /// Whether what is counted is counted with E4M3 too.
@@ -166,7 +195,7 @@ impl Plan {
 /// A problem and where its inputs come from, before it meets a variant.
 #[derive(Clone, Debug, PartialEq)]
 struct Item {
-    shape_name: String,
+    place: Place,
     problem: Problem,
     source: Source,
     mode: Mode,
@@ -177,7 +206,7 @@ struct Item {
 fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family, seed: u64, mode: Mode) -> Item {
     let problem = Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
     let source = Source::Seeded { family, seed };
-    Item { shape_name: shape_name.to_string(), problem, source, mode, default_only: false }
+    Item { place: Place::of(shape_name, &problem), problem, source, mode, default_only: false }
 }
 
 /// The named shape that the ladder itself is about.
@@ -397,10 +426,10 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
             let rings = if has_rings { rings(variant, traced.once(), is_default) } else { vec![] };
             let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
                 .chain(rings.iter().filter(|item| chosen(&item.problem) && !items.contains(item)))
-                .map(|item| case(stage, &variant.name, item, backend))
+                .map(|item| case(Subject::variant(&stage.id, &variant.name), item))
                 .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
                 .collect();
-            if backend == BackendKind::Cuda && !request.is_untimed && !of_variant.is_empty() && file.is_none() {
+            if backend == BackendKind::Cuda && request.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
                 timings.extend(timed(tier, combined, request.sweep, &of_variant));
                 if tier == Tier::T2 && !combined {
                     timings.extend(claimed(all, stage, variant, chosen));
@@ -429,10 +458,10 @@ pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<
         request.problems.shapes = timed.map(|named| (named.name.to_string(), named.shape)).collect();
     }
     let mut tuned = plan(all, &request, BackendKind::Cuda)?;
-    let variants: BTreeSet<String> = tuned.cases.iter().map(|case| case.key.variant.clone()).collect();
+    let variants: BTreeSet<String> = tuned.cases.iter().map(|case| case.subject.name().to_string()).collect();
     request.chosen.variants = variants.into_iter().collect();
     request.problems.shapes = vec![];
-    request.tier = Some(Tier::T0);
+    request.quick = true;
     let quick = plan(all, &request, BackendKind::Cuda)?;
     let more: Vec<PlannedCase> = quick.cases.into_iter().filter(|case| !tuned.cases.contains(case)).collect();
     tuned.cases.extend(more);
@@ -440,22 +469,21 @@ pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<
 }
 
 /// The variants of the claims' problem with f16, and the bases of their evidence claims, in the order of the ladder.
-fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<(String, String)> {
+fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
     let problem = claims_problem(Dtype::F16);
-    let stages: Vec<StageMeta> = all.iter().map(|build| build.meta.clone()).collect();
-    let mut wanted: Vec<(&str, &str)> = Vec::new();
-    for case in cases.iter().filter(|case| case.problem == problem) {
-        let Some(stage) = stages.iter().find(|stage| stage.id == case.key.stage) else { continue };
-        let variant = stage.variant(&case.key.variant).filter(|variant| variant.takes_claims.contains(&Dtype::F16));
+    let stages = metas(all);
+    let mut wanted: Vec<Subject> = Vec::new();
+    for PlannedCase { subject, .. } in cases.iter().filter(|case| case.problem == problem) {
+        let Some(stage) = stages.iter().find(|stage| stage.id == subject.stage()) else { continue };
+        let variant = stage.variant(subject.name()).filter(|variant| variant.takes_claims.contains(&Dtype::F16));
         let Some(variant) = variant else { continue };
-        wanted.push((&stage.id, &variant.name));
+        wanted.push(subject.clone());
         let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
         let pairs = evidence.filter_map(|claim| compared(&stages, stage, claim).ok()).flatten();
         let bases = pairs.filter(|(other, _)| other.name == variant.name).filter_map(|(_, base)| base);
-        wanted.extend(bases.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+        wanted.extend(bases.map(|(stage, variant)| Subject::variant(&stage.id, &variant.name)));
     }
-    let names = stages.iter().flat_map(|stage| stage.variants.iter().map(|variant| (&*stage.id, &*variant.name)));
-    names.filter(|name| wanted.contains(name)).map(|(id, name)| (id.to_string(), name.to_string())).collect()
+    stages.iter().flat_map(StageMeta::subjects).filter(|subject| wanted.contains(subject)).collect()
 }
 
 fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
@@ -463,42 +491,28 @@ fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<It
         let problem =
             Problem::new(file.shape, file.dtype, mask).expect("the file's problem was checked when it was read");
         let source = Source::File { name: file.name.clone() };
-        let shape_name = file.shape.to_string();
-        Item { shape_name, problem, source, mode: mode_for(&problem, backend), default_only: false }
+        let place = Place::of(&file.shape.to_string(), &problem);
+        Item { place, problem, source, mode: mode_for(&problem, backend), default_only: false }
     };
     masks.iter().map(of_mask).collect()
 }
 
-fn case(stage: &StageBuild, variant: &str, item: &Item, backend: BackendKind) -> PlannedCase {
-    let key = CaseKey {
-        stage: stage.id.clone(),
-        variant: variant.to_string(),
-        backend,
-        shape_name: item.shape_name.clone(),
-        shape: item.problem.shape,
-        dtype: item.problem.dtype,
-        mask: item.problem.mask,
-        source: item.source.clone(),
-    };
-    PlannedCase { key, problem: item.problem, mode: item.mode }
+fn case(subject: Subject, item: &Item) -> PlannedCase {
+    let Item { place, problem, source, mode, .. } = item.clone();
+    PlannedCase { subject, place, source, problem, mode }
 }
 
 /// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
 fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
     let mut timings: Vec<PlannedTiming> = Vec::new();
-    for PlannedCase { key, problem, .. } in cases {
-        let named = key.shape_name != "small" && NAMED_SHAPES.iter().any(|named| named.name == key.shape_name);
+    for PlannedCase { subject, place, problem, .. } in cases {
+        let named = place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
         let swept = swept
-            && SWEEP.iter().any(|&seq| sweep_shape(seq) == key.shape)
-            && (key.dtype, key.mask) == (Dtype::F16, Mask::Full);
+            && SWEEP.iter().any(|&seq| sweep_shape(seq) == problem.shape)
+            && (place.dtype, place.mask) == (Dtype::F16, Mask::Full);
         let wanted = problem.has_claims() || combined || swept || tier == Tier::T2 && named;
         if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
-            timings.push(PlannedTiming {
-                stage: key.stage.clone(),
-                variant: key.variant.clone(),
-                shape_name: key.shape_name.clone(),
-                problem: *problem,
-            });
+            timings.push(PlannedTiming { subject: subject.clone(), place: place.clone(), problem: *problem });
         }
     }
     timings
@@ -522,8 +536,8 @@ fn claimed(
     for (claim, _) in of_variant.filter(|(claim, _)| LARGE_SHAPES.iter().any(|named| named.name == claim.on.shape)) {
         let Some(problem) = claim.on.problem().filter(&chosen) else { continue };
         if !timings.iter().any(|timing| timing.problem == problem) {
-            let (stage, variant, shape_name) = (stage.id.clone(), variant.name.clone(), claim.on.shape.clone());
-            timings.push(PlannedTiming { stage, variant, shape_name, problem });
+            let subject = Subject::variant(&stage.id, &variant.name);
+            timings.push(PlannedTiming { subject, place: claim.on.clone(), problem });
         }
     }
     timings

@@ -1,16 +1,19 @@
 //! From what was measured to rows.
 
 use super::builds::StageBuild;
+use crate::judge::list::joined;
 use crate::record::ncu::FORMULAS;
-use crate::record::{Judged, Meta, On, Place, Row, Source, Subject};
-use common::check::{self, CaseKey, CaseResult, Outcome};
+use crate::record::{Judged, On, Place, Row, Source, Subject};
+use common::check::Outcome;
 use common::device::BackendKind;
+use common::device::cuda::TimerCheck;
 use common::evidence::Counting;
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
-use common::problem::{Dtype, parse_shape};
-use common::suppression::{Finding, SiteResult};
+use common::problem::Dtype;
+use common::reference::ReferenceError;
+use common::suppression::{Broken, Finding, SiteResult, Suppressed};
 use common::telemetry::Conditions;
 use common::timing::stats::{Ratios, Summary};
 use common::timing::{Comparison, Measurement, SpeedOfLight};
@@ -91,50 +94,15 @@ pub fn backend(kind: BackendKind) -> Source {
     }
 }
 
-/// The inputs of a case in words: `normal:0`.
-pub fn input(key: &CaseKey) -> String {
-    match &key.source {
-        check::Source::Seeded { family, seed } => format!("{family}:{seed}"),
-        check::Source::File { name } => name.clone(),
-    }
-}
-
-/// The place of a case.
-pub fn on(key: &CaseKey) -> On {
-    On::Case(Place::new(&key.shape_name, key.dtype, key.mask), input(key))
-}
-
-/// One case.
-pub fn case(case: &CaseResult) -> Row {
-    let key = &case.key;
-    let row = Row::new(Subject::variant(&key.stage, &key.variant), on(key), backend(key.backend));
-    match &case.outcome {
+/// A case with what came of it. Without a verdict it was not taken.
+pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
+    match outcome {
         Outcome::Checked { errors, gates } => {
             gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
         }
         Outcome::Unsupported { reason } => row.note(reason),
         Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
     }
-}
-
-/// The case that a row is of; nothing for rows of another kind. Reads what [`case`] writes.
-pub fn case_of(row: &Row, meta: &Meta) -> Option<CaseKey> {
-    let On::Case(place, input) = &row.on else { return None };
-    let seeded = input.split_once(':').and_then(|(family, seed)| Some((family.parse().ok()?, seed.parse().ok()?)));
-    let shape = meta.shapes.get(&place.shape).copied().or_else(|| Some(parse_shape(&place.shape).ok()?.1))?;
-    Some(CaseKey {
-        stage: row.subject.stage().to_string(),
-        variant: row.subject.name().to_string(),
-        backend: meta.backend,
-        shape_name: place.shape.clone(),
-        shape,
-        dtype: place.dtype,
-        mask: place.mask,
-        source: match seeded {
-            Some((family, seed)) => check::Source::Seeded { family, seed },
-            None => check::Source::File { name: input.clone() },
-        },
-    })
 }
 
 /// What C1 says of a launch that failed or never ended.
@@ -266,61 +234,84 @@ pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usiz
     row
 }
 
-/// What the gates make of a planted fault (gate S1): it must fail one of them, and the correct model none.
+/// What the self-test finds (gate S1): planted faults, kernels without one of their synchronisation sites, and lists of
+/// redundant sites that do not fit the kernel.
+pub fn self_test(faults: Result<Vec<Caught>, ReferenceError>, sites: &Result<Suppressed, String>) -> Vec<Row> {
+    let mut rows: Vec<Row> = match faults {
+        Ok(found) => found.iter().map(planted).collect(),
+        Err(error) => vec![not_tested("planted faults", &error.to_string())],
+    };
+    match sites {
+        Err(reason) => rows.push(not_tested("synchronisation", reason)),
+        Ok(Suppressed { sites, errors, .. }) => {
+            rows.extend(sites.iter().map(site));
+            rows.extend(errors.iter().map(|error| tested(HARNESS, error, false, error)));
+        }
+    }
+    rows
+}
+
+/// Whom a row of the self-test is about that is of no kernel.
+const HARNESS: &str = "self-test";
+
+fn tested(subject: impl Into<Subject>, what: &str, is_right: bool, reason: impl Into<String>) -> Row {
+    let row = Row::new(subject, On::Named(what.to_string()), Source::SelfTest);
+    row.verdict(&GateResult::judge(GateId::S1, is_right, reason))
+}
+
+/// A part of the self-test that could not be tried.
+pub fn not_tested(what: &str, why: &str) -> Row {
+    Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest).verdict(&GateResult::no_data(GateId::S1, why))
+}
+
+/// A planted fault must fail one of the gates; the correct model that stands beside the faults, none.
 pub fn planted(found: &Caught) -> Row {
-    let gates: Vec<String> = found.gates_that_failed.iter().map(GateId::to_string).collect();
-    let by = if gates.is_empty() { "no gate fails".to_string() } else { format!("failed by {}", gates.join(" ")) };
-    Row::new("self-test", On::Named(fault_name(found).to_string()), Source::SelfTest)
+    let gates = joined(&found.gates_that_failed, " ");
+    let by = if gates.is_empty() { "no gate fails".to_string() } else { format!("failed by {gates}") };
+    tested(HARNESS, found.fault.map_or("correct model", Fault::name), found.as_it_should(), by.clone())
         .figure(Metric::Cases, found.cases)
         .figure(Metric::CasesFailed, found.cases_failed)
-        .verdict(&GateResult::judge(GateId::S1, found.as_it_should(), by.clone()))
         .note(by)
 }
 
-/// What happens without one synchronisation site of a family (gate S1): a gate fails, or the stage lists it as redundant.
+/// Without one synchronisation site of a family a gate fails, or the stage lists the site as redundant.
 pub fn site(site: &SiteResult) -> Row {
-    let on = On::Named(format!("{} {}", site.operation, site.place));
-    let row = Row::new(Subject::variant(&site.stage, &site.family), on, Source::SelfTest);
-    let row = match &site.finding {
+    let (subject, remedy) = (Subject::variant(&site.stage, &site.family), site.remedy());
+    let what = format!("{} {}", site.operation, site.place);
+    let row = tested(subject, &what, remedy.is_none(), remedy.unwrap_or_default());
+    match &site.finding {
         // One case that fails is enough, and ends the search.
-        Finding::Killed { gate, what, .. } => {
-            row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what}"))
+        Finding::Killed { gate, what, at } => {
+            row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what} ({at})"))
         }
         Finding::Survived { cases } => {
             let listed = site.listed.iter().map(|reason| format!("; listed as redundant: {reason}"));
             let note = format!("survives {cases} cases{}", listed.collect::<String>());
             row.figure(Metric::Cases, *cases).figure(Metric::CasesFailed, 0_usize).note(note)
         }
-    };
-    let remedy = site.remedy();
-    row.verdict(&GateResult::judge(GateId::S1, remedy.is_none(), remedy.unwrap_or_default()))
+    }
 }
 
-/// A part of the self-test that could not be tried.
-pub fn not_tested(what: &str, why: &str) -> Row {
-    Row::new("self-test", On::Named(what.to_string()), Source::SelfTest).verdict(&GateResult::no_data(GateId::S1, why))
+/// A kernel that fails a gate with all its synchronisation in place.
+pub fn broken(Broken { stage, variant, result }: &Broken) -> Row {
+    tested(Subject::variant(stage, variant), "as it is", false, format!("{}: {}", result.gate, result.reason))
 }
 
-/// A list of redundant synchronisation that does not fit the kernel.
-pub fn wrong_list(error: &str) -> Row {
-    let row = Row::new("self-test", On::Named(error.to_string()), Source::SelfTest);
-    row.verdict(&GateResult::judge(GateId::S1, false, error))
-}
-
-/// A planted fault, or the correct model that stands beside them.
-pub fn fault_name(subject: &Caught) -> &'static str {
-    subject.fault.map_or("correct model", Fault::name)
+/// The timer on kernels of known length, equal kernels and delayed ones.
+pub fn timer(check: &TimerCheck) -> Row {
+    let reason = format!("expected {}", check.expected);
+    tested(HARNESS, &format!("timer: {}", check.name), check.ok, reason).note(&check.found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::measure::builds::{BuiltKernel, metas};
-    use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case as case_of, ladder, samples, suppressed};
+    use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case, ladder, samples, suppressed};
     use common::evidence::Counters;
     use common::resources::{self, PtxasEntry};
     use common::telemetry::Reading;
-    use common::timing::{HostCheck, Rotation, WarmUp};
+    use common::timing::Rotation;
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
 
@@ -341,8 +332,11 @@ mod tests {
 
     #[test]
     fn a_case_says_its_errors_what_it_does_not_take_or_that_its_launch_failed() {
-        let of = |outcome| case(&CaseResult { outcome, ..case_of(WMMA, BackendKind::Cuda, None) });
-        insta::assert_snapshot!(line(&case(&case_of(WMMA, BackendKind::Emulated, Some(GateId::C2)))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"emulator","figures":{"max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15},"verdicts":{"C1":{"is":"pass"},"C2":{"is":"fail","reason":"too large"},"C3":{"is":"pass"},"C4":{"is":"pass"},"C5":{"is":"pass"},"C6":{"is":"pass"}}}"#);
+        let of = |outcome| {
+            let on = On::Case(place(), "normal:0".into());
+            of_outcome(Row::new(WMMA, on, Source::Gpu), &outcome)
+        };
+        insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"emulator","figures":{"max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15},"verdicts":{"C1":{"is":"pass"},"C2":{"is":"fail","reason":"too large"},"C3":{"is":"pass"},"C4":{"is":"pass"},"C5":{"is":"pass"},"C6":{"is":"pass"}}}"#);
         insta::assert_snapshot!(line(&of(Outcome::Unsupported { reason: "too long".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
         insta::assert_snapshot!(line(&of(Outcome::Failed { reason: "illegal address".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
     }
@@ -355,14 +349,10 @@ mod tests {
         let mut measurement = Measurement {
             label: WMMA.into(),
             rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
-            launches_per_sample: 20,
-            requested_samples: 40,
-            warm_up: WarmUp { launches: 100, ms: 500.0 },
             device: summary,
             device_us: us.clone(),
             single: Summary::of(&samples(24.0)).unwrap(),
             single_us: us,
-            host_check: HostCheck { event_ms: 20.0, wall_ms: 20.1, launch_us: 20.0 },
             conditions: [reading(Some(1980)), reading(Some(1970))],
         };
         let after =

@@ -1,62 +1,54 @@
 //! From cases to one row per variant.
 
-use super::distinction::tell_apart;
+use super::distinction::{Case, tell_apart};
 use super::rows;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
-use common::check::CaseKey;
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::suppression::Broken;
 use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::{BTreeSet, HashMap};
 
-/// A case in words: `mission f16 full normal:0`.
-pub fn describe(key: &CaseKey) -> String {
-    format!("{} {} {} {}", key.shape_name, key.dtype, key.mask, rows::input(key))
-}
-
-/// What there is to sum up of a variant.
+/// What is known of a variant: its cases, and how it failed with all its synchronisation in place.
 #[derive(Default)]
 struct Found<'a> {
-    cases: Vec<(&'a CaseKey, &'a Row)>,
+    cases: Vec<&'a Case<'a>>,
     broken: Vec<&'a Broken>,
 }
 
-/// One row per variant of `stages` that has a case, or that was seen to fail a gate while its synchronisation sites were
-/// tried.
+/// The row of each variant that has a case, or is broken.
 pub fn summarise<'a>(
     stages: impl IntoIterator<Item = &'a StageBuild>,
-    cases: &[(CaseKey, &Row)],
+    cases: &[Case<'_>],
     broken: &[Broken],
     backend: BackendKind,
 ) -> Vec<Row> {
-    let mut by_variant: HashMap<(&str, &str), Found<'_>> = HashMap::new();
-    for (key, row) in cases {
-        by_variant.entry((&key.stage, &key.variant)).or_default().cases.push((key, row));
+    let mut by_variant: HashMap<Subject, Found<'_>> = HashMap::new();
+    for case in cases {
+        by_variant.entry(case.row.subject.clone()).or_default().cases.push(case);
     }
     for broken in broken {
-        by_variant.entry((&broken.stage, &broken.variant)).or_default().broken.push(broken);
+        let subject = Subject::variant(&broken.stage, &broken.variant);
+        by_variant.entry(subject).or_default().broken.push(broken);
     }
-    let variants =
-        stages.into_iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant.name.as_str())));
-    let summarised = variants.filter_map(|(stage, variant)| {
-        by_variant.get(&(stage.id.as_str(), variant)).map(|found| summary(stage, variant, found, backend))
-    });
-    summarised.collect()
+    let variants = stages.into_iter().flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
+    variants.filter_map(|(stage, subject)| Some(summary(stage, by_variant.get(&subject)?, subject, backend))).collect()
 }
 
-fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: BackendKind) -> Row {
+fn summary(stage: &StageBuild, found: &Found<'_>, subject: Subject, backend: BackendKind) -> Row {
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
-    let mut row = Row::new(Subject::variant(&stage.id, variant), On::All, rows::backend(backend));
+    let variant = stage.variant(subject.name());
+    let mut row = Row::new(subject, On::All, rows::backend(backend));
     let mut results: Vec<Judgement<'_>> = Vec::new();
-    for &(key, case) in &found.cases {
+    for &of in &found.cases {
+        let case = of.row;
         let is_judged = !case.verdicts.is_empty();
         match (is_judged, case.value(Metric::MaxError)) {
             (true, Some(max)) => {
                 checked += 1;
                 if is_worse(row.value(Metric::MaxError), max) {
-                    row = row.note(describe(key));
+                    row = row.note(case.on.to_string());
                     let with = [Metric::MaxError, Metric::MaxRowError];
                     row =
                         with.into_iter().fold(row, |row, metric| row.figure(metric, case.value(metric).unwrap_or(max)));
@@ -71,7 +63,7 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
             (false, _) => unsupported += 1,
         }
         let said = case.verdicts.iter();
-        results.extend(said.map(|(gate, said)| (*gate, said.verdict, said.reason.as_str(), Some(key))));
+        results.extend(said.map(|(gate, said)| (*gate, said.verdict, said.reason.as_str(), Some(of))));
     }
     let of_broken = found.broken.iter().map(|broken| &broken.result);
     results.extend(of_broken.map(|result| (result.gate, result.verdict, result.reason.as_str(), None)));
@@ -79,11 +71,9 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
         .figure(Metric::Cases, checked)
         .figure(Metric::CasesUnsupported, unsupported)
         .figure(Metric::CasesFailed, failed);
-    let kernels = stage.variant(variant).map_or(&[][..], |variant| &variant.kernels);
-    let tile = |key: &CaseKey| {
-        let facts = kernels.iter().map(|kernel| &kernel.facts);
-        let mut instance = facts.filter(|facts| (facts.dtype, facts.head_dim) == (key.dtype, key.shape.head_dim));
-        instance.next().map(|facts| [facts.block_m, facts.block_n])
+    let tile = |case: &Case<'_>| {
+        let facts = &variant?.instance(case.place.dtype, case.shape.head_dim)?.facts;
+        Some([facts.block_m, facts.block_n])
     };
     let gates: BTreeSet<GateId> = results.iter().map(|(gate, ..)| *gate).collect();
     for gate in gates {
@@ -93,7 +83,7 @@ fn summary(stage: &StageBuild, variant: &str, found: &Found<'_>, backend: Backen
 }
 
 /// What a gate said, why, and of which case.
-type Judgement<'a> = (GateId, Verdict, &'a str, Option<&'a CaseKey>);
+type Judgement<'a> = (GateId, Verdict, &'a str, Option<&'a Case<'a>>);
 
 /// No number is worse than any.
 fn is_worse(worst: Option<f64>, value: f64) -> bool {
@@ -102,61 +92,68 @@ fn is_worse(worst: Option<f64>, value: f64) -> bool {
 
 /// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided, and, of
 /// several cases of which some fail, what tells those from the others.
-fn fold(gate: GateId, results: &[Judgement<'_>], tile: impl Fn(&CaseKey) -> Option<[usize; 2]>) -> Judged {
+fn fold(gate: GateId, results: &[Judgement<'_>], tile: impl Fn(&Case<'_>) -> Option<[usize; 2]>) -> Judged {
     let of_gate: Vec<_> = results.iter().filter(|(other, ..)| *other == gate).collect();
     let count = |wanted: Verdict| of_gate.iter().filter(|(_, verdict, ..)| *verdict == wanted).count();
     let (passed, judged) = (count(Verdict::Pass), of_gate.len() - count(Verdict::NoData));
     let decisive = Verdict::WORST_FIRST.into_iter().find(|&verdict| count(verdict) > 0).expect("the gate has results");
-    let (.., reason, key) = of_gate.iter().find(|(_, verdict, ..)| *verdict == decisive).expect("counted above");
-    let case = key.map(|key| format!("{}: ", describe(key))).unwrap_or_default();
-    let cases = |wanted: Verdict| -> Vec<&CaseKey> {
-        of_gate.iter().filter(|(_, verdict, ..)| *verdict == wanted).filter_map(|(.., key)| *key).collect()
+    let (.., reason, case) = of_gate.iter().find(|(_, verdict, ..)| *verdict == decisive).expect("counted above");
+    let at = case.map(|case| format!("{}: ", case.row.on)).unwrap_or_default();
+    let cases = |wanted: Verdict| -> Vec<&Case<'_>> {
+        of_gate.iter().filter(|(_, verdict, ..)| *verdict == wanted).filter_map(|(.., case)| *case).collect()
     };
     let (failing, passing) = (cases(Verdict::Fail), cases(Verdict::Pass));
     let which = match failing.is_empty() || failing.len() + passing.len() == 1 {
         true => String::new(),
         false => format!("{}; first ", tell_apart(&failing, &passing, tile)),
     };
-    let reason = format!("{which}{case}{reason}");
+    let reason = format!("{which}{at}{reason}");
     Judged::from(&GateResult { gate, verdict: decisive, reason }).cases(passed, judged)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{Place, Source};
     use crate::testing::{SCALAR, WMMA, builds, case};
-    use common::check::Source;
-    use common::check::{CaseResult, Outcome};
-    use common::inputs::Family;
-    use common::problem::Mask;
+    use common::check::Outcome;
+    use common::problem::{Dtype, Mask};
 
-    fn summed(cases: &[CaseResult], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
-        let rows: Vec<Row> = cases.iter().map(rows::case).collect();
-        let keyed: Vec<(CaseKey, &Row)> = cases.iter().map(|case| case.key.clone()).zip(&rows).collect();
-        summarise(&builds(), &keyed, broken, backend)
+    fn summed(cases: &[Row], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
+        let meta = crate::testing::meta(vec![]);
+        let cases: Vec<Case<'_>> = cases.iter().filter_map(|row| Case::of(row, &meta)).collect();
+        summarise(&builds(), &cases, broken, backend)
     }
 
     /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
-    fn of(cases: Vec<CaseResult>, broken: &[Broken]) -> Row {
-        let numbered = cases.into_iter().zip(0..).map(|(mut case, seed)| {
-            case.key.source = Source::Seeded { family: Family::Normal, seed };
-            case
+    fn of(cases: Vec<Row>, broken: &[Broken]) -> Row {
+        let numbered = cases.into_iter().zip(0..).map(|(mut row, seed)| {
+            let On::Case(_, input) = &mut row.on else { unreachable!() };
+            *input = format!("normal:{seed}");
+            row
         });
         let mut rows = summed(&numbered.collect::<Vec<_>>(), broken, BackendKind::Emulated);
         assert_eq!((rows.len(), rows[0].subject.as_str()), (1, WMMA));
         rows.remove(0)
     }
 
-    fn green() -> CaseResult {
-        case(WMMA, BackendKind::Emulated, None)
+    fn green() -> Row {
+        case(WMMA, Source::Emulator, None)
+    }
+
+    /// A case that came to another end.
+    fn ended(outcome: &Outcome) -> Row {
+        rows::of_outcome(Row::new(WMMA, green().on, Source::Emulator), outcome)
     }
 
     /// A case that checked one gate.
-    fn said(verdict: Verdict) -> CaseResult {
-        let mut case = green();
-        let Outcome::Checked { gates, .. } = &mut case.outcome else { unreachable!() };
-        *gates = vec![GateResult { gate: GateId::C5, verdict, reason: verdict.to_string() }];
-        case
+    fn said(verdict: Verdict) -> Row {
+        let Row { verdicts, .. } = Row::new(WMMA, On::All, Source::Emulator).verdict(&GateResult {
+            gate: GateId::C5,
+            verdict,
+            reason: verdict.to_string(),
+        });
+        Row { verdicts, ..green() }
     }
 
     #[test]
@@ -178,8 +175,8 @@ mod tests {
             assert_eq!(found.reason, reason, "{verdicts:?}");
         }
         // What the failing cases share is said.
-        let mut causal = case(WMMA, BackendKind::Emulated, Some(GateId::C2));
-        causal.key.mask = Mask::Causal;
+        let mut causal = case(WMMA, Source::Emulator, Some(GateId::C2));
+        causal.on = On::Case(Place::new("mission", Dtype::F16, Mask::Causal), String::new());
         let reason = of(vec![green(), causal, green()], &[]).verdicts[&GateId::C2].reason.clone();
         assert!(
             reason.starts_with("fails in 1 of 3 cases: exactly those with causal mask; first mission f16 causal"),
@@ -199,10 +196,8 @@ mod tests {
             ([1.0, NAN, f64::INFINITY], 1),
         ] {
             let with = |max: f64| {
-                let mut case = green();
-                let Outcome::Checked { errors, .. } = &mut case.outcome else { unreachable!() };
-                (errors.max_abs, errors.max_row_rel) = (max, max);
-                case
+                let metrics = [Metric::MaxError, Metric::MaxRowError, Metric::ErrorOfBound, Metric::RowErrorOfBound];
+                metrics.into_iter().fold(green(), |row, metric| row.figure(metric, max))
             };
             let row = of(errors.map(with).into(), &[]);
             for metric in [Metric::MaxError, Metric::ErrorOfBound, Metric::RowErrorOfBound] {
@@ -216,10 +211,8 @@ mod tests {
 
     #[test]
     fn cases_are_counted_by_how_they_ended_and_hazards_elsewhere_count() {
-        let mut lost = green();
-        lost.outcome = Outcome::Failed { reason: "deadlock at kernel.cu:88".into() };
-        let mut unsupported = green();
-        unsupported.outcome = Outcome::Unsupported { reason: "too long".into() };
+        let lost = ended(&Outcome::Failed { reason: "deadlock at kernel.cu:88".into() });
+        let unsupported = ended(&Outcome::Unsupported { reason: "too long".into() });
         let row = of(vec![green(), lost, unsupported, green()], &[]);
         let counts = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported].map(|metric| row.value(metric));
         assert_eq!(counts, [2.0, 1.0, 1.0].map(Some));
@@ -235,11 +228,11 @@ mod tests {
             let row = of(cases, std::slice::from_ref(&broken));
             assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
         }
-        let both = [case(SCALAR, BackendKind::Cuda, None), case(WMMA, BackendKind::Cuda, None)];
+        let both = [case(SCALAR, Source::Gpu, None), case(WMMA, Source::Gpu, None)];
         let rows = summed(&both, &[], BackendKind::Cuda);
         assert_eq!(
             rows.iter().map(|row| (row.subject.as_str(), row.by)).collect::<Vec<_>>(),
-            [(SCALAR, crate::record::Source::Gpu), (WMMA, crate::record::Source::Gpu),]
+            [(SCALAR, Source::Gpu), (WMMA, Source::Gpu)]
         );
     }
 }

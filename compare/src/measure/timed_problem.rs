@@ -9,7 +9,7 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
-use common::timing::{Cache, SpeedOfLight};
+use common::timing::SpeedOfLight;
 use common::verdict::{GateId, GateResult, Verdict};
 use half::f16;
 use std::collections::HashMap;
@@ -48,9 +48,21 @@ impl TimedProblem {
         let mut inputs: Vec<Inputs> =
             (0..seeds).map(|seed| change(Inputs::generate(problem, Family::Normal, seed))).collect();
         let staged = inputs.iter().map(|inputs| Staged::new(inputs, Layout::Packed)).collect();
-        let pool = device.pool(staged, Cache::Warm)?;
+        let pool = device.pool(staged)?;
         inputs.truncate(pool.contents().len());
         Ok(Self { problem: *problem, pool, inputs, references: HashMap::new() })
+    }
+
+    /// The one in `held`, if it is of `problem`; else a new one, in its place.
+    pub fn renewed<'b>(
+        held: &'b mut Option<Self>,
+        device: &CudaDevice,
+        problem: &Problem,
+    ) -> Result<&'b mut Self, CudaError> {
+        if held.as_ref().is_none_or(|held| held.problem != *problem) {
+            *held = Some(Self::new(device, problem)?);
+        }
+        Ok(held.as_mut().expect("it was just put there"))
     }
 
     /// What no kernel can beat on it, an empty one that takes `zero_us` included.

@@ -1,10 +1,13 @@
 //! What a report consists of.
 
+use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
 
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Written as JSON, each block and cell is an object with its kind as the one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Document {
     /// A comment that readers do not see, by which a program finds its own Markdown again.
+    #[serde(skip)]
     pub marker: Option<&'static str>,
     /// Markdown and terminals show none where it is empty.
     pub title: String,
@@ -13,7 +16,7 @@ pub struct Document {
 }
 
 /// `PASS: 37 variants are green`
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     pub tone: Tone,
     pub word: String,
@@ -32,7 +35,8 @@ impl Display for Verdict {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Tone {
     Good,
     Bad,
@@ -42,17 +46,14 @@ pub enum Tone {
 }
 
 impl Tone {
-    pub fn name(self) -> &'static str {
-        match self {
-            Tone::Good => "good",
-            Tone::Bad => "bad",
-            Tone::Open => "open",
-            Tone::Neutral => "neutral",
-        }
+    /// `good`
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Block {
     /// Level 2 is a section, which a page lists; the document's title is level 1.
     Heading {
@@ -89,7 +90,7 @@ impl Block {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chart {
     pub title: String,
     pub x_axis: String,
@@ -101,7 +102,7 @@ pub struct Chart {
     pub lines: Vec<Vec<f64>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
@@ -135,27 +136,17 @@ impl Table {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cell {
     Text(Text),
-    /// `34,077`
-    Count(u64),
-    /// `9.537 µs`
-    Number {
+    /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`: a number, its interval where it has one, and how they are written.
+    Figure {
         value: f64,
-        digits: Digits,
-        unit: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interval: Option<(f64, f64)>,
+        text: String,
     },
-    /// `1.747x [1.736, 1.755]`
-    Interval {
-        value: f64,
-        low: f64,
-        high: f64,
-        digits: Digits,
-        unit: &'static str,
-    },
-    /// Base / new of a time: `1.54x (−35 %)`.
-    Ratio(f64),
     /// `GREEN`, `FAIL C2`
     Verdict(Tone, String),
     /// `9.537 µs → 9.312 µs`; once where both look the same.
@@ -172,33 +163,9 @@ pub enum Cell {
     Missing(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Digits {
-    /// After the point.
-    Fixed(usize),
-    /// In all, but no more after the point than a number between 1 and 10 has: 0.043, 9.537, 16.99, 317.6.
-    Significant(usize),
-    /// After the point of `3.4e-1`.
-    Scientific(usize),
-}
-
-impl Digits {
-    fn of(self, value: f64) -> String {
-        match self {
-            _ if !value.is_finite() => value.to_string(),
-            Digits::Fixed(digits) => format!("{value:.digits$}"),
-            Digits::Scientific(digits) => format!("{value:.digits$e}"),
-            Digits::Significant(digits) => {
-                let before_point = value.abs().max(1.0).log10() as usize + 1;
-                format!("{value:.0$}", digits.saturating_sub(before_point))
-            }
-        }
-    }
-}
-
 impl Cell {
-    pub fn number(value: f64, digits: Digits, unit: &'static str) -> Self {
-        Cell::Number { value, digits, unit }
+    pub fn figure(value: f64, text: impl Into<String>) -> Self {
+        Cell::Figure { value, interval: None, text: text.into() }
     }
 
     pub fn change(from: impl Into<Cell>, to: impl Into<Cell>) -> Self {
@@ -213,13 +180,7 @@ impl Cell {
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
-            Cell::Count(count) => thousands(*count).into(),
-            Cell::Number { value, digits, unit } => (digits.of(*value) + &suffix(unit)).into(),
-            Cell::Interval { value, low, high, digits, unit } => {
-                format!("{}{} [{}, {}]", digits.of(*value), suffix(unit), digits.of(*low), digits.of(*high)).into()
-            }
-            Cell::Ratio(ratio) => speedup(*ratio).into(),
-            Cell::Verdict(_, word) => word.as_str().into(),
+            Cell::Figure { text, .. } | Cell::Verdict(_, text) => text.into(),
             Cell::Change { from, to } => match (from.shown(), to.shown()) {
                 (from, to) if from == to => to,
                 (from, to) => from.plain(" → ").text(to),
@@ -241,7 +202,7 @@ impl Cell {
     /// `None` for what is missing.
     fn is_figure(&self) -> Option<bool> {
         match self {
-            Cell::Count(_) | Cell::Number { .. } | Cell::Interval { .. } | Cell::Ratio(_) => Some(true),
+            Cell::Figure { .. } => Some(true),
             Cell::Text(_) | Cell::Verdict(..) | Cell::Noted { .. } => Some(false),
             Cell::Change { from, to } => to.is_figure().or(from.is_figure()),
             Cell::Missing(_) => None,
@@ -253,33 +214,6 @@ impl<T: Into<Text>> From<T> for Cell {
     fn from(text: T) -> Self {
         Cell::Text(text.into())
     }
-}
-
-fn suffix(unit: &str) -> String {
-    match unit {
-        "" | "x" => unit.to_string(),
-        _ => format!(" {unit}"),
-    }
-}
-
-fn thousands(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-fn speedup(ratio: f64) -> String {
-    let percent = (100.0 / ratio - 100.0).round();
-    if !percent.is_finite() {
-        return format!("{ratio:.2}x");
-    }
-    format!("{ratio:.2}x ({}{:.0} %)", if percent < 0.0 { '−' } else { '+' }, percent.abs())
 }
 
 /// A line of text: `Text::from("run ").code("compare diff").plain(" again")`.
@@ -331,21 +265,15 @@ impl Text {
     }
 }
 
-impl From<&str> for Text {
-    fn from(text: &str) -> Self {
+impl<T: Into<String>> From<T> for Text {
+    fn from(text: T) -> Self {
         Text::default().plain(text)
     }
 }
 
-impl From<&String> for Text {
-    fn from(text: &String) -> Self {
-        Text::default().plain(text)
-    }
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Text::default().plain(text)
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -375,26 +303,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_shown_with_their_digits_and_units() {
-        let us = |value| Cell::number(value, Digits::Significant(4), "µs");
+    fn a_change_that_does_not_show_is_one_figure() {
+        let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
         for (cell, expected) in [
-            (Cell::Count(0), "0"),
-            (Cell::Count(999), "999"),
-            (Cell::Count(1_234_567), "1,234,567"),
-            (us(0.0431), "0.043 µs"),
-            (us(0.0), "0.000 µs"),
-            (us(9.5372), "9.537 µs"),
-            (us(-16.994), "-16.99 µs"),
-            (us(12345.6), "12346 µs"),
-            (us(f64::NAN), "NaN µs"),
-            (Cell::number(0.34, Digits::Scientific(1), ""), "3.4e-1"),
-            (Cell::number(25.0, Digits::Fixed(0), "%"), "25 %"),
-            (Cell::Ratio(1.54), "1.54x (−35 %)"),
-            (Cell::Ratio(0.8), "0.80x (+25 %)"),
-            (Cell::Ratio(1.001), "1.00x (+0 %)"),
-            (Cell::Ratio(0.0), "0.00x"),
-            (Cell::Ratio(f64::NAN), "NaNx"),
             (Cell::change(us(1.0), us(1.00001)), "1.000 µs"),
+            (Cell::change(us(1.0), us(1.1)), "1.000 µs → 1.100 µs"),
             (Cell::change(Cell::Missing("new".into()), us(1.0)), "– → 1.000 µs"),
         ] {
             assert_eq!(cell.shown().to_string(), expected, "{cell:?}");
@@ -405,8 +318,8 @@ mod tests {
     fn columns_of_figures_are_known_by_their_cells() {
         let mut table = Table::new(["words", "figures", "mixed", "missing"]);
         let missing = || Cell::Missing("not timed".into());
-        table.push(vec!["a".into(), missing(), Cell::Count(1), missing()]);
-        table.push(vec!["b".into(), Cell::change(missing(), Cell::Ratio(1.0)), "none".into(), missing()]);
+        table.push(vec!["a".into(), missing(), Cell::figure(1.0, "1"), missing()]);
+        table.push(vec!["b".into(), Cell::change(missing(), Cell::figure(1.0, "1x")), "none".into(), missing()]);
         assert_eq!([0, 1, 2, 3, 4].map(|column| table.is_numeric(column)), [false, true, false, false, false]);
     }
 

@@ -1,7 +1,7 @@
 //! One page that needs nothing but itself: no script, nothing that a browser would load.
 
 use super::document::target;
-use super::{Block, Cell, Document, Span, Table, Text};
+use super::{Block, Cell, Document, Span, Table, Text, Tone};
 
 /// Colours on a light ground, and on a dark one.
 const LIGHT: &str = "--ground:#fff;--text:#1c2128;--faint:#57606a;--line:#d8dee4";
@@ -98,7 +98,7 @@ fn table(table: &Table) -> String {
 fn cell(cell: &Cell, class: &str) -> String {
     let shown = cell.shown();
     let phrase = if shown.to_string().chars().count() > PHRASE { "phrase" } else { "" };
-    let classes = [class, phrase, cell.tone().map_or("", |tone| tone.name())].join(" ");
+    let classes = format!("{class} {phrase} {}", cell.tone().map(Tone::name).unwrap_or_default());
     let classes = classes.split_whitespace().collect::<Vec<_>>().join(" ");
     let reason = if let Cell::Missing(reason) = cell { reason } else { "" };
     format!("<td{}{}>{}</td>", attribute("class", &classes), attribute("title", reason), inline(&shown))

@@ -3,12 +3,11 @@
 
 mod document;
 pub mod html;
-pub mod json;
 pub mod markdown;
 pub mod terminal;
 
 pub(crate) use document::row;
-pub use document::{Block, Cell, Chart, Digits, Document, Span, Table, Text, Tone, Verdict};
+pub use document::{Block, Cell, Chart, Document, Span, Table, Text, Tone, Verdict};
 
 use std::io::{self, Write};
 

@@ -8,8 +8,7 @@ pub const WIDTH: u16 = 100;
 /// A table whose columns would become narrower than this is written as a list.
 const NARROWEST_COLUMN: usize = 12;
 
-/// `details` is where the reader finds what is folded, such as `COMPARE.md`.
-pub fn terminal(document: &Document, width: u16, details: &str) -> String {
+pub fn terminal(document: &Document, width: u16) -> String {
     let mut parts = Vec::new();
     if !document.title.is_empty() {
         parts.push(wrapped(&document.title, width));
@@ -24,7 +23,7 @@ pub fn terminal(document: &Document, width: u16, details: &str) -> String {
         }
         Block::Table(of) => table(of, width),
         Block::Chart(_) => String::new(),
-        Block::Folded { summary, .. } => wrapped(&format!("{summary} (in {details})"), width),
+        Block::Folded { summary, .. } => wrapped(&format!("{summary} (in COMPARE.md)"), width),
     }));
     parts.join("\n\n") + "\n"
 }
@@ -84,7 +83,7 @@ mod tests {
     use crate::page::Cell;
 
     fn of(block: Block, width: u16) -> String {
-        terminal(&Document { blocks: vec![block], ..Default::default() }, width, "COMPARE.md")
+        terminal(&Document { blocks: vec![block], ..Default::default() }, width)
     }
 
     #[test]
@@ -95,7 +94,9 @@ mod tests {
                 let cell: String = phrase.chars().cycle().skip(columns).take(length).collect();
                 let mut table = Table::new((0..columns).map(|column| format!("column {column}")));
                 table.push(vec![cell.as_str().into(); columns]);
-                table.push((0..columns).map(|column| Cell::Count(10_u64.pow(column as u32 % 20))).collect());
+                table.push(
+                    (0..columns).map(|column| Cell::figure(0.0, 10_u64.pow(column as u32 % 20).to_string())).collect(),
+                );
                 for (width, block) in [(100, Block::Table(table)), (40, Block::bullets([cell.repeat(4)]))] {
                     let text = of(block, width);
                     let widest = text.lines().map(|line| line.chars().count()).max();

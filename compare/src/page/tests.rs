@@ -2,21 +2,21 @@ use super::*;
 
 /// Each kind of block, text and cell.
 fn sample() -> Document {
-    let us = |value| Cell::number(value, Digits::Significant(4), "µs");
+    let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
     let mut figures = Table::new(["stage", "verdict", "cases", "p50", "was", "over | torch", "vs previous"]);
     figures.push(vec![
         Text::default().strong("swizzle").into(),
         Cell::Verdict(Tone::Good, "GREEN".into()),
-        Cell::Count(34_077),
+        Cell::figure(34_077.0, "34,077"),
         us(5.274).noted("k4"),
         Cell::change(us(5.3), us(5.274)),
-        Cell::Interval { value: 1.747, low: 1.736, high: 1.755, digits: Digits::Fixed(3), unit: "x" },
-        Cell::Ratio(1.54),
+        Cell::Figure { value: 1.747, interval: Some((1.736, 1.755)), text: "1.747x [1.736, 1.755]".into() },
+        Cell::figure(1.54, "1.54x (−35 %)"),
     ]);
     figures.push(vec![
         "scalar".into(),
         Cell::change(Cell::Verdict(Tone::Good, "GREEN".into()), Cell::Verdict(Tone::Bad, "FAIL C2".into())),
-        Cell::Count(7),
+        Cell::figure(7.0, "7"),
         Cell::Missing("not timed".into()),
         us(f64::NAN),
         Cell::Missing("no <peer>".into()),
@@ -77,7 +77,7 @@ folded
 
 #[test]
 fn terminal_of_each_block_and_cell() {
-    insta::assert_snapshot!(terminal::terminal(&sample(), terminal::WIDTH, "COMPARE.md"), @r##"
+    insta::assert_snapshot!(terminal::terminal(&sample(), terminal::WIDTH), @r##"
 The ladder
 
 AMBIGUOUS: 1 claim < 1
@@ -136,28 +136,28 @@ fn html_of_each_block_and_cell() {
 
 #[test]
 fn json_of_each_block_and_cell() {
-    let text = json::value(&sample()).to_string().replace("},{", "},\n{").replace("],[", "],\n[");
+    let text = serde_json::to_string(&sample()).unwrap().replace("},{", "},\n{").replace("],[", "],\n[");
     insta::assert_snapshot!(text, @r##"
-{"blocks":[{"items":["Fix a_b","look_"],"kind":"bullets"},
-{"kind":"heading","level":2,"text":"Times & ratios"},
-{"kind":"paragraph","text":"See a|b in the record (results/a.json)."},
-{"columns":["stage","verdict","cases","p50","was","over | torch","vs previous"],"kind":"table","rows":[[{"kind":"text","text":"swizzle"},
-{"kind":"verdict","tone":"good","word":"GREEN"},
-{"kind":"count","value":34077},
-{"cell":{"kind":"number","unit":"µs","value":5.274},"kind":"noted","note":"k4"},
-{"from":{"kind":"number","unit":"µs","value":5.3},"kind":"change","to":{"kind":"number","unit":"µs","value":5.274}},
-{"high":1.755,"kind":"interval","low":1.736,"unit":"x","value":1.747},
-{"kind":"ratio","value":1.54}],
-[{"kind":"text","text":"scalar"},
-{"from":{"kind":"verdict","tone":"good","word":"GREEN"},"kind":"change","to":{"kind":"verdict","tone":"bad","word":"FAIL C2"}},
-{"kind":"count","value":7},
-{"kind":"missing","reason":"not timed"},
-{"kind":"number","unit":"µs","value":"NaN"},
-{"kind":"missing","reason":"no <peer>"},
-{"kind":"missing","reason":"the first"}]]},
-{"kind":"heading","level":2,"text":"Details"},
-{"blocks":[{"kind":"heading","level":3,"text":"Here"},
-{"kind":"paragraph","text":"folded"}],"kind":"folded","summary":"2 <more>"}],"title":"The ladder","verdict":{"tone":"open","why":"1 claim < 1","word":"AMBIGUOUS"}}
+{"title":"The ladder","verdict":{"tone":"open","word":"AMBIGUOUS","why":"1 claim < 1"},"blocks":[{"bullets":["Fix a_b","look_"]},
+{"heading":{"level":2,"text":"Times & ratios"}},
+{"paragraph":"See a|b in the record (results/a.json)."},
+{"table":{"columns":["stage","verdict","cases","p50","was","over | torch","vs previous"],"rows":[[{"text":"swizzle"},
+{"verdict":["good","GREEN"]},
+{"figure":{"value":34077.0,"text":"34,077"}},
+{"noted":{"cell":{"figure":{"value":5.274,"text":"5.274 µs"}},"note":"k4"}},
+{"change":{"from":{"figure":{"value":5.3,"text":"5.300 µs"}},"to":{"figure":{"value":5.274,"text":"5.274 µs"}}}},
+{"figure":{"value":1.747,"interval":[1.736,1.755],"text":"1.747x [1.736, 1.755]"}},
+{"figure":{"value":1.54,"text":"1.54x (−35 %)"}}],
+[{"text":"scalar"},
+{"change":{"from":{"verdict":["good","GREEN"]},"to":{"verdict":["bad","FAIL C2"]}}},
+{"figure":{"value":7.0,"text":"7"}},
+{"missing":"not timed"},
+{"figure":{"value":null,"text":"NaN µs"}},
+{"missing":"no <peer>"},
+{"missing":"the first"}]]}},
+{"heading":{"level":2,"text":"Details"}},
+{"folded":{"summary":"2 <more>","blocks":[{"heading":{"level":3,"text":"Here"}},
+{"paragraph":"folded"}]}}]}
 "##);
 }
 
@@ -182,7 +182,8 @@ fn a_chart_is_drawn_where_markdown_is_read_and_nowhere_else() {
       line [60.0, 75.0]
     ```
     "#);
-    assert_eq!(terminal::terminal(&document, terminal::WIDTH, "").trim(), "");
+    assert_eq!(terminal::terminal(&document, terminal::WIDTH).trim(), "");
     assert!(!html::page(&document).contains("xychart"));
-    assert_eq!(json::value(&document)["blocks"][0]["lines"][1][1], 75.0);
+    let json = serde_json::to_value(&document).unwrap();
+    assert_eq!(json["blocks"][0]["chart"]["lines"][1][1], 75.0);
 }

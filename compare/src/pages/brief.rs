@@ -1,7 +1,8 @@
 //! `compare brief`: one stage for whoever tunes it. What follows from the figures first, then the figures.
 
 use super::insights::{insights, register_limit};
-use super::{claimed, clip, figure, gpu, missing, noted, of, or_missing, stale, state, text, us, words};
+use super::show::Show;
+use super::{claimed, clip, gpu, missing, noted, of, or_missing, some, speedup, stale, state, text, us, whole, words};
 use crate::judge::best::{self, Latency};
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
@@ -35,40 +36,37 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     blocks.extend(targets(report, id));
     blocks.extend(negatives(report, id));
     blocks.extend([Block::section("Figures"), Block::Table(figures(report, stage, &best))]);
-    let tuned = best_presets(stage, tuned);
-    let untuned = "NO DATA: it was not tuned; `compare tune` on a GPU.";
-    let mut tables = vec![("Tuned configurations (tune/)".to_string(), tuned, untuned)];
+    let mut sections = vec![(
+        "Tuned configurations (tune/)".to_string(),
+        some(best_presets(stage, tuned)),
+        "NO DATA: it was not tuned; `compare tune` on a GPU.",
+    )];
     if let Some((_, record)) = found {
-        let on = On::Problem(Place::claims(Dtype::F16));
-        let counted = figures_of(record.row(&best, &on, Source::Emulator), "counter (0 where not listed)");
-        let read = figures_of(record.row(&best, &on, Source::Ncu), "figure");
-        let best_name = best.name();
-        tables.extend([
+        let (ids, best_name) = ([stage.id.clone()], best.name());
+        let show = Show { report, record, stages: &ids, only: Some(&best) };
+        sections.extend([
             (
                 format!("Compiled: {best_name}"),
-                compiled(record, &best),
+                show.resources(),
                 "NO DATA: no record of this kernel was built by nvcc.",
             ),
+            (format!("Counted: {best_name}"), show.counters(), "NO DATA: the record does not count it."),
             (
-                format!("Counted on mission, f16, full mask: {best_name}"),
-                counted,
-                "NO DATA: the record does not count it.",
-            ),
-            (
-                format!("Profiled on mission, f16, full mask (ncu): {best_name}"),
-                read,
+                format!("Profiled (ncu): {best_name}"),
+                show.profile(),
                 "NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.",
             ),
-            ("Presets (f16, head_dim 64)".into(), presets(record, stage), "NO DATA: the record does not say."),
+            ("Presets (f16, head_dim 64)".into(), some(presets(record, stage)), "NO DATA: the record does not say."),
             (
                 "Limits of an SM".into(),
-                limits(record, id),
+                some(limits(record, id)),
                 "NO DATA: no record is of a GPU, and nvcc built none of this kernel.",
             ),
         ]);
     }
-    for (title, table, otherwise) in tables {
-        blocks.extend([Block::section(title), table_or(table, otherwise)]);
+    for (title, found, otherwise) in sections {
+        blocks.push(Block::section(title));
+        blocks.extend(if found.is_empty() { vec![Block::paragraph(words(otherwise))] } else { found });
     }
     blocks.extend(task(stage));
     Some(Document { title: format!("Brief of {id}: {}", stage.idea), blocks, ..Document::default() })
@@ -115,7 +113,7 @@ fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
         match best::latency(&report.known, subject, &Place::claims(Dtype::F16)) {
             Latency::Measured { row, record, origin } => {
                 cells.push(stale(us(best::p50(row)), &origin));
-                let ratios = best::speedups(record, row).map(|speedup| speedup.map(|(_, ratio)| Cell::Ratio(ratio)));
+                let ratios = best::speedups(record, row).map(|found| found.map(|(_, ratio)| speedup(ratio)));
                 cells.extend(ratios.map(|ratio| or_missing(ratio, "not timed in this record")));
             }
             Latency::Withheld(why) | Latency::NoData(why) => cells.extend(vec![missing(why); 3]),
@@ -145,28 +143,7 @@ fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
 
 /// What launch bounds leave to a thread of an instance.
 fn limit(declared: Option<&Row>) -> Cell {
-    or_missing(declared.and_then(register_limit).map(|limit| Cell::Count(limit as u64)), "not declared")
-}
-
-fn compiled(record: &Record, subject: &Subject) -> Table {
-    let row = |row: &Row| {
-        let declared = record.declared(row);
-        row![
-            text(&row.on),
-            of(Some(row), Metric::Registers),
-            limit(declared),
-            of(Some(row), Metric::SpillBytes),
-            of(declared, Metric::DynamicSharedBytes),
-            of(Some(row), Metric::Occupancy),
-        ]
-    };
-    let columns = ["instance", "registers", "limit", "spilled B", "dynamic shared B", "occupancy"];
-    Table::of(columns, record.by(Source::Ptxas).filter(|row| row.subject == *subject).map(row))
-}
-
-fn figures_of(row: Option<&Row>, title: &str) -> Table {
-    let figures = row.into_iter().flat_map(|row| &row.figures).filter(|(_, found)| found.value != 0.0);
-    Table::of([title, "value"], figures.map(|(&metric, found)| row![metric.label(), figure(metric, found.value)]))
+    or_missing(declared.and_then(register_limit).map(whole), "not declared")
 }
 
 fn presets(record: &Record, stage: &StageMeta) -> Table {
@@ -205,7 +182,7 @@ fn limits(record: &Record, id: &str) -> Table {
         let sm = multiprocessor(arch)?;
         let figures =
             [sm.registers as usize, sm.threads as usize, sm.blocks as usize, sm.shared_bytes, sm.shared_opt_in_bytes];
-        Some([Cell::from(arch)].into_iter().chain(figures.map(|figure| Cell::Count(figure as u64))).collect())
+        Some([Cell::from(arch)].into_iter().chain(figures.map(|figure| whole(figure as f64))).collect())
     };
     let columns = ["architecture", "registers", "threads", "blocks", "shared B", "shared B of one block"];
     Table::of(columns, archs.into_iter().filter_map(row))
@@ -278,19 +255,19 @@ NO DATA: it was not tuned; `compare tune` on a GPU.
 
 ## Compiled: mma-32x64
 
-| instance | registers | limit | spilled B | dynamic shared B | occupancy |
-|---|---:|---|---:|---|---:|
-| f16 d64 sm_90a | 128 | – | 0 | – | 25.0 % |
+| variant | instance | registers | limit | cap | spilled B | stack B | shared B | shared cap | occupancy | R1 |
+|---|---|---:|---|---|---:|---|---|---|---:|---|
+| stage1/mma-32x64 | f16 d64 sm_90a | 128 | – | – | 0 | – | – | – | 25.0 % | PASS |
 
-## Counted on mission, f16, full mask: mma-32x64
+## Counted: mma-32x64
 
-| counter (0 where not listed) | value |
-|---|---:|
-| shared-load wavefronts | 49,152 |
-| shared-load bank conflicts | 12,288 |
-| blocks of the launch | 128 |
+| variant | problem | figure | value | same-preset baseline | value / baseline |
+|---|---|---|---:|---:|---:|
+| mma-32x64 | mission f16 full | shared-load wavefronts | 49,152 | 49,152 | 1.000x |
+| mma-32x64 | mission f16 full | shared-load bank conflicts | 12,288 | 12,288 | 1.000x |
+| mma-32x64 | mission f16 full | blocks of the launch | 128 | 128 | 1.000x |
 
-## Profiled on mission, f16, full mask (ncu): mma-32x64
+## Profiled (ncu): mma-32x64
 
 NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.
 

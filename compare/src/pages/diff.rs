@@ -1,15 +1,15 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, micro, or_missing, short, state, titled, tone, us,
-    words,
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, list, or_missing, short, speedup, state, titled,
+    tone, us, whole, words,
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
 use crate::judge::state::state as judged;
 use crate::judge::verdict::{Overall, count};
 use crate::judge::{Known, best, history};
-use crate::page::{Block, Cell, Document, Table, Text, Verdict, row};
+use crate::page::{Block, Document, Table, Text, Verdict, row};
 use crate::record::{Place, Record, Subject};
 use common::problem::Dtype;
 use serde_json::{Value, json};
@@ -85,10 +85,7 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         let others = found - better.len();
         blocks.push(Block::paragraph(words(&rest(pair, others))));
     }
-    let lines = |lines: &[String]| -> Vec<Block> {
-        let list = || Block::bullets(lines.iter().map(|line| words(line)));
-        (!lines.is_empty()).then(list).into_iter().collect()
-    };
+    let lines = |lines: &[String]| list(lines.iter().map(|line| words(line)));
     blocks.extend(titled("Records without a counterpart", lines(&comparison.unpaired)));
     blocks.extend(lines(&comparison.notes));
     Document { marker: Some(MARKER), title: String::new(), verdict: Some(verdict), blocks }
@@ -121,8 +118,8 @@ fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
         let first = of.first()?;
         let on = first.on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
         let values = match (&first.base, &first.new) {
-            (Some(base), Some(new)) => format!(", {} → {}", micro(base), micro(new)),
-            (None, Some(new)) => format!(", {}", micro(new)),
+            (Some(base), Some(new)) => format!(", {base} → {new}"),
+            (None, Some(new)) => format!(", {new}"),
             _ => String::new(),
         };
         let reason = if group == Group::Gates { format!(": {}", clip(&first.why, 110)) } else { String::new() };
@@ -182,13 +179,13 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         let timed = best::shown(record).find(|row| row.subject == *subject && row.on.problem() == Some(&place));
         let not_timed = "not timed in this record";
         let [previous, _] = timed.map(|row| best::speedups(record, row)).unwrap_or_default();
-        let registers = history::registers(record, subject).map(|registers| Cell::Count(registers as u64));
+        let registers = history::registers(record, subject).map(whole);
         row![
             short(subject),
             what,
             or_missing(gates, "not declared"),
             or_missing(timed.map(|row| us(best::p50(row))), not_timed),
-            or_missing(previous.map(|(_, ratio)| Cell::Ratio(ratio)), not_timed),
+            or_missing(previous.map(|(_, ratio)| speedup(ratio)), not_timed),
             or_missing(registers, "not built by nvcc"),
         ]
     };
@@ -365,7 +362,7 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
             ] {
                 assert!(head.contains(&expected), "{expected}: {head}");
             }
-            let text = terminal::terminal(&document(&of), terminal::WIDTH, "the JSON");
+            let text = terminal::terminal(&document(&of), terminal::WIDTH);
             assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
             let worse =
@@ -394,7 +391,7 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
         let records = committed();
         for pair in records.windows(2) {
             let of = compare((&pair[0].0, &pair[0].1), (&pair[1].0, &pair[1].1));
-            let text = terminal::terminal(&document(&of), terminal::WIDTH, "the JSON");
+            let text = terminal::terminal(&document(&of), terminal::WIDTH);
             assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }

@@ -1,6 +1,6 @@
 //! `compare history`: per GPU a row per record of each stage or variant.
 
-use super::{figure, or_missing, us};
+use super::{figure, or_missing, speedup, us};
 use crate::judge::history::{Point, Series};
 use crate::page::{Block, Cell, Document, Table, row};
 use common::metric::Metric;
@@ -36,7 +36,7 @@ fn row(series: &Series, point: &Point, before: Option<f64>) -> Vec<Cell> {
     let known = |found: Option<Cell>, what: &str| or_missing(found, &format!("the record has no {what}"));
     let count = |value: Option<f64>, metric: Metric| known(value.map(|value| figure(metric, value)), metric.label());
     let variant = series.variant.as_ref().or(point.variant.as_ref());
-    let ratio = point.p50_us.zip(before).map(|(now, before)| Cell::Ratio(before / now));
+    let ratio = point.p50_us.zip(before).map(|(now, before)| speedup(before / now));
     row![
         &series.stage,
         &point.record,
@@ -62,7 +62,7 @@ mod tests {
         let mut now = record();
         row(&mut now, BEST, &mission(), Source::Gpu).figures.insert(Metric::P50, 4.0.into());
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
-        insta::assert_snapshot!(terminal::terminal(&document(&history(&records, None)), 120, ""), @r##"
+        insta::assert_snapshot!(terminal::terminal(&document(&history(&records, None)), 120), @r##"
 History
 
 == NVIDIA H200 ==

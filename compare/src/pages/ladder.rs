@@ -8,7 +8,7 @@ use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
-use crate::page::{Block, Cell, Digits, Table, Text, row};
+use crate::page::{Block, Cell, Table, Text, row};
 use crate::record::{Place, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -43,7 +43,7 @@ fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     };
     let [previous, first] = best::speedups(record, row).map(|speedup| match speedup {
         Some((base, _)) if base == *subject => missing("it is the first"),
-        Some((_, ratio)) => Cell::Ratio(ratio),
+        Some((_, ratio)) => super::speedup(ratio),
         None => missing("not timed in this record"),
     });
     [stale(us(best::p50(row)), &origin), previous, first]
@@ -55,7 +55,7 @@ fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     let found = known.sources().into_iter().find_map(|(name, record)| {
         let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
         let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
-        let ratio = Cell::number(over.value(Metric::SpeedupP50)?, Digits::Fixed(2), "x");
+        let ratio = super::times(over.value(Metric::SpeedupP50)?);
         Some(stale(ratio, &known.origin(name, record, &stage.id, true)))
     });
     or_missing(found, "not timed beside peers")

@@ -11,11 +11,6 @@ use common::problem::Dtype;
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::{GateId, GateResult};
 
-const GATES: [GateId; 13] = {
-    use GateId::*;
-    [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1, S1]
-};
-
 pub fn page() -> String {
     let blocks = vec![
         Block::paragraph(words(
@@ -99,8 +94,8 @@ fn threshold(threshold: Threshold) -> String {
     }
 }
 
-fn gates() -> Table {
-    Table::of(["gate", "demands"], GATES.map(|gate| row![text(gate), rule(gate)]))
+pub fn gates() -> Table {
+    Table::of(["gate", "demands"], GateId::ALL.map(|gate| row![text(gate), rule(gate)]))
 }
 
 /// What a gate demands, in one line.
@@ -188,7 +183,7 @@ mod tests {
     fn every_metric_and_gate_has_its_line() {
         let page = page();
         assert!(Metric::ALL.iter().all(|metric| page.contains(&format!("| `{}` |", metric.name()))));
-        for gate in GATES {
+        for gate in GateId::ALL {
             assert_eq!(page.lines().filter(|line| line.starts_with(&format!("| {gate} |"))).count(), 1, "{gate}");
         }
         insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"

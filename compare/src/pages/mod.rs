@@ -9,19 +9,20 @@ pub mod json;
 pub mod ladder;
 pub mod metrics;
 pub mod report;
+pub mod self_test;
 pub mod show;
 pub mod summary;
 
 use crate::judge::claims::{Claimed, Status};
-use crate::judge::diff::{Change, Difference, Group, Line};
+use crate::judge::diff::{Difference, Group, Line};
 use crate::judge::list::joined;
 use crate::judge::state::State;
-use crate::judge::verdict::{Exit, count};
+use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
-use crate::page::{Block, Cell, Digits, Table, Text, Tone, row};
+use crate::page::{Block, Cell, Table, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Record, Row, Subject};
-use common::metric::{Metric, Unit};
+use common::metric::{Metric, Unit, significant};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
 use std::fmt::Display;
@@ -69,17 +70,12 @@ fn stale(figure: Cell, origin: &Origin) -> Cell {
 
 /// A figure with the digits and unit of its metric.
 fn figure(metric: Metric, value: f64) -> Cell {
-    match metric.spec().unit {
-        Unit::Count if value.is_finite() => Cell::Count(value.round() as u64),
-        Unit::Count => Cell::number(value, Digits::Fixed(0), ""),
-        Unit::Share => Cell::number(100.0 * value, Digits::Fixed(1), "%"),
-        Unit::Us => Cell::number(value, Digits::Significant(4), "µs"),
-        Unit::Ns => Cell::number(value / 1e3, Digits::Significant(4), "µs"),
-        Unit::Mhz => Cell::number(value, Digits::Fixed(0), "MHz"),
-        Unit::Ratio => Cell::number(value, Digits::Fixed(3), ""),
-        Unit::Error => Cell::number(value, Digits::Scientific(1), ""),
-        Unit::Rate => Cell::number(value / 1e12, Digits::Fixed(1), "T/s"),
-    }
+    Cell::figure(value, metric.show(value))
+}
+
+/// A number of things.
+fn whole(value: f64) -> Cell {
+    Cell::figure(value, Unit::Count.show(value))
 }
 
 /// The same of a row, a dash where it has none.
@@ -89,25 +85,37 @@ fn of(row: Option<&Row>, metric: Metric) -> Cell {
 }
 
 /// Microseconds in a column that says so.
-fn us(value: f64) -> Cell {
-    Cell::number(value, Digits::Significant(4), "")
+pub fn us(value: f64) -> Cell {
+    Cell::figure(value, significant(value))
 }
 
-/// A speedup with its interval, where it has one.
-fn times(figure: Figure) -> Cell {
-    match figure.interval {
-        Some((low, high)) => Cell::Interval { value: figure.value, low, high, digits: Digits::Fixed(2), unit: "x" },
-        None => Cell::number(figure.value, Digits::Fixed(2), "x"),
-    }
+/// A ratio with its interval, where it has one.
+fn times(of: impl Into<Figure>) -> Cell {
+    let Figure { value, interval } = of.into();
+    let text = match interval {
+        Some((low, high)) => format!("{value:.2}x [{low:.2}, {high:.2}]"),
+        None => format!("{value:.2}x"),
+    };
+    Cell::Figure { value, interval, text }
 }
 
 fn ratio(ratio: &Ratio) -> Cell {
-    times((ratio.value, ratio.interval.low, ratio.interval.high).into())
+    times((ratio.value, ratio.interval.low, ratio.interval.high))
 }
 
-/// Values of a comparison are written with their unit already.
-fn micro(text: &str) -> String {
-    text.strip_suffix(" us").map_or(text.to_string(), |number| format!("{number} µs"))
+/// Base / new of a time: `1.54x (−35 %)`.
+fn speedup(ratio: f64) -> Cell {
+    let percent = (100.0 / ratio - 100.0).round();
+    if !percent.is_finite() {
+        return times(ratio);
+    }
+    let sign = if percent < 0.0 { '−' } else { '+' };
+    Cell::figure(ratio, format!("{ratio:.2}x ({sign}{:.0} %)", percent.abs()))
+}
+
+/// One value over another of the same kind, to three digits.
+pub fn share(ratio: f64) -> Cell {
+    Cell::figure(ratio, format!("{ratio:.3}x"))
 }
 
 fn gates(gates: &[GateId]) -> String {
@@ -174,22 +182,6 @@ fn tally(claims: &[Claimed]) -> String {
     joined(counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")), ", ")
 }
 
-/// `6 worse, 84 better`
-fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
-    let words = crate::judge::verdict::tally(differences).into_iter().map(|(change, n)| {
-        let word = match change {
-            Change::Worse => "worse",
-            Change::Ambiguous => "undecided",
-            Change::Missing => "not compared",
-            Change::Better => "better",
-            Change::Differs => "neither better nor worse",
-            Change::Same => "the same",
-        };
-        format!("{n} {word}")
-    });
-    joined(words, ", ")
-}
-
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
 fn is_candidate(known: &Known<'_>, difference: &Difference) -> bool {
     let name = difference.subject.name();
@@ -219,7 +211,7 @@ fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<Strin
 fn changes(differences: &[&Difference]) -> Table {
     let row = |line: Line| {
         let Difference { subject, base, new, why, group, ratio: moved, .. } = &line.first;
-        let values = Cell::change(micro(&line.base), micro(&line.new));
+        let values = Cell::change(&line.base, &line.new);
         let why = || words(&clip(why, 200));
         let values = match (base, new) {
             (Some(_), Some(_)) if *group != Group::Gates => values,
@@ -257,8 +249,14 @@ fn titled(title: &str, blocks: Vec<Block>) -> Vec<Block> {
     title.into_iter().chain(blocks).collect()
 }
 
+/// Lines as blocks; none where there are none.
+pub fn list<T: Into<Text>>(lines: impl IntoIterator<Item = T>) -> Vec<Block> {
+    let lines: Vec<Text> = lines.into_iter().map(T::into).collect();
+    if lines.is_empty() { vec![] } else { vec![Block::Bullets(lines)] }
+}
+
 /// A table as blocks; none where it has no rows.
-fn some(table: Table) -> Vec<Block> {
+pub fn some(table: Table) -> Vec<Block> {
     if table.rows.is_empty() { vec![] } else { vec![Block::Table(table)] }
 }
 
@@ -303,3 +301,21 @@ fn variants(n: usize) -> String {
 
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speedup_says_what_it_takes_off_the_time() {
+        for (ratio, expected) in [
+            (1.54, "1.54x (−35 %)"),
+            (0.8, "0.80x (+25 %)"),
+            (1.001, "1.00x (+0 %)"),
+            (0.0, "0.00x"),
+            (f64::NAN, "NaNx"),
+        ] {
+            assert_eq!(speedup(ratio).shown().to_string(), expected);
+        }
+    }
+}

@@ -2,19 +2,19 @@
 
 use super::{
     by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, or_missing,
-    per_stage, tally, text, times, titled, tone, unchanged, us, words,
+    per_stage, self_test, tally, text, times, titled, tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers::{self, FastP, Problem};
-use crate::judge::state::{self as judged, Failure, State, Tally};
+use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, count};
 use crate::judge::{Origin, best};
 use crate::page::{Block, Cell, Chart, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
-use crate::record::{Figure, Record, Row};
+use crate::record::{Figure, Record, Row, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
@@ -41,7 +41,11 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
     blocks.extend(refused(report));
-    blocks.extend(titled("Self-test", self_test(report).into_iter().collect()));
+    let self_test = report
+        .known
+        .subject()
+        .and_then(|(_, record)| self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>()));
+    blocks.extend(titled("Self-test", self_test.into_iter().collect()));
     blocks.push(Block::section("The rest"));
     blocks.extend(rest(report));
     Document { marker: None, title: "COMPARE".into(), verdict: Some(verdict(report)), blocks }
@@ -298,27 +302,6 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     blocks
 }
 
-/// Faults and mutants killed, and what is listed as redundant.
-pub fn self_test(report: &Report<'_>) -> Option<Block> {
-    let (_, record) = report.known.subject()?;
-    let Tally { faults, faults_killed, sites, sites_killed, redundant } = judged::tally(record);
-    let mut parts = Vec::new();
-    if faults > 0 {
-        parts.push(format!("{faults_killed} of {faults} planted faults are killed by a gate"));
-    }
-    if sites > 0 {
-        parts.push(format!(
-            "of {sites} kernels without one of their synchronisation sites {sites_killed} are killed, {redundant} survive and are \
-             listed as redundant, {} survive",
-            sites - sites_killed - redundant
-        ));
-    }
-    let wrong: String =
-        judged::self_test(record).take(8).map(|row| format!(" WRONG: {}{}.", row.subject, row.on)).collect();
-    let said = format!("Fault injection and mutation testing (S1): {}.{wrong}", parts.join("; "));
-    (!parts.is_empty()).then(|| Block::paragraph(said))
-}
-
 fn rest(report: &Report<'_>) -> [Block; 2] {
     let stage = report.known.stages.last().map_or("STAGE", |stage| &stage.id);
     let of_stage = format!("--stage {stage}");
@@ -343,7 +326,6 @@ mod tests {
     use crate::judge::{Known, Named, verdict};
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, mission, record, row};
-    use crate::record::Source;
     use crate::record::{On, StageMeta, Subject};
     use crate::testing::committed;
     use common::verdict::{GateId, GateResult};
@@ -443,7 +425,7 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
             let text = markdown::markdown(&document(&report));
             let (bytes, lines) = (text.len(), text.lines().count());
             assert!(bytes <= 20 * 1024 && lines <= 200, "{} stages: {bytes} bytes, {lines} lines", stages.len());
-            let text = terminal::terminal(&document(&report), terminal::WIDTH, "COMPARE.md");
+            let text = terminal::terminal(&document(&report), terminal::WIDTH);
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }
     }

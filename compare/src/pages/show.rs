@@ -1,8 +1,9 @@
 //! `compare show`: everything that COMPARE.md leaves out, on demand.
 
+use super::insights::register_limit;
 use super::{
-    by_weight, changes, claimed, figure, is_candidate, missing, of, or_missing, per_stage, report, short, some, state,
-    text, times, us, verdict, words,
+    by_weight, changes, claimed, figure, is_candidate, list, missing, of, or_missing, per_stage, report, share, short,
+    some, state, text, times, us, verdict, whole, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -11,7 +12,7 @@ use crate::judge::missing::Missing;
 use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
 use crate::judge::{best, peers};
-use crate::page::{Block, Cell, Digits, Document, Table, Text, row};
+use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
 use crate::record::{On, Record, Row, Source, StageMeta, Subject, VariantMeta};
@@ -64,7 +65,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         let verdict = Some(report::verdict(report));
         return Document { title: "Nothing to show".into(), verdict, ..Document::default() };
     };
-    let show = Show { report, record, stages };
+    let show = Show { report, record, stages, only: None };
     let mut blocks = vec![Block::Bullets(report::apart(report))];
     for section in Section::value_variants().iter().filter(|section| what.is_empty() || what.contains(section)) {
         let in_full = what.contains(section) || !stages.is_empty();
@@ -75,10 +76,12 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     Document { marker: None, title: name.to_string(), verdict: Some(report::verdict(report)), blocks }
 }
 
-struct Show<'a> {
-    report: &'a Report<'a>,
-    record: &'a Record,
-    stages: &'a [String],
+pub struct Show<'a> {
+    pub report: &'a Report<'a>,
+    pub record: &'a Record,
+    pub stages: &'a [String],
+    /// This variant alone.
+    pub only: Option<&'a Subject>,
 }
 
 impl<'a> Show<'a> {
@@ -106,7 +109,8 @@ impl<'a> Show<'a> {
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
         let record: &'a Record = self.record;
-        record.by(by).filter(|row| row.against.is_none() && self.takes(row.subject.stage()))
+        let is_asked = |row: &&Row| self.only.map_or(self.takes(row.subject.stage()), |only| row.subject == *only);
+        record.by(by).filter(|row| row.against.is_none()).filter(is_asked)
     }
 
     /// Variants of the stages asked for; where none is named, the best of each.
@@ -197,9 +201,7 @@ impl<'a> Show<'a> {
         let left_out = left_out.map(|scope| {
             words(&format!("{}: {} of {} not timed: {}", scope.stage, scope.left_out, scope.of, scope.why))
         });
-        let left_out: Vec<Text> = left_out.collect();
-        let left_out = (!left_out.is_empty()).then_some(Block::Bullets(left_out));
-        some(table).into_iter().chain(self.method(Source::Gpu)).chain(left_out).collect()
+        some(table).into_iter().chain(self.method(Source::Gpu)).chain(list(left_out)).collect()
     }
 
     fn method(&self, of: Source) -> Option<Block> {
@@ -208,7 +210,7 @@ impl<'a> Show<'a> {
         (!said.is_empty()).then(|| Block::paragraph(words(&said)))
     }
 
-    fn resources(&self) -> Vec<Block> {
+    pub fn resources(&self) -> Vec<Block> {
         let row = |row: &Row| {
             let declared = self.record.declared(row);
             let shared = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
@@ -217,10 +219,11 @@ impl<'a> Show<'a> {
                 short(&row.subject),
                 text(&row.on),
                 of(Some(row), Metric::Registers),
+                or_missing(declared.and_then(register_limit).map(whole), "not declared"),
                 of(declared, Metric::RegisterCap),
                 of(Some(row), Metric::SpillBytes),
                 of(Some(row), Metric::StackBytes),
-                or_missing(shared.map(|bytes| Cell::Count(bytes as u64)), "not declared"),
+                or_missing(shared.map(whole), "not declared"),
                 of(declared, Metric::SharedCapBytes),
                 match row.value(Metric::Occupancy) {
                     Some(0.0) => "0 blocks/SM".into(),
@@ -233,6 +236,7 @@ impl<'a> Show<'a> {
             "variant",
             "instance",
             "registers",
+            "limit",
             "cap",
             "spilled B",
             "stack B",
@@ -255,16 +259,17 @@ impl<'a> Show<'a> {
         Some(Subject::variant(&before.id, &found.name))
     }
 
-    fn counters(&self) -> Vec<Block> {
+    pub fn counters(&self) -> Vec<Block> {
         let base = |row: &Row| self.record.row(&self.base(&row.subject)?, &row.on, Source::Emulator);
         let blocks = self.beside(Source::Emulator, ["value", "same-preset baseline", "value / baseline"], base);
         blocks.into_iter().chain(self.only_best()).collect()
     }
 
-    fn profile(&self) -> Vec<Block> {
+    pub fn profile(&self) -> Vec<Block> {
         let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
         let blocks = self.beside(Source::Ncu, ["ncu", "emulator", "ncu / emulator"], counted);
-        blocks.into_iter().chain(self.method(Source::Ncu)).chain(self.only_best()).collect()
+        let method = self.method(Source::Ncu).filter(|_| !blocks.is_empty());
+        blocks.into_iter().chain(method).chain(self.only_best()).collect()
     }
 
     /// The figures of one source on problems, beside another row's; without those that are 0 in both.
@@ -281,7 +286,7 @@ impl<'a> Show<'a> {
         let row = |(row, metric, value, was): (&Row, Metric, f64, Option<f64>)| {
             let formula = ncu::formula(metric)
                 .filter(|formula| by == Source::Ncu && was.is_none() && !formula.meaning.is_empty());
-            let ratio = was.filter(|was| *was != 0.0).map(|was| Cell::number(value / was, Digits::Fixed(3), "x"));
+            let ratio = was.filter(|was| *was != 0.0).map(|was| share(value / was));
             row![
                 row.subject.name(),
                 text(&row.on),
@@ -348,7 +353,7 @@ impl<'a> Show<'a> {
                 _ => None,
             };
             let same = finding.and_then(|finding| finding.pair.as_ref()?.same_preset);
-            let same = same.map(|same| Cell::number(same, Digits::Fixed(3), "x"));
+            let same = same.map(share);
             let record = record.unwrap_or("this run");
             row![of.title(), verdict, measured, or_missing(same, "no such pair"), record, &of.claim.why]
         };
@@ -381,15 +386,7 @@ impl<'a> Show<'a> {
     fn self_test(&self) -> Vec<Block> {
         let is_site = |row: &Row| !row.subject.name().is_empty();
         let rows = self.record.by(Source::SelfTest).filter(|row| !is_site(row) || self.takes(row.subject.stage()));
-        let row = |row: &Row| {
-            let failed = row.failure();
-            let judged = if failed.is_some() { Verdict::Fail } else { Verdict::Pass };
-            let note = row.note.as_deref().unwrap_or_default();
-            let outcome = joined([note].into_iter().chain(failed), ". ");
-            row![short(&row.subject), row.on.to_string().trim_start_matches(": "), verdict(judged), words(&outcome)]
-        };
-        let table = Table::of(["where", "what", "S1", "outcome"], rows.map(row));
-        report::self_test(self.report).into_iter().chain(some(table)).collect()
+        super::self_test::blocks(rows.collect::<Vec<_>>())
     }
 
     fn missing(&self) -> Vec<Block> {
@@ -437,7 +434,7 @@ mod tests {
         row(&mut record, OTHER, &On::All, Source::Gpu).judge(GateId::C2, (&fails).into());
         let records = [("1".to_string(), record)];
         let report = verdict::report(Known { stages: &records[0].1.meta.stages, run: None, committed: &records });
-        let page = |what: &[Section], stages: &[String]| terminal(&document(&report, what, stages), 140, "");
+        let page = |what: &[Section], stages: &[String]| terminal(&document(&report, what, stages), 140);
         let gates = page(&[Section::Gates], &[]);
         let place = |name: &str| gates.find(name).unwrap_or_else(|| panic!("{name}: {gates}"));
         assert!(place("stage1/mma-64x64") < place("stage0/scalar-32x64"), "{gates}");
@@ -490,7 +487,7 @@ right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fa
         let stages = &records.last().unwrap().1.meta.stages;
         let report = verdict::report(Known { stages, run: None, committed: &records });
         for &section in Section::value_variants() {
-            let page = terminal(&document(&report, &[section], &["stage5-swizzle".into()]), WIDTH, "");
+            let page = terminal(&document(&report, &[section], &["stage5-swizzle".into()]), WIDTH);
             assert!(!page.contains("NO DATA in this record"), "{section:?}: {page}");
             assert!(page.lines().all(|line| line.chars().count() <= WIDTH.into()), "{page}");
         }

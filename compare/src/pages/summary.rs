@@ -1,6 +1,6 @@
 //! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
 
-use super::{clip, figure, ladder, or_missing, report::verdict, some, state, text, us, words};
+use super::{clip, figure, ladder, list, or_missing, report::verdict, some, state, text, us, words};
 use crate::judge::best::{self, Latency};
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
@@ -28,8 +28,7 @@ pub fn document(report: &Report<'_>) -> Document {
     let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show gates missing`")));
     let refused = report.known.stages.iter().flat_map(|stage| &stage.refused).count();
     let refused = (refused > 0).then(|| Text::from(format!("{} that the device cannot run", super::variants(refused))));
-    let lines: Vec<Text> = lines.into_iter().take(MOST).chain(more).chain(refused).collect();
-    blocks.extend((!lines.is_empty()).then_some(Block::Bullets(lines)));
+    blocks.extend(list(lines.into_iter().take(MOST).chain(more).chain(refused)));
     blocks.push(Block::bullets(report.overall.actions.iter().map(|action| words(action))));
     blocks.push(Block::Paragraph(Text::default().strong(verdict(report).to_string())));
     Document { blocks, ..Document::default() }
@@ -46,8 +45,7 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
     let line = |failure: &crate::judge::state::Failure| {
         words(&format!("FAIL {} of {}: {}", failure.gate, failure.subject, failure.reason))
     };
-    let lines: Vec<Text> = report.failures.iter().map(line).collect();
-    (!lines.is_empty()).then_some(Block::Bullets(lines)).into_iter().collect()
+    list(report.failures.iter().map(line))
 }
 
 /// A line for each stage of the run.
@@ -90,7 +88,7 @@ mod tests {
 
     fn page(run: &Record) -> String {
         let known = Known { stages: &run.meta.stages, run: Some(("run", run)), committed: &[] };
-        terminal::terminal(&document(&verdict::report(known)), terminal::WIDTH, "COMPARE.md")
+        terminal::terminal(&document(&verdict::report(known)), terminal::WIDTH)
     }
 
     #[test]

@@ -26,6 +26,12 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// What `path` is called, where it leads to.
+pub fn name_of(path: &Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
 /// Whether `path` leads to a device, a pipe or a socket, which take bytes and are not replaced.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
@@ -112,7 +118,7 @@ impl Unfinished {
     pub fn resume(folder: &Path) -> Result<Self, StoreError> {
         let fail = |source| StoreError::Write { path: folder.to_path_buf(), source };
         let folder = folder.canonicalize().map_err(fail)?;
-        let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = name_of(&folder);
         if let Some(finished) = name.strip_suffix(PARTIAL) {
             return Ok(Self { target: folder.with_file_name(finished), folder });
         }
@@ -128,7 +134,7 @@ impl Unfinished {
 
     /// What it will be called.
     pub fn name(&self) -> String {
-        self.target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        name_of(&self.target)
     }
 
     /// Gives the folder its name, now that everything is in it.

@@ -5,7 +5,7 @@ use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
-use common::problem::{Dtype, Shape};
+use common::problem::{Dtype, Shape, parse_shape};
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -257,6 +257,11 @@ pub struct Refuted {
 }
 
 impl Meta {
+    /// A shape by its name here, or by its extents as they are written.
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        self.shapes.get(name).copied().or_else(|| Some(parse_shape(name).ok()?.1))
+    }
+
     /// What this record refutes of a claim of `stage`, which it names by its words.
     pub fn refuted(&self, stage: &str, claim: &str) -> Option<&Refuted> {
         let mut refuted = self.negative.iter().flat_map(|negative| &negative.claims);
@@ -278,11 +283,7 @@ pub enum Tier {
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Tier::T0 => "T0",
-            Tier::T1 => "T1",
-            Tier::T2 => "T2",
-        })
+        f.pad(&format!("{self:?}"))
     }
 }
 

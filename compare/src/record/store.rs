@@ -243,27 +243,30 @@ pub type Found = (String, Result<Record, StoreError>);
 
 /// The same, each with the reason where it cannot be read.
 pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
-    let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
-    let mut names = Vec::new();
-    match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(source) => return Err(fail(source)),
-        Ok(entries) => {
-            for entry in entries {
-                let entry = entry.map_err(fail)?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if is_listed(&name) && is_record(&entry.path()) {
-                    names.push(name);
-                }
-            }
-        }
-    }
-    names.sort();
     let read = |name: String| {
         let record = Record::read(&folder.join(&name));
         (name, record)
     };
-    Ok(names.into_iter().map(read).collect())
+    Ok(names(folder)?.into_iter().map(read).collect())
+}
+
+/// The names of the finished records in `folder`, oldest first; none where there is no such folder.
+pub fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        entries => entries.map_err(fail)?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if is_listed(&name) && is_record(&entry.path()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 #[cfg(test)]

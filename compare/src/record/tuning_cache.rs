@@ -106,8 +106,11 @@ impl TuningCache {
         Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
     }
 
-    /// Replaces what is known of a stage on a problem. Where no variant is green any more, nothing is known.
-    pub fn put(&mut self, entry: Entry) {
+    /// Replaces what is known of a stage on a problem by the first of all that are `ranked`. Where no variant is green any
+    /// more, nothing is known.
+    pub fn put(&mut self, ranked: &Entry, tuned: &str) {
+        let mut entry = Entry { tuned: tuned.to_string(), timed: ranked.best.len(), ..ranked.clone() };
+        entry.best.truncate(KEPT);
         let key = |entry: &Entry| (entry.stage.clone(), entry.shape, entry.dtype, entry.mask);
         self.entries.retain(|other| key(other) != key(&entry));
         if !entry.best.is_empty() {
@@ -120,7 +123,8 @@ impl TuningCache {
 }
 
 impl Entry {
-    fn is_of(&self, stage: &str, problem: &Problem) -> bool {
+    /// Whether it is of a stage on a problem.
+    pub fn is_of(&self, stage: &str, problem: &Problem) -> bool {
         (self.stage.as_str(), self.shape, self.dtype, self.mask) == (stage, problem.shape, problem.dtype, problem.mask)
     }
 }

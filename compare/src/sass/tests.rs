@@ -43,7 +43,7 @@ fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
         let value = |metric| built.code.iter().find(|(known, _)| *known == metric).map_or(0.0, |(_, value)| *value);
         assert!(value(Metric::CodeBytes) > 0.0, "{}", kernel.facts.symbol);
         if value(Metric::LoopHgmma) + value(Metric::LoopQgmma) > 0.0 {
-            let tile = 2 * 16 * kernel.facts.block_n as usize * kernel.facts.head_dim;
+            let tile = 2 * 16 * kernel.facts.block_n * kernel.facts.head_dim;
             assert_eq!(value(Metric::LoopMacs), tile as f64, "{}", kernel.facts.symbol);
             instances += 1;
         }

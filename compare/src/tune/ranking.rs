@@ -5,25 +5,17 @@ use crate::judge::state::{gates, is_green, summary};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming, Request};
 use crate::record::meta::TimingScope;
-use crate::record::tuning_cache::{Entry, KEPT, Known, Ranked, TuningCache};
+use crate::record::tuning_cache::{Entry, Known, Ranked, TuningCache};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::{Problem, parse_shape};
+use common::problem::Problem;
 use common::verdict::Verdict;
 
-/// All variants of a stage on a problem, fastest first.
+/// All variants of a stage on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// The stage.
-    pub stage: String,
-    /// Its identity.
-    pub identity: String,
-    /// The shape's name, or its extents.
-    pub shape_name: String,
-    /// What is computed.
-    pub problem: Problem,
-    /// Green ones.
-    pub ranked: Vec<Ranked>,
+    /// The green ones, fastest first: more than the tuning cache keeps.
+    pub entry: Entry,
     /// The others.
     pub refused: Vec<Refused>,
 }
@@ -42,21 +34,6 @@ pub struct Refused {
 }
 
 impl Ranking {
-    /// What the tuning cache keeps of it.
-    pub fn entry(&self, tuned: &str) -> Entry {
-        Entry {
-            stage: self.stage.clone(),
-            identity: self.identity.clone(),
-            shape_name: self.shape_name.clone(),
-            shape: self.problem.shape,
-            dtype: self.problem.dtype,
-            mask: self.problem.mask,
-            tuned: tuned.to_string(),
-            timed: self.ranked.len(),
-            best: self.ranked.iter().take(KEPT).cloned().collect(),
-        }
-    }
-
     /// Whether every variant of the stage was timed, or cannot be.
     pub fn is_whole(&self) -> bool {
         self.refused.iter().all(|refused| refused.was_tried)
@@ -68,18 +45,12 @@ pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
     let mut planned: Vec<PlannedTiming> = Vec::new();
     for row in timed(record) {
         let (Some(stage), Some(place)) = (record.stage(row.subject.stage()), row.on.problem()) else { continue };
-        let shape =
-            record.meta.shapes.get(&place.shape).copied().or_else(|| parse_shape(&place.shape).ok().map(|(_, s)| s));
+        let shape = record.meta.shape(&place.shape);
         let Some(Ok(problem)) = shape.map(|shape| Problem::new(shape, place.dtype, place.mask)) else { continue };
-        if planned.iter().any(|known| (&known.stage, &known.problem) == (&stage.id, &problem)) {
+        if planned.iter().any(|known| (known.subject.stage(), known.problem) == (&stage.id, problem)) {
             continue;
         }
-        planned.extend(stage.variants.iter().map(|variant| PlannedTiming {
-            stage: stage.id.clone(),
-            variant: variant.name.clone(),
-            shape_name: place.shape.clone(),
-            problem,
-        }));
+        planned.extend(stage.subjects().map(|subject| PlannedTiming { subject, place: place.clone(), problem }));
     }
     planned
 }
@@ -88,38 +59,41 @@ pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
 pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for timing in planned {
-        let Some(build) = record.stage(&timing.stage) else { continue };
-        let same = |ranking: &Ranking| (&ranking.stage, &ranking.problem) == (&timing.stage, &timing.problem);
+        let Some(build) = record.stage(timing.subject.stage()) else { continue };
+        let same = |ranking: &Ranking| ranking.entry.is_of(&build.id, &timing.problem);
         let index = rankings.iter().position(same).unwrap_or_else(|| {
-            rankings.push(Ranking {
-                stage: timing.stage.clone(),
+            let entry = Entry {
+                stage: build.id.clone(),
                 identity: build.identity.clone(),
-                shape_name: timing.shape_name.clone(),
-                problem: timing.problem,
-                ranked: vec![],
-                refused: vec![],
-            });
+                shape_name: timing.place.shape.clone(),
+                shape: timing.problem.shape,
+                dtype: timing.problem.dtype,
+                mask: timing.problem.mask,
+                tuned: String::new(),
+                timed: 0,
+                best: vec![],
+            };
+            rankings.push(Ranking { entry, refused: vec![] });
             rankings.len() - 1
         });
         match place(timing, record) {
-            Ok(ranked) => rankings[index].ranked.push(ranked),
+            Ok(ranked) => rankings[index].entry.best.push(ranked),
             Err(refused) => rankings[index].refused.push(refused),
         }
     }
     for ranking in &mut rankings {
-        ranking.ranked.sort_by(|a, b| a.p50_us.total_cmp(&b.p50_us).then_with(|| a.variant.cmp(&b.variant)));
+        ranking.entry.best.sort_by(|a, b| a.p50_us.total_cmp(&b.p50_us).then_with(|| a.variant.cmp(&b.variant)));
     }
     rankings
 }
 
 /// The figures of an arm, or why it has none.
 fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
+    let PlannedTiming { subject, place, problem } = timing;
+    let variant = subject.name().to_string();
     let refused =
-        |reason: String, is_wrong: bool| Refused { variant: timing.variant.clone(), reason, is_wrong, was_tried: true };
-    let subject = Subject::variant(&timing.stage, &timing.variant);
-    let problem = &timing.problem;
-    let place = Place::of(&timing.shape_name, problem);
-    let built: Vec<(&str, &Row)> = (record.by(Source::Ptxas).filter(|row| row.subject == subject))
+        |reason: String, is_wrong: bool| Refused { variant: variant.clone(), reason, is_wrong, was_tried: true };
+    let built: Vec<(&str, &Row)> = (record.by(Source::Ptxas).filter(|row| row.subject == *subject))
         .filter_map(|row| match &row.on {
             On::Instance { dtype, head_dim, arch: Some(arch) } => {
                 ((*dtype, *head_dim) == (problem.dtype, problem.shape.head_dim)).then_some((arch.as_str(), row))
@@ -130,17 +104,17 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
     if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
         return Err(refused(format!("{gate}: {}", judged.reason), true));
     }
-    if summary(record, &subject).is_some() && !is_green(record, &subject) {
-        let failed = gates(record, &subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
+    if summary(record, subject).is_some() && !is_green(record, subject) {
+        let failed = gates(record, subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
         let failed: Vec<String> = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason)).collect();
         let is_wrong = !failed.is_empty();
-        return Err(match unsupported(&subject, &place, problem, record).filter(|_| !is_wrong) {
+        return Err(match unsupported(subject, place, problem, record).filter(|_| !is_wrong) {
             Some(reason) => refused(reason, false),
             None => refused(if is_wrong { failed.join("; ") } else { "not green on C1-C6".into() }, is_wrong),
         });
     }
-    let Some(row) = timed(record).rfind(|row| row.subject == subject && row.on.problem() == Some(&place)) else {
-        let unsupported = unsupported(&subject, &place, problem, record);
+    let Some(row) = timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place)) else {
+        let unsupported = unsupported(subject, place, problem, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
         return Err(Refused { was_tried, ..refused(reason, false) });
@@ -151,7 +125,7 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
     let us = |metric: Metric| row.value(metric).unwrap_or(f64::NAN);
     let runs = |(arch, _): &&(&str, &Row)| record.meta.machine.gpu.runs(arch);
     Ok(Ranked {
-        variant: timing.variant.clone(),
+        variant: variant.clone(),
         p50_us: us(Metric::P50),
         p90_us: us(Metric::P90),
         sass_sha256: built.iter().find(runs).and_then(|(_, row)| row.sass.clone()),
@@ -179,22 +153,22 @@ pub fn keep_best(plan: &mut Plan, request: &Request, stages: &[StageBuild], cach
         return;
     }
     for stage in stages {
-        let of = plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
+        let of = plan.timings.iter().filter(|timing| timing.subject.stage() == stage.id).count();
         let mut is_stale = false;
         plan.timings.retain(|timing| {
-            if timing.stage != stage.id || timing.problem.has_claims() {
+            if timing.subject.stage() != stage.id || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
             match cache.of(&stage.meta, &timing.problem) {
-                Known::Fresh(best) => best.iter().any(|ranked| ranked.variant == timing.variant),
-                Known::Absent => cache.is_kept_anywhere(&stage.meta, &timing.variant).unwrap_or(true),
+                Known::Fresh(best) => best.iter().any(|ranked| ranked.variant == timing.subject.name()),
+                Known::Absent => cache.is_kept_anywhere(&stage.meta, timing.subject.name()).unwrap_or(true),
                 Known::Stale => {
                     is_stale = true;
                     true
                 }
             }
         });
-        let left_out = of - plan.timings.iter().filter(|timing| timing.stage == stage.id).count();
+        let left_out = of - plan.timings.iter().filter(|timing| timing.subject.stage() == stage.id).count();
         let why = match (left_out, is_stale) {
             (0, false) => continue,
             (_, false) => format!("beside the problems of the claims, only the best variants in {file} were timed"),

@@ -1,7 +1,8 @@
 use super::*;
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming};
-use crate::record::meta::Refusal;
+use crate::record::StoreError;
+use crate::record::meta::{Gpu, Refusal};
 use crate::record::tuning_cache::{Entry, KEPT, Known, Ranked};
 use crate::record::{Judged, On};
 use crate::testing::{CPASYNC, GPU, US, WMMA, builds, instance, mission as on_mission, timed};
@@ -12,7 +13,14 @@ use common::problem::{Dtype, Mask, Problem, claims_problem};
 use common::verdict::GateResult;
 
 fn request(list: &[&str]) -> plan::Request {
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request(None)
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request
+}
+
+fn tune_args(list: &[&str]) -> TuneArgs {
+    match crate::cli::Cli::parse_from(["compare", "tune"].iter().chain(list)).command {
+        Some(crate::cli::Command::Tune(args)) => args,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn planned(list: &[&str]) -> Plan {
@@ -31,14 +39,18 @@ fn built() -> Record {
 }
 
 fn lines(rankings: &[Ranking]) -> Vec<String> {
-    let ranked = |ranking: &Ranking| ranking.ranked.iter().map(|row| row.variant.clone()).collect::<Vec<_>>().join(" ");
+    let ranked =
+        |ranking: &Ranking| ranking.entry.best.iter().map(|row| row.variant.clone()).collect::<Vec<_>>().join(" ");
     let refused = |ranking: &Ranking| {
         let words = ranking.refused.iter().map(|refused| {
             format!("{} {}: {}", if refused.is_wrong { "FAIL" } else { "NO DATA" }, refused.variant, refused.reason)
         });
         words.collect::<Vec<_>>().join("; ")
     };
-    rankings.iter().map(|ranking| format!("{}: {} | {}", ranking.stage, ranked(ranking), refused(ranking))).collect()
+    rankings
+        .iter()
+        .map(|ranking| format!("{}: {} | {}", ranking.entry.stage, ranked(ranking), refused(ranking)))
+        .collect()
 }
 
 #[test]
@@ -46,10 +58,10 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
     let plan = mission();
     assert_eq!(plan.timings.len(), 3);
     // T0 and mission, whether or not the variant is the stage's default.
-    let of = |variant: &str| plan.cases.iter().filter(|case| case.key.variant == variant).count();
+    let of = |variant: &str| plan.cases.iter().filter(|case| case.subject.name() == variant).count();
     assert_eq!((of("scalar-32x64"), of("cpasync-32x64")), (9, 9), "eight of T0 are of f16 with the full mask");
     let whole = planned(&["--shapes", "mission"]);
-    assert_eq!(whole.cases.iter().filter(|case| case.key.variant == "scalar-32x64").count(), 4 + 10 + 6 + 10);
+    assert_eq!(whole.cases.iter().filter(|case| case.subject.name() == "scalar-32x64").count(), 4 + 10 + 6 + 10);
     assert_eq!(whole.timings.len(), 3 * 4);
     let default = planned(&[]);
     let t2 = plan::plan(&builds(), &request(&[]), BackendKind::Cuda).unwrap();
@@ -61,7 +73,7 @@ fn every_preset_is_gated_by_t0_and_on_what_it_is_timed_on() {
 fn green_presets_are_ranked_by_device_time_and_say_which_code_ran() {
     let rankings = rank(&mission().timings, &built());
     assert_eq!(lines(&rankings), ["stage0-scalar: wmma-qk-32x64 scalar-32x64 | ", "stage1-cpasync: cpasync-32x64 | "]);
-    assert_eq!(rankings[0].ranked[0].sass_sha256, Some(format!("sass of {WMMA}")));
+    assert_eq!(rankings[0].entry.best[0].sass_sha256, Some(format!("sass of {WMMA}")));
     let elsewhere = rank(
         &mission().timings,
         &built().changed(|meta| match &mut meta.machine.gpu {
@@ -69,12 +81,12 @@ fn green_presets_are_ranked_by_device_time_and_say_which_code_ran() {
             Gpu::Absent { .. } => unreachable!(),
         }),
     );
-    assert_eq!(elsewhere[0].ranked[0].sass_sha256, None, "the driver translated PTX");
-    let table = table::text(&rankings[..1]);
+    assert_eq!(elsewhere[0].entry.best[0].sass_sha256, None, "the driver translated PTX");
+    let table = terminal(&table::document(&rankings[..1]), WIDTH);
     for line in [
-        "stage0-scalar, mission f16 full\n| kept | variant       | p50 µs | p90 µs | of the best | machine code |\n",
-        "\n| 1    | wmma-qk-32x64 | 20.02  | 20.04  | 1.00x       | sass of stag |\n",
-        "\n| 2    | scalar-32x64  | 32.03  | 32.06  | 1.60x       | sass of stag |\n",
+        "stage0-scalar, mission f16 full ==\n\n| kept | variant       | p50 µs | p90 µs | of the best | machine code |\n",
+        "\n| 1    | wmma-qk-32x64 |  20.02 |  20.04 |      1.000x | sass of stag |\n",
+        "\n| 2    | scalar-32x64  |  32.03 |  32.06 |      1.600x | sass of stag |\n",
     ] {
         assert!(table.contains(line), "{table}");
     }
@@ -136,9 +148,8 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
         let from = folder.path().join(name);
         record.write(&from).unwrap();
         let path = |path: &Path| path.to_str().unwrap().to_string();
-        let words = ["compare", "tune", "--record", &path(&from), "--out", &path(&out)];
-        let Some(crate::cli::Command::Tune(args)) = crate::cli::Cli::parse_from(words).command else { unreachable!() };
-        tune(&args).unwrap()
+        let args = tune_args(&["--record", &path(&from), "--out", &path(&out)]);
+        tune(&args).or_else(|error| error.downcast::<NoData>().map(Answer::from)).unwrap()
     };
     let ranked = tuned("some", &some);
     let skipped = "not ranked: stage0-scalar, mission f16 full: 1 of 2 variants were not timed";
@@ -159,16 +170,19 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
     assert_eq!(shared_code(&built().rows), [""; 0]);
 }
 
-fn ranking(stage: &str, problem: Problem, variants: &[(&str, f64)]) -> Ranking {
+fn ranking(stage: &str, problem: Problem, variants: &[(&str, f64)]) -> Entry {
     let ranked =
         |&(variant, us): &(&str, f64)| Ranked { variant: variant.into(), p50_us: us, p90_us: us, sass_sha256: None };
-    Ranking {
+    Entry {
         stage: stage.into(),
         identity: format!("{stage}-identity"),
         shape_name: problem.shape.to_string(),
-        problem,
-        ranked: variants.iter().map(ranked).collect(),
-        refused: vec![],
+        shape: problem.shape,
+        dtype: problem.dtype,
+        mask: problem.mask,
+        tuned: String::new(),
+        timed: 0,
+        best: variants.iter().map(ranked).collect(),
     }
 }
 
@@ -181,10 +195,10 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     let (a, b) = (shape("1x8x2048x64"), shape("1x8x512x128"));
     let mut cache = TuningCache::none(GPU);
     let four = [("p", 1.0), ("q", 2.0), ("r", 3.0), ("s", 4.0)];
-    cache.put(ranking("stage1-cpasync", a, &four).entry("first"));
-    cache.put(ranking("stage0-scalar", a, &four[..1]).entry("first"));
-    cache.put(ranking("stage0-scalar", a, &four[1..3]).entry("second"));
-    cache.put(ranking("stage0-scalar", b, &four[..2]).entry("second"));
+    cache.put(&ranking("stage1-cpasync", a, &four), "first");
+    cache.put(&ranking("stage0-scalar", a, &four[..1]), "first");
+    cache.put(&ranking("stage0-scalar", a, &four[1..3]), "second");
+    cache.put(&ranking("stage0-scalar", b, &four[..2]), "second");
     let shown = |cache: &TuningCache| -> Vec<String> {
         let names = |best: &[Ranked]| best.iter().map(|row| row.variant.clone()).collect::<String>();
         let line = |e: &Entry| format!("{} {} {} {} of {}", e.stage, e.shape, e.tuned, names(&e.best), e.timed);
@@ -197,7 +211,7 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     ];
     assert_eq!((shown(&cache), KEPT), (expected.map(String::from).to_vec(), 3));
     // Nothing is green any more: what was known is no longer true.
-    cache.put(ranking("stage1-cpasync", a, &[]).entry("third"));
+    cache.put(&ranking("stage1-cpasync", a, &[]), "third");
     assert_eq!(shown(&cache), expected[..2]);
 
     let folder = tempfile::tempdir().unwrap();
@@ -205,10 +219,11 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     assert_eq!(TuningCache::read(&path).unwrap(), None);
     write_json(&path, &cache).unwrap();
     assert_eq!(TuningCache::read(&path).unwrap(), Some(cache));
-    let gpu = timed(US).meta.machine.gpu;
-    assert_eq!(open(&path, &gpu).unwrap().gpu, GPU);
+    let machine = timed(US).meta.machine;
+    let args = tune_args(&["--out", path.to_str().unwrap()]);
+    assert_eq!(open(&args, &machine).unwrap().1.gpu, GPU);
     write_json(&path, &TuningCache::none("NVIDIA L4")).unwrap();
-    let error = open(&path, &gpu).unwrap_err().to_string();
+    let error = open(&args, &machine).unwrap_err().to_string();
     assert!(error.ends_with("is the tuning cache of NVIDIA L4, and this is NVIDIA H200; give another file with --out"));
     std::fs::write(&path, r#"{"schema": 99, "gpu": "NVIDIA H200", "entries": []}"#).unwrap();
     assert!(matches!(TuningCache::read(&path), Err(StoreError::Schema { found: Some(99), reads: 1, .. })));
@@ -218,7 +233,7 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
 fn an_entry_holds_for_the_kernel_that_was_tuned() {
     let mut cache = TuningCache::none(GPU);
     let (mut stage, problem) = (builds().remove(0), claims_problem(Dtype::F16));
-    cache.put(ranking(&stage.id, problem, &[("scalar-32x64", 1.0)]).entry("now"));
+    cache.put(&ranking(&stage.id, problem, &[("scalar-32x64", 1.0)]), "now");
     assert!(matches!(cache.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64"));
     assert_eq!(cache.of(&stage, &Problem { mask: Mask::Causal, ..problem }), Known::Absent);
     assert_eq!(cache.of(&builds()[1], &problem), Known::Absent);
@@ -232,7 +247,7 @@ fn a_run_times_the_cache_beside_mission_and_says_what_it_left_out() {
     let all = plan::plan(&ladder, &request(&[]), BackendKind::Cuda).unwrap();
     let mut cache = TuningCache::none(GPU);
     for name in ["mission", "long"] {
-        cache.put(ranking("stage0-scalar", shape(name), &[("wmma-qk-32x64", 1.0)]).entry("now"));
+        cache.put(&ranking("stage0-scalar", shape(name), &[("wmma-qk-32x64", 1.0)]), "now");
     }
     let kept = |arguments: &[&str], ladder: &[StageBuild]| {
         let request = request(arguments);
@@ -242,8 +257,8 @@ fn a_run_times_the_cache_beside_mission_and_says_what_it_left_out() {
     };
     let plan = kept(&[], &ladder);
     let left_out: Vec<_> = all.timings.iter().filter(|timing| !plan.timings.contains(timing)).collect();
-    assert!(left_out.iter().all(|timing| timing.variant == "scalar-32x64" && !timing.problem.has_claims()));
-    assert!(left_out.iter().any(|timing| (timing.shape_name.as_str(), timing.problem.mask) == ("long", Mask::Full)));
+    assert!(left_out.iter().all(|timing| timing.subject.name() == "scalar-32x64" && !timing.problem.has_claims()));
+    assert!(left_out.iter().any(|timing| (timing.place.shape.as_str(), timing.problem.mask) == ("long", Mask::Full)));
     assert_eq!(
         left_out.len(),
         18,

@@ -5,7 +5,7 @@ use crate::device::{Execution, Staged};
 use crate::params::AttentionLaunch;
 use crate::problem::Problem;
 use crate::stage::{LoadedStage, Prepared};
-use crate::timing::{Cache, Plan, Rotation};
+use crate::timing::{Plan, Rotation};
 use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaGraph, CudaSlice, DriverError, LaunchConfig};
 use std::fmt;
@@ -107,10 +107,10 @@ impl fmt::Debug for Arm<'_> {
 const ONE_WARP: LaunchConfig = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (32, 1, 1), shared_mem_bytes: 0 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, as often as `cache` asks for. A handful of different contents is enough:
+    /// Uploads `contents`, all of one problem, a few times. A handful of different contents is enough:
     /// sets beyond them repeat contents at other addresses, which is all that the cache sees. Contents beyond the number
     /// of sets are left out.
-    pub fn pool(&self, mut contents: Vec<Staged>, cache: Cache) -> Result<Rc<InputPool>, CudaError> {
+    pub fn pool(&self, mut contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
         let problems = contents.windows(2).filter(|pair| pair[0].problem != pair[1].problem).count() + 1;
         let Some(first) = contents.first().filter(|_| problems == 1) else {
@@ -121,7 +121,7 @@ impl CudaDevice {
         };
         let input_bytes: usize = first.inputs.iter().map(|i| i.image.bytes.len() + 4 * i.scales.len()).sum();
         let output_bytes = first.output.bytes.len() as u64;
-        let rotation = Rotation::choose(cache, input_bytes as u64, output_bytes, self.info().l2_bytes);
+        let rotation = Rotation::choose(input_bytes as u64, output_bytes, self.info().l2_bytes);
         contents.truncate(rotation.sets);
         let uploaded = (0..rotation.sets).map(|set| self.upload_inputs(&contents[set % contents.len()]));
         let sets = uploaded.collect::<Result<Vec<_>, _>>()?;

@@ -4,7 +4,7 @@ use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Conditions;
 use crate::timing::stats::{SampleError, Summary, percentile};
-use crate::timing::{Comparison, HostCheck, Measurement, PairMeasurement, Plan, WarmUp, falsifying_variable, order};
+use crate::timing::{Comparison, HostCheck, Measurement, Plan, falsifying_variable, order};
 use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::{self, CUlimit, CUresult};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub struct Timed {
 #[derive(Clone, Debug)]
 pub struct TimedPair {
     /// The figures.
-    pub pair: PairMeasurement,
+    pub comparison: Comparison,
     /// The outputs of the base, as [`Timed::outputs`].
     pub base_outputs: Vec<RotatedOutput>,
     /// The outputs of the candidate.
@@ -54,7 +54,7 @@ impl CudaDevice {
     }
 
     /// Times two arms on the same inputs, interleaved (A B B A), on graphs built beforehand. A comparison that is too
-    /// noisy to decide a claim is repeated once; the first attempt stays in the record.
+    /// noisy to decide a claim is repeated once.
     pub fn measure_pair<'d>(
         &'d self,
         base: &mut Arm<'d>,
@@ -76,17 +76,15 @@ impl CudaDevice {
         let session = Session::start(self, vec![base, new], plan)?;
         let mut samples = session.device_samples()?;
         let mut comparison = compare(&samples)?;
-        let mut discarded = None;
         if comparison.is_noisy() {
             samples = session.device_samples()?;
-            discarded = Some(std::mem::replace(&mut comparison, compare(&samples)?));
+            comparison = compare(&samples)?;
         }
         let mut timed = session.end(samples)?;
         let (Some(new), Some(base)) = (timed.pop(), timed.pop()) else {
             return Err(CudaError::Sets { sets: 0, problems: 0 });
         };
-        let pair = PairMeasurement { base: base.measurement, new: new.measurement, comparison, discarded };
-        Ok(TimedPair { pair, base_outputs: base.outputs, new_outputs: new.outputs })
+        Ok(TimedPair { comparison, base_outputs: base.outputs, new_outputs: new.outputs })
     }
 
     /// Times an empty kernel both ways: what the method itself costs.
@@ -158,8 +156,6 @@ struct Session<'a, 'd> {
     round: Duration,
     /// How long the stream is held while the host submits a round, so that no sample waits for the host.
     lead_in: Duration,
-    warm_up_rounds: usize,
-    warm_up_ms: f64,
     before: Vec<Conditions>,
 }
 
@@ -196,8 +192,6 @@ impl<'a, 'd> Session<'a, 'd> {
             events,
             round: microseconds(round_us),
             lead_in: Duration::ZERO,
-            warm_up_rounds: 0,
-            warm_up_ms: 0.0,
             before: Vec::new(),
         };
         session.warm_up()?;
@@ -208,19 +202,18 @@ impl<'a, 'd> Session<'a, 'd> {
     /// Replays rounds until clocks have settled, and learns how long the host takes to submit one.
     fn warm_up(&mut self) -> Result<(), CudaError> {
         let start = Instant::now();
-        let mut submissions = Vec::new();
+        let (mut submissions, mut rounds) = (Vec::new(), 0);
         let fewest = self.launches_per_round().into_iter().min().unwrap_or(1);
         loop {
             submissions.push(CudaDevice::host_us(|| self.submit_round())?);
             self.wait_round()?;
-            self.warm_up_rounds += 1;
+            rounds += 1;
             let elapsed = start.elapsed();
-            let enough = elapsed >= self.plan.warm_up && self.warm_up_rounds * fewest >= self.plan.warm_up_launches;
+            let enough = elapsed >= self.plan.warm_up && rounds * fewest >= self.plan.warm_up_launches;
             if enough || elapsed >= self.plan.warm_up.max(self.plan.budget / 2) {
                 break;
             }
         }
-        self.warm_up_ms = start.elapsed().as_secs_f64() * 1e3;
         submissions.sort_unstable_by(f64::total_cmp);
         let lead_in = (1.5 * percentile(&submissions, 0.9) + 10.0).clamp(20.0, 5_000.0);
         self.lead_in = microseconds(lead_in);
@@ -323,7 +316,6 @@ impl<'a, 'd> Session<'a, 'd> {
         let single_samples = self.single_samples()?;
         let checks = self.arms.iter().map(|arm| self.host_check(arm)).collect::<Result<Vec<_>, _>>()?;
         let after = self.conditions_under_load()?;
-        let warm_up_launches = self.launches_per_round();
         let mut timed = Vec::with_capacity(self.arms.len());
         for (index, (device_us, single_us)) in device_samples.into_iter().zip(single_samples).enumerate() {
             let arm = &mut *self.arms[index];
@@ -344,14 +336,10 @@ impl<'a, 'd> Session<'a, 'd> {
             let measurement = Measurement {
                 label: arm.label(),
                 rotation: arm.rotation(),
-                launches_per_sample: arm.timed_graph()?.launches,
-                requested_samples: self.plan.samples,
-                warm_up: WarmUp { launches: self.warm_up_rounds * warm_up_launches[index], ms: self.warm_up_ms },
                 single: summary(&single_us)?,
                 single_us,
                 device,
                 device_us,
-                host_check: checks[index],
                 conditions: [self.before[index].clone(), after[index].clone()],
             };
             timed.push(Timed { measurement, outputs });

@@ -34,7 +34,6 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use emulator::TensorMap;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -59,7 +58,7 @@ const HELPERS_PTX: &str = include_str!("helpers.ptx");
 unsafe impl DeviceRepr for AttentionLaunch {}
 
 /// What a GPU is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The driver's name for it: `NVIDIA H200`.
     pub name: String,
@@ -73,23 +72,10 @@ pub struct DeviceInfo {
     pub l2_bytes: u64,
     /// Shared memory that one block can have, in bytes.
     pub shared_optin_bytes: usize,
-    /// Shared memory of one SM, in bytes.
-    pub shared_per_sm_bytes: usize,
-    /// Threads that one SM can hold.
-    pub threads_per_sm: u32,
-    /// Device memory, in bytes.
-    pub memory_bytes: u64,
     /// The CUDA version that the driver supports: major, minor.
     pub cuda_version: (u32, u32),
     /// The driver's own version, `580.65.06`; absent where NVML is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
-    /// The highest SM clock, in MHz, where the driver tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sm_mhz: Option<u32>,
-    /// The highest clock of the memory, in MHz, where the driver tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_mhz: Option<u32>,
 }
 
 impl DeviceInfo {
@@ -98,30 +84,6 @@ impl DeviceInfo {
         let (major, minor) = self.compute_capability;
         DeviceLimits { capability: 10 * major + minor, shared_opt_in_bytes: self.shared_optin_bytes }
     }
-}
-
-/// What the loaded code of a kernel takes, by the driver's account.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FunctionResources {
-    /// Registers per thread.
-    pub registers: u32,
-    /// Local memory per thread in bytes: spills and stack.
-    pub local_bytes: usize,
-    /// Static shared memory per block, in bytes.
-    pub static_shared_bytes: usize,
-    /// Dynamic shared memory per block that a launch passes, in bytes.
-    pub dynamic_shared_bytes: usize,
-    /// Threads that a block could have with these registers.
-    pub max_threads_per_block: u32,
-    /// Architecture of the code that runs, 10 times the compute capability: 90. Code of another architecture than the
-    /// device's was translated from PTX.
-    pub binary_version: u32,
-    /// Architecture of the PTX that it came from.
-    pub ptx_version: u32,
-    /// Blocks that fit on one SM at once.
-    pub blocks_per_sm: u32,
-    /// Threads of those blocks over the threads that the SM can hold.
-    pub occupancy: f64,
 }
 
 /// One GPU, its context and one stream. Not `Sync`: nothing else may run on the GPU while it is being timed.
@@ -265,39 +227,6 @@ impl CudaDevice {
         self.enqueue(&kernel, Argument::Attention(&launch))?;
         self.finish(&kernel.name, Duration::ZERO)?;
         self.read_back(&kernel.name, staged, &inputs, &output)
-    }
-
-    /// What the driver loaded for `kernel` on this device, and how many of its blocks fit on an SM.
-    pub fn resources(&self, stage: &LoadedStage, kernel: &Kernel) -> Result<FunctionResources, CudaError> {
-        self.check_usable()?;
-        let name = LaunchName {
-            stage: stage.info().id.to_string(),
-            variant: kernel.variant.clone(),
-            problem: format!("{} head_dim {}", kernel.dtype, kernel.head_dim),
-        };
-        let function = self.function(stage, kernel, &name)?;
-        self.function_resources(&function, kernel)
-            .map_err(|error| self.driver_error("reading a kernel's resources", error))
-    }
-
-    fn function_resources(&self, function: &CudaFunction, kernel: &Kernel) -> Result<FunctionResources, DriverError> {
-        let get = |attribute| function.get_attribute(attribute).map(|value| value.max(0) as u32);
-        let blocks = function.occupancy_max_active_blocks_per_multiprocessor(
-            kernel.threads,
-            kernel.dynamic_shared_bytes,
-            None,
-        )?;
-        Ok(FunctionResources {
-            registers: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-            local_bytes: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)? as usize,
-            static_shared_bytes: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)? as usize,
-            dynamic_shared_bytes: kernel.dynamic_shared_bytes,
-            max_threads_per_block: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            binary_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
-            ptx_version: get(FunctionAttribute::CU_FUNC_ATTRIBUTE_PTX_VERSION)?,
-            blocks_per_sm: blocks,
-            occupancy: f64::from(blocks * kernel.threads) / f64::from(self.info.threads_per_sm),
-        })
     }
 
     /// The loaded code of a stage, from the cache.
@@ -559,7 +488,6 @@ fn cuda_version(number: i32) -> (u32, u32) {
 
 fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
     let get = |attribute| context.attribute(attribute).map(|value| value.max(0) as u32);
-    let mhz = |attribute| get(attribute).ok().map(|khz| khz / 1000).filter(|&mhz| mhz > 0);
     Ok(DeviceInfo {
         name: context.name()?,
         uuid: uuid_text(context.uuid()?.bytes.map(|byte| byte as u8)),
@@ -570,13 +498,8 @@ fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<Device
         sms: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         l2_bytes: u64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
         shared_optin_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
-        shared_per_sm_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)? as usize,
-        threads_per_sm: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-        memory_bytes: context.total_mem()? as u64,
         cuda_version,
         driver_version: None,
-        sm_mhz: mhz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
-        memory_mhz: mhz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
     })
 }
 

@@ -6,12 +6,11 @@ use crate::stage::{LoadedStage, Prepared};
 use crate::timing::Change;
 use crate::timing::{Plan, SpeedOfLight};
 use crate::verdict::Verdict;
-use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
 
 /// One check of the timer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerCheck {
     /// What was tried: `injected delay of 5 %`.
     pub name: String,
@@ -38,7 +37,7 @@ pub fn timer_checks(
     for percent in [0.0, 1.0, 2.0, 5.0] {
         let mut base = device.arm(stage, prepared, pool)?;
         let mut new = device.arm(stage, prepared, pool)?.with_delay(percent / 100.0);
-        let comparison = device.measure_pair(&mut base, &mut new, plan)?.pair.comparison;
+        let comparison = device.measure_pair(&mut base, &mut new, plan)?.comparison;
         let (name, expected) = if percent == 0.0 {
             ("the same arm twice".to_string(), Change::Same)
         } else {
@@ -95,7 +94,7 @@ fn nothing_done(
     let mut base = device.arm(stage, prepared, pool)?;
     let mut noop = device.noop_arm(Some(pool))?;
     let timed = device.measure_pair(&mut base, &mut noop, plan)?;
-    let refused = speed_of_light.impossible(timed.pair.comparison.new.min);
+    let refused = speed_of_light.impossible(timed.comparison.new.min);
     let untouched =
         |output: &super::RotatedOutput| output.execution.output == pool.contents()[output.input].output.bytes;
     let all_untouched = timed.new_outputs.iter().all(untouched);

@@ -2,8 +2,7 @@
 
 use crate::measure::measured::{ExecuteError, Measured, Sink};
 use crate::measure::plan::{Mode, PlannedCase};
-use crate::measure::summary::describe;
-use common::check::{self, CaseResult, Checked, Launched, NoOutput, Outcome, StagedInputs};
+use common::check::{self, Checked, Launched, NoOutput, Outcome, StagedInputs};
 use common::inputs::Inputs;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
@@ -59,7 +58,7 @@ impl<'p> Batch<'p> {
             if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
                 (case.mode, &mut checked.outcome, &checked.output)
             {
-                let (stage, variant) = (stage_of(stages, &case.key.stage), &case.key.variant);
+                let (stage, variant) = (stage_of(stages, case.subject.stage()), case.subject.name());
                 gates.push(check::both_backends(stage, variant, &self.staged, output));
             }
             checked
@@ -79,17 +78,12 @@ pub fn keep(
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
     for (case, checked) in judged {
-        let result = CaseResult { key: case.key.clone(), outcome: checked.outcome };
         if let Some(output) = &checked.output {
-            sink.output(&result, output)?;
+            sink.output(case, output)?;
         }
-        let sticky = match &result.outcome {
-            Outcome::Failed { reason } if checked.fatal => Some(reason.clone()),
-            _ => None,
-        };
-        measured.append(&result);
+        measured.append(case, &checked.outcome);
         wanted = wanted.and(sink.grown(measured));
-        if let Some(reason) = sticky {
+        if let (Outcome::Failed { reason }, true) = (checked.outcome, checked.fatal) {
             return Err(ExecuteError::Sticky { case: label(case), reason });
         }
     }
@@ -98,10 +92,10 @@ pub fn keep(
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
 pub fn label(case: &PlannedCase) -> String {
-    format!("{}/{} {}", case.key.stage, case.key.variant, describe(&case.key))
+    format!("{} {}", case.subject, case.on())
 }
 
 /// There is nothing to compare `case` with.
 pub fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
-    ExecuteError::Reference { case: describe(&case.key), source }
+    ExecuteError::Reference { case: case.on().to_string(), source }
 }

@@ -5,7 +5,7 @@ use crate::measure::plan::plan;
 use crate::record::Record;
 use crate::{registry, testing};
 use clap::Parser;
-use common::check::{CaseResult, both_backends, check};
+use common::check::{both_backends, check};
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::metric::Metric;
@@ -18,7 +18,7 @@ use half::f16;
 #[derive(Default)]
 struct Told {
     started: Vec<String>,
-    outputs: Vec<(CaseResult, Vec<f16>)>,
+    outputs: Vec<(PlannedCase, Vec<f16>)>,
     recorded: Vec<usize>,
 }
 
@@ -27,8 +27,8 @@ impl Sink for Told {
         self.started.push(format!("{done} of {total}: {label}"));
     }
 
-    fn output(&mut self, result: &CaseResult, output: &[f16]) -> Result<(), SinkError> {
-        self.outputs.push((result.clone(), output.to_vec()));
+    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
+        self.outputs.push((case.clone(), output.to_vec()));
         Ok(())
     }
 
@@ -44,7 +44,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let builds = builds(&stages);
     let arguments =
         ["compare", "--stages", "stage0-scalar", "--shapes", "1x1x17x64,1x2:1x9x64", "--families", "normal,large"];
-    let request = crate::cli::Cli::parse_from(arguments).run.request(None);
+    let request = crate::cli::Cli::parse_from(arguments).run.request;
     let mut plan = plan(&builds, &request, BackendKind::Emulated).unwrap();
     // As on a GPU, whose place the emulator takes.
     plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 fn request(list: &[&str]) -> Request {
     use clap::Parser;
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request(None)
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request
 }
 
 fn planned(list: &[&str], backend: BackendKind) -> Plan {
@@ -13,17 +13,7 @@ fn planned(list: &[&str], backend: BackendKind) -> Plan {
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
-    plan.cases
-        .iter()
-        .map(|case| {
-            let key = &case.key;
-            let source = match &key.source {
-                Source::Seeded { family, seed } => format!("{family}:{seed}"),
-                Source::File { name } => name.clone(),
-            };
-            format!("{} {} {} {} {source} {:?}", key.variant, key.shape_name, key.dtype, key.mask, case.mode)
-        })
-        .collect()
+    plan.cases.iter().map(|case| format!("{} {} {:?}", case.subject.name(), case.on(), case.mode)).collect()
 }
 
 #[test]
@@ -92,13 +82,13 @@ fn tier1_is_the_default_without_a_gpu() {
     let whole = planned(&[], BackendKind::Emulated);
     let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
     for case in &whole.cases {
-        *per_variant.entry((case.key.stage.clone(), case.key.variant.clone())).or_default() += 1;
+        *per_variant.entry(case.subject.clone()).or_default() += 1;
     }
     assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [92, 95, 95]);
     assert_eq!(whole.scope, Scope::Whole);
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let modes = |variant: &str, mode: Mode| {
-        let cases = whole.cases.iter().filter(|case| case.key.variant == variant && case.mode == mode);
+        let cases = whole.cases.iter().filter(|case| case.subject.name() == variant && case.mode == mode);
         cases.count()
     };
     assert_eq!(
@@ -121,13 +111,13 @@ fn tier2_is_the_default_on_a_gpu() {
     assert_eq!(both(&plan), 8 * families + 6 + 10 + 3);
     assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
     assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
-    let count = |pick: &dyn Fn(&CaseKey) -> bool| plan.cases.iter().filter(|case| pick(&case.key)).count();
+    let count = |pick: &dyn Fn(&Place) -> bool| plan.cases.iter().filter(|case| pick(&case.place)).count();
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
-    assert_eq!(count(&|key| NAMED_SHAPES.iter().any(|named| named.name == key.shape_name)), 2 * 23 * 14);
+    assert_eq!(count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)), 2 * 23 * 14);
     // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
     // families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
-        count(&|key| !key.shape_name.starts_with(char::is_alphabetic)),
+        count(&|place| !place.shape.starts_with(char::is_alphabetic)),
         edge_shapes().len() * 4 + 7 * families + 12 + 10 + 3
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
@@ -146,9 +136,9 @@ fn tier2_is_the_default_on_a_gpu() {
 fn a_sweep_times_each_stages_default_on_growing_lengths() {
     let swept = planned(&["--sweep"], BackendKind::Cuda);
     let of = |plan: &Plan, variant: &str| -> Vec<String> {
-        let timings = plan.timings.iter().filter(|timing| timing.variant == variant);
+        let timings = plan.timings.iter().filter(|timing| timing.subject.name() == variant);
         let f16 = timings.filter(|timing| (timing.problem.dtype, timing.problem.mask) == (Dtype::F16, Mask::Full));
-        f16.map(|timing| timing.shape_name.clone()).collect()
+        f16.map(|timing| timing.place.shape.clone()).collect()
     };
     let named = ["mission", "mission_b2", "stretch", "long", "wide"];
     assert_eq!(of(&swept, "scalar-32x64"), named);
@@ -228,7 +218,7 @@ fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
 #[test]
 fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_what_has() {
     let counted = |list: &[&str], backend| -> Vec<String> {
-        planned(list, backend).counted.into_iter().map(|(_, variant)| variant).collect()
+        planned(list, backend).counted.iter().map(|subject| subject.name().to_string()).collect()
     };
     let all = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
     assert_eq!(counted(&[], BackendKind::Emulated), all);
@@ -250,8 +240,8 @@ fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
             all[1].meta.claims.iter_mut().find(|claim| matches!(claim.relation, Relation::Faster { .. })).unwrap();
         claim.on = Place::new(shape, Dtype::F16, Mask::Causal);
         let timings = plan(&all, &Request::default(), BackendKind::Cuda).unwrap().timings;
-        let large = timings.iter().filter(|timing| timing.shape_name == "big");
-        large.map(|timing| format!("{} {}", timing.variant, timing.problem.mask)).collect()
+        let large = timings.iter().filter(|timing| timing.place.shape == "big");
+        large.map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask)).collect()
     };
     let on_big = timed("big");
     assert!(on_big.contains(&"cpasync-32x64 causal".to_string()), "{on_big:?}");
