@@ -27,7 +27,8 @@ fn what_moved_is_named_and_what_did_not_occur_is_not() {
     assert_eq!(differ(&then, &renamed), None, "registers are the compiler's");
 }
 
-/// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 * 16 * BLOCK_N * HEAD_DIM.
+/// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 * 16 * BLOCK_N * HEAD_DIM, and
+/// a loop takes one tile or several.
 #[test]
 fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
     let ladder = Ladder::without_gpu("test").unwrap();
@@ -44,7 +45,7 @@ fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
         assert!(value(Metric::CodeBytes) > 0.0, "{}", kernel.facts.symbol);
         if value(Metric::LoopHgmma) + value(Metric::LoopQgmma) > 0.0 {
             let tile = 2 * 16 * kernel.facts.block_n * kernel.facts.head_dim;
-            assert_eq!(value(Metric::LoopMacs), tile as f64, "{}", kernel.facts.symbol);
+            assert_eq!(value(Metric::LoopMacs) % tile as f64, 0.0, "{}", kernel.facts.symbol);
             instances += 1;
         }
     }
