@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use crate::grid::MAX_SHARED_BYTES;
+/// Dynamic shared memory of the largest block: what sm_90 can opt in to.
+pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
 /// Behind the largest shared memory of a block, as abi.h declares it.
 pub(crate) const GUARD_BYTES: usize = 4096;

@@ -5,11 +5,9 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::MAX_SHARED_BYTES;
 use crate::fault::{Fault, Place};
 use crate::schedule::Schedule;
-
-/// Dynamic shared memory of the largest block: what sm_90 can opt in to.
-pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
 /// Blocks of the largest cluster that every GPU with clusters takes.
 pub const MAX_CLUSTER: u32 = 8;

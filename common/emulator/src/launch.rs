@@ -95,7 +95,7 @@ unsafe fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::MAX_SHARED_BYTES;
+    use crate::cluster::MAX_SHARED_BYTES;
     use crate::schedule::Schedule;
     use std::ffi::c_void;
 

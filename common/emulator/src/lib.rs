@@ -3,11 +3,12 @@
 //! `kernel.cu` is compiled unchanged against the shim in `include/`; each CUDA thread becomes a coroutine, a block runs
 //! on one OS thread, and blocks run in parallel. Warp-wide operations are a real rendezvous of their lanes, shared
 //! memory starts as NaN, and a cp.async or a box of TMA lands as late as its wait allows (or, under one schedule, a box at
-//! once), so that a kernel which only works by luck fails here. What it computes is what CUDA defines; what it does not model is time, weak memory and the tensor
-//! cores' own rounding: WMMA products are exact and summed in FP32, in ascending k.
+//! once), so that a kernel which only works by luck fails here. What it computes is what CUDA defines; what it does not model
+//! is time, weak memory and how tensor cores round products of halves: these are exact and summed in FP32, in ascending k.
+//! Products of E4M3 codes are added up in as few bits as on Hopper.
 //!
 //! The layers, each of which knows only those above it in this list:
-//! - plain data: faults, the launch and what it did (`grid`), places of the program (`source`, `site`);
+//! - plain data: the blocks of a cluster, faults, the launch and what it did (`grid`), places of the program (`source`, `site`);
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
 //! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`) decide who runs next
 //!   and who waits for whom; tested without C++;
@@ -41,8 +42,9 @@ mod warp;
 mod wgmma;
 mod worker;
 
+pub use cluster::MAX_SHARED_BYTES;
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use grid::{Entry, Launch, MAX_CLUSTER, MAX_SHARED_BYTES, Report, Suppress};
+pub use grid::{Entry, Launch, MAX_CLUSTER, Report, Suppress};
 pub use launch::{launch, launch_blocks, launch_suppressed};
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};

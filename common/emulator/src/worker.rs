@@ -7,9 +7,9 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
-use crate::cluster::{Cluster, GUARD_BYTES, STRIDE};
+use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
 use crate::fault::Fault;
-use crate::grid::{Launch, MAX_SHARED_BYTES, Report, Suppress};
+use crate::grid::{Launch, Report, Suppress};
 use crate::judge::memory::Memory;
 use crate::judge::{Judge, Outcome, Setup};
 use crate::layout::Layouts;
