@@ -46,7 +46,7 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
         if (breaks & MISALIGNED) place = reinterpret_cast<float4 *>(reinterpret_cast<char *>(place) + 8);
         attn::store_async(breaks & NOBODY ? 2 : other, place, value, full); // to the other block
         if (breaks & LEAVE_EARLY && rank == 1) return;
-        if (!(breaks & (READ_BEFORE_WAIT | THREAD_0_WAITS)) || breaks & THREAD_0_WAITS && thread == 0) {
+        if (!(breaks & (READ_BEFORE_WAIT | THREAD_0_WAITS)) || ((breaks & THREAD_0_WAITS) && thread == 0)) {
             attn::mbarrier_wait_cluster(full, round % 2); // for the round
         }
         if (breaks & THEN_MEETS) __syncthreads(); // thread 0 has waited
