@@ -18,7 +18,7 @@ use crate::page::Document;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress};
+use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
 use crate::record::{On, Record, Row, Source, Subject, TuningCache};
 use crate::registry::Ladder;
@@ -227,10 +227,16 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     }
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    let code = sass::read(stages, &mut builds);
+    // Of what is run, and not where a run is to be quick: a stage's code takes seconds to read.
+    let is_run =
+        |build: &StageBuild| plan.tier > Tier::T0 && plan.cases.iter().any(|case| case.subject.stage() == build.id);
+    let code = sass::read(stages, builds.iter_mut().filter(|build| is_run(build)));
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     match code {
-        Ok(tool) => drop(measured.record.meta.tools.insert(Source::Ptxas, vec![format!("cuobjdump {}", tool.version)])),
+        Ok(tool) => {
+            let tool = tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]));
+            measured.record.meta.tools.extend(tool);
+        }
         Err(why) => drop(measured.record.meta.methods.insert(Source::Ptxas, format!("machine code not read: {why}"))),
     }
     measured.record.meta.device = limited;

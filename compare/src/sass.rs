@@ -132,9 +132,16 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
 }
 
 /// Adds to `builds` what their machine code consists of, for a record; the error is why that is not known.
-pub fn read(stages: &[LoadedStage], builds: &mut [StageBuild]) -> Result<Tool, String> {
+pub fn read<'a>(
+    stages: &[LoadedStage],
+    builds: impl IntoIterator<Item = &'a mut StageBuild>,
+) -> Result<Option<Tool>, String> {
+    let builds: Vec<&mut StageBuild> = builds.into_iter().collect();
+    if builds.is_empty() {
+        return Ok(None);
+    }
     let tool = CUOBJDUMP.find()?;
-    builds.par_iter_mut().try_for_each(|build| {
+    builds.into_par_iter().try_for_each(|build| {
         let Some(stage) = stages.iter().find(|stage| stage.info().id == build.id) else { return Ok(()) };
         let mut archs: Vec<String> = Vec::new();
         let built = build.variants.iter().flat_map(|variant| &variant.kernels).flat_map(|kernel| &kernel.built);
@@ -145,7 +152,7 @@ pub fn read(stages: &[LoadedStage], builds: &mut [StageBuild]) -> Result<Tool, S
         archs.iter().for_each(|arch| machine_code::complete(build, &listing, arch));
         Ok::<(), String>(())
     })?;
-    Ok(tool)
+    Ok(Some(tool))
 }
 
 /// What cuobjdump prints of a stage.
