@@ -7,9 +7,9 @@ use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
 use crate::pages::show::{self as layout, Section};
-use crate::record::Record;
 use crate::record::files::name_of;
 use crate::record::store::read_all;
+use crate::record::{On, Record};
 use crate::registry;
 use anyhow::bail;
 use clap::Args;
@@ -55,7 +55,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
     let results = machine::results();
     let (named, committed) = match &args.record {
-        None => (None, committed(&results)?),
+        None => (None, up_to(committed(&results)?, &ids)),
         Some(path) => {
             let folder = if path.is_dir() { path.clone() } else { results.join(path) };
             let name = name_of(&folder);
@@ -70,6 +70,16 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 
+/// The records up to the newest that includes these stages; all, where none does. A later one of other stages says nothing of them.
+fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
+    let includes =
+        |record: &Record, id: &String| record.rows.iter().any(|row| row.on == On::All && row.subject.stage() == *id);
+    if let Some(newest) = committed.iter().rposition(|(_, record)| stages.iter().all(|id| includes(record, id))) {
+        committed.truncate(newest + 1);
+    }
+    committed
+}
+
 /// The records in `results`, oldest first; there is one at least.
 pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
     let committed = read_all(results)?;
@@ -77,4 +87,24 @@ pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
         bail!(NoData(format!("there is no record in {}; commit one with `compare accept`", results.display())));
     }
     Ok(committed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_shown_from_the_newest_record_that_includes_it() {
+        let newest_of = |stages: &[&str]| {
+            let stages: Vec<String> = stages.iter().map(|id| id.to_string()).collect();
+            let before = up_to(crate::testing::committed(), &stages);
+            before.last().unwrap().0.clone()
+        };
+        let all = crate::testing::committed().last().unwrap().0.clone();
+        assert_eq!(newest_of(&[]), all);
+        assert_eq!(newest_of(&["no-such-stage"]), all);
+        assert!(newest_of(&["stage5-swizzle"]) >= "20261122T121949Z-nvidia-h200".to_string());
+        let both = newest_of(&["stage5-swizzle", "stage9-cluster"]);
+        assert!(both >= newest_of(&["stage5-swizzle"]));
+    }
 }
