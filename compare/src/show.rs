@@ -103,7 +103,7 @@ mod tests {
         let all = crate::testing::committed().last().unwrap().0.clone();
         assert_eq!(newest_of(&[]), all);
         assert_eq!(newest_of(&["no-such-stage"]), all);
-        assert!(newest_of(&["stage5-swizzle"]) >= "20261122T121949Z-nvidia-h200".to_string());
+        assert!(*newest_of(&["stage5-swizzle"]) >= *"20261122T121949Z-nvidia-h200");
         let both = newest_of(&["stage5-swizzle", "stage9-cluster"]);
         assert!(both >= newest_of(&["stage5-swizzle"]));
     }
