@@ -43,13 +43,22 @@ fn main() -> Result<(), Failure> {
         (Dtype::E4m3, Probability::E4m3),
     ] {
         println!("\n### {dtype} inputs, P in {}\n", p.name());
-        println!("| family | {} |", LENGTHS.map(|seq| format!("S = {seq}")).join(" | "));
+        println!(
+            "| family | {} |",
+            LENGTHS.map(|seq| format!("S = {seq}")).join(" | ")
+        );
         println!("|---|{}", "---|".repeat(LENGTHS.len()));
         for &family in Family::for_dtype(dtype) {
             let mut cells = Vec::new();
             for seq in LENGTHS {
                 let worst = worst(dtype, p, family, seq)?;
-                let Worst { c2, c2_rows, c3, c2_looseness, .. } = worst;
+                let Worst {
+                    c2,
+                    c2_rows,
+                    c3,
+                    c2_looseness,
+                    ..
+                } = worst;
                 let mut cell = format!("{c2:.2} · {c2_rows:.2} · {c3:.1e} · {c2_looseness:.1e}");
                 if dtype == Dtype::F16 {
                     cell += &format!(" · {:.3} · {:.2}", worst.allclose, worst.allclose_unrounded);
@@ -66,12 +75,25 @@ fn main() -> Result<(), Failure> {
 /// What the rounding of P, of the row sum, of the accumulator and of the output does to C2's mean over rows, every row,
 /// tiles of 16 keys.
 fn lost_precision() -> Result<(), Failure> {
-    const FAULTS: [Fault; 4] =
-        [Fault::ProbabilityTruncated, Fault::SumInHalf, Fault::AccumulatorInHalf, Fault::OutputTruncated];
-    println!("\n### Lost precision, P in f16: root mean square of row errors over the same-precision baseline's\n");
-    println!("| dtype | shape | mask | family | bound | correct | {} |", FAULTS.map(Fault::name).join(" | "));
+    const FAULTS: [Fault; 4] = [
+        Fault::ProbabilityTruncated,
+        Fault::SumInHalf,
+        Fault::AccumulatorInHalf,
+        Fault::OutputTruncated,
+    ];
+    println!(
+        "\n### Lost precision, P in f16: root mean square of row errors over the same-precision baseline's\n"
+    );
+    println!(
+        "| dtype | shape | mask | family | bound | correct | {} |",
+        FAULTS.map(Fault::name).join(" | ")
+    );
     println!("|---|---|---|---|---|---|{}", "---|".repeat(FAULTS.len()));
-    let ragged = Shape { seq_kv: 203, heads_kv: 1, ..Shape::bhsd(1, 2, 113, 64) };
+    let ragged = Shape {
+        seq_kv: 203,
+        heads_kv: 1,
+        ..Shape::bhsd(1, 2, 113, 64)
+    };
     for dtype in Dtype::ALL {
         for (shape, mask, family) in [
             (Shape::bhsd(1, 1, 32, 64), Mask::Full, Family::Shifted),
@@ -83,14 +105,28 @@ fn lost_precision() -> Result<(), Failure> {
             let rows = (0..shape.heads_q * shape.seq_q).collect();
             let reference = reference_of_rows(&inputs, Probability::F16, rows)?;
             let measure = |output: &[half::f16]| {
-                Errors::measure(&Evidence { problem: &problem, family: Some(family), reference: &reference, output })
+                Errors::measure(&Evidence {
+                    problem: &problem,
+                    family: Some(family),
+                    reference: &reference,
+                    output,
+                })
             };
             let correct = measure(&Model::default().output(&inputs));
             let baseline = correct.baseline_rms_row_rel;
-            let faulty = FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / baseline);
-            let cells = [correct.c2_rows_bound() / baseline, correct.rms_row_rel / baseline].into_iter().chain(faulty);
+            let faulty =
+                FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / baseline);
+            let cells = [
+                correct.c2_rows_bound() / baseline,
+                correct.rms_row_rel / baseline,
+            ]
+            .into_iter()
+            .chain(faulty);
             let cells: Vec<String> = cells.map(|ratio| format!("{ratio:.2}")).collect();
-            println!("| {dtype} | {shape} | {mask} | {family} | {} |", cells.join(" | "));
+            println!(
+                "| {dtype} | {shape} | {mask} | {family} | {} |",
+                cells.join(" | ")
+            );
         }
     }
     Ok(())
@@ -98,30 +134,38 @@ fn lost_precision() -> Result<(), Failure> {
 
 fn worst(dtype: Dtype, p: Probability, family: Family, seq: usize) -> Result<Worst, Failure> {
     let mut worst = Worst::default();
-    for (head_dim, mask, seed) in
-        HEAD_DIMS.iter().flat_map(|&d| Mask::ALL.into_iter().flat_map(move |m| SEEDS.map(|seed| (d, m, seed))))
-    {
+    for (head_dim, mask, seed) in HEAD_DIMS.iter().flat_map(|&d| {
+        Mask::ALL
+            .into_iter()
+            .flat_map(move |m| SEEDS.map(|seed| (d, m, seed)))
+    }) {
         // The zero-head family empties a different head of Q, K and V: with one head nothing would be left.
         let heads = if family == Family::ZeroHead { 3 } else { 1 };
         let problem = Problem::new(Shape::bhsd(1, heads, seq, head_dim), dtype, mask)?;
         let inputs = Inputs::generate(&problem, family, seed);
         let count = ROWS.min(seq);
-        let spread = (0..heads).flat_map(|head| (1..=count).map(move |part| head * seq + part * seq / count - 1));
+        let spread = (0..heads)
+            .flat_map(|head| (1..=count).map(move |part| head * seq + part * seq / count - 1));
         let rows: Vec<usize> = spread.collect();
         let reference = reference_of_rows(&inputs, p, rows.clone())?;
         let unrounded = unquantised_rows(&inputs, &rows).ok_or("generated inputs")?;
         for block_n in TILES {
             let errors = model_errors(&inputs, family, &reference, block_n, p);
             worst.c2 = worst.c2.max(errors.max_abs / errors.c2_bound());
-            worst.c2_rows = worst.c2_rows.max(errors.rms_row_rel / errors.c2_rows_bound());
+            worst.c2_rows = worst
+                .c2_rows
+                .max(errors.rms_row_rel / errors.c2_rows_bound());
             worst.c3 = worst.c3.max(errors.max_row_rel);
             worst.allclose = worst.allclose.max(errors.allclose);
             if errors.reference_max_abs > 0.0 {
-                worst.c2_looseness = worst.c2_looseness.max(errors.c2_bound() / errors.reference_max_abs);
+                worst.c2_looseness = worst
+                    .c2_looseness
+                    .max(errors.c2_bound() / errors.reference_max_abs);
             }
         }
         let storage = reference.output.iter().zip(&unrounded).enumerate();
-        let storage = storage.map(|(i, (a, b))| (a - b).abs() / c4_tolerance(reference.value_rms[i / head_dim], *b));
+        let storage = storage
+            .map(|(i, (a, b))| (a - b).abs() / c4_tolerance(reference.value_rms[i / head_dim], *b));
         worst.allclose_unrounded = worst.allclose_unrounded.max(storage.fold(0.0, f64::max));
     }
     Ok(worst)
@@ -135,13 +179,22 @@ fn model_errors(
     probability: Probability,
 ) -> Errors {
     let dim = inputs.problem.shape.head_dim;
-    let rows = Model { block_n, probability }.output_rows(inputs, &reference.rows);
+    let rows = Model {
+        block_n,
+        probability,
+    }
+    .output_rows(inputs, &reference.rows);
     // The gates want the whole output; rows outside the sample are not looked at.
     let mut output = vec![half::f16::ZERO; inputs.q.len()];
     for (row, values) in reference.rows.iter().zip(rows.chunks(dim)) {
         output[row * dim..(row + 1) * dim].copy_from_slice(values);
     }
-    Errors::measure(&Evidence { problem: &inputs.problem, family: Some(family), reference, output: &output })
+    Errors::measure(&Evidence {
+        problem: &inputs.problem,
+        family: Some(family),
+        reference,
+        output: &output,
+    })
 }
 
 /// C4 for E4M3 on the named shapes, every row.

@@ -44,7 +44,10 @@ impl fmt::Display for Source {
 
 /// The outcome of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every outcome is the large one"
+)]
 pub enum Outcome {
     /// It ran; the gates judged it.
     Checked {
@@ -112,13 +115,21 @@ impl StagedInputs {
             Source::Seeded { family, .. } => Some(*family),
             Source::File { .. } => None,
         };
-        Self { family, layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)) }
+        Self {
+            family,
+            layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)),
+        }
     }
 
     /// Bytes that one launch leaves on the host until it is judged, at most.
     pub fn launch_bytes(&self) -> usize {
         let bytes = |staged: &Staged| {
-            staged.output.bytes.len() + staged.inputs.iter().map(|operand| operand.image.bytes.len()).sum::<usize>()
+            staged.output.bytes.len()
+                + staged
+                    .inputs
+                    .iter()
+                    .map(|operand| operand.image.bytes.len())
+                    .sum::<usize>()
         };
         self.layouts.iter().map(bytes).max().unwrap_or_default()
     }
@@ -148,10 +159,16 @@ impl From<NoOutput> for Checked {
     fn from(end: NoOutput) -> Self {
         let reason = end.to_string();
         match end {
-            NoOutput::Unsupported(_) => {
-                Checked { outcome: Outcome::Unsupported { reason }, output: None, fatal: false }
-            }
-            NoOutput::Failed { fatal, .. } => Checked { outcome: Outcome::Failed { reason }, output: None, fatal },
+            NoOutput::Unsupported(_) => Checked {
+                outcome: Outcome::Unsupported { reason },
+                output: None,
+                fatal: false,
+            },
+            NoOutput::Failed { fatal, .. } => Checked {
+                outcome: Outcome::Failed { reason },
+                output: None,
+                fatal,
+            },
         }
     }
 }
@@ -184,7 +201,14 @@ pub fn check(
     reference: &Reference,
     target: Target<'_>,
 ) -> Checked {
-    check_suppressed(stage, variant, &Arc::new(StagedInputs::new(inputs, source)), reference, target, None)
+    check_suppressed(
+        stage,
+        variant,
+        &Arc::new(StagedInputs::new(inputs, source)),
+        reference,
+        target,
+        None,
+    )
 }
 
 /// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
@@ -229,17 +253,31 @@ fn launch_suppressed(
     if let Target::Emulated { schedules, traced } = target
         && !traced.is_empty()
     {
-        let failed = |what: &str, fault: Fault| NoOutput::Failed { reason: format!("{what}: {fault}"), fatal: false };
-        let judged = judge_hazards(&prepared, staged.of_launch(0), traced).map_err(|fault| failed("traced", fault))?;
+        let failed = |what: &str, fault: Fault| NoOutput::Failed {
+            reason: format!("{what}: {fault}"),
+            fatal: false,
+        };
+        let judged = judge_hazards(&prepared, staged.of_launch(0), traced)
+            .map_err(|fault| failed("traced", fault))?;
         // An access outside of the tensors is a hazard, and would find no memory there.
         if judged.verdict != Verdict::Fail {
-            let execution = emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
-                .map_err(|fault| failed("rows far apart", fault))?;
-            runs.push(Run { label: format!("{:?}, rows far apart", schedules[0]), index: 1, execution });
+            let execution =
+                emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
+                    .map_err(|fault| failed("rows far apart", fault))?;
+            runs.push(Run {
+                label: format!("{:?}, rows far apart", schedules[0]),
+                index: 1,
+                execution,
+            });
         }
         hazards = Some(judged);
     }
-    Ok(Launched { staged: Arc::clone(staged), probability: prepared.kernel.probability, runs, hazards })
+    Ok(Launched {
+        staged: Arc::clone(staged),
+        probability: prepared.kernel.probability,
+        runs,
+        hazards,
+    })
 }
 
 impl Launched {
@@ -251,45 +289,99 @@ impl Launched {
     /// The second half of [`check`]: the gates, on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
         let problem = &self.staged.of_launch(0).problem;
-        let images = self.runs.iter().map(|run| (self.staged.of_launch(run.index), run));
-        let outputs: Vec<Vec<f16>> =
-            images.clone().map(|(staged, run)| staged.output.elements(&run.execution.output)).collect();
-        let evidence = Evidence { problem, family: self.staged.family, reference, output: &outputs[0] };
+        let images = self
+            .runs
+            .iter()
+            .map(|run| (self.staged.of_launch(run.index), run));
+        let outputs: Vec<Vec<f16>> = images
+            .clone()
+            .map(|(staged, run)| staged.output.elements(&run.execution.output))
+            .collect();
+        let evidence = Evidence {
+            problem,
+            family: self.staged.family,
+            reference,
+            output: &outputs[0],
+        };
         let (errors, numeric) = gate::numeric_gates(&evidence);
         let mut gates = numeric.to_vec();
-        let repeats: Vec<Repeat<'_>> =
-            self.runs.iter().zip(&outputs).map(|(run, output)| Repeat { label: &run.label, output }).collect();
+        let repeats: Vec<Repeat<'_>> = self
+            .runs
+            .iter()
+            .zip(&outputs)
+            .map(|(run, output)| Repeat {
+                label: &run.label,
+                output,
+            })
+            .collect();
         gates.push(gate::c5(problem, &repeats));
-        gates.push(gate::c6(&images.flat_map(|(staged, run)| buffers(staged, &run.execution)).collect::<Vec<_>>()));
+        gates.push(gate::c6(
+            &images
+                .flat_map(|(staged, run)| buffers(staged, &run.execution))
+                .collect::<Vec<_>>(),
+        ));
         gates.extend(self.hazards);
-        Checked { outcome: Outcome::Checked { errors, gates }, output: outputs.into_iter().next(), fatal: false }
+        Checked {
+            outcome: Outcome::Checked { errors, gates },
+            output: outputs.into_iter().next(),
+            fatal: false,
+        }
     }
 }
 
 /// Gate B1: `output`, which a GPU computed from `staged`, beside that of the same variant in the emulator's plain build.
-pub fn both_backends(stage: &LoadedStage, variant: &str, staged: &Arc<StagedInputs>, output: &[f16]) -> GateResult {
+pub fn both_backends(
+    stage: &LoadedStage,
+    variant: &str,
+    staged: &Arc<StagedInputs>,
+    output: &[f16],
+) -> GateResult {
     let Some(family) = staged.family else {
         return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
     };
     let first = staged.of_launch(0);
-    match launch(stage, variant, staged, Target::Emulated { schedules: &[Schedule::InOrder], traced: &[] }) {
+    match launch(
+        stage,
+        variant,
+        staged,
+        Target::Emulated {
+            schedules: &[Schedule::InOrder],
+            traced: &[],
+        },
+    ) {
         Ok(launched) => {
             let emulated = first.output.elements(&launched.runs[0].execution.output);
             gate::b1(&first.problem, family, output, &emulated)
         }
-        Err(end) => GateResult::judge(GateId::B1, false, format!("the emulator gives no output: {end}")),
+        Err(end) => GateResult::judge(
+            GateId::B1,
+            false,
+            format!("the emulator gives no output: {end}"),
+        ),
     }
 }
 
 /// Every buffer before and after a launch, for gate C6.
-pub fn buffers<'a>(staged: &'a Staged, execution: &'a Execution) -> impl Iterator<Item = Buffer<'a>> {
-    let inputs = staged.inputs.iter().zip(&execution.inputs).map(|(operand, after)| Buffer {
-        name: operand.name,
-        image: &operand.image,
-        after,
-        role: Role::Input,
-    });
-    inputs.chain([Buffer { name: "o", image: &staged.output, after: &execution.output, role: Role::Output }])
+pub fn buffers<'a>(
+    staged: &'a Staged,
+    execution: &'a Execution,
+) -> impl Iterator<Item = Buffer<'a>> {
+    let inputs = staged
+        .inputs
+        .iter()
+        .zip(&execution.inputs)
+        .map(|(operand, after)| Buffer {
+            name: operand.name,
+            image: &operand.image,
+            after,
+            role: Role::Input,
+        });
+    inputs.chain([Buffer {
+        name: "o",
+        image: &staged.output,
+        after: &execution.output,
+        role: Role::Output,
+    }])
 }
 
 /// The launches that `target` asks for.
@@ -309,10 +401,16 @@ fn launch_all(
     match target {
         Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
-                let (execution, _) =
-                    emulated::execute_suppressed(prepared, staged.of_launch(index), schedule, suppress).map_err(
-                        |fault| NoOutput::Failed { reason: format!("schedule {schedule:?}: {fault}"), fatal: false },
-                    )?;
+                let (execution, _) = emulated::execute_suppressed(
+                    prepared,
+                    staged.of_launch(index),
+                    schedule,
+                    suppress,
+                )
+                .map_err(|fault| NoOutput::Failed {
+                    reason: format!("schedule {schedule:?}: {fault}"),
+                    fatal: false,
+                })?;
                 runs.push(run(index, format!("{schedule:?}"), execution));
             }
         }
@@ -320,7 +418,10 @@ fn launch_all(
             for index in 0..launches {
                 let execution = device
                     .execute(stage, prepared, staged.of_launch(index))
-                    .map_err(|error| NoOutput::Failed { reason: error.to_string(), fatal: error.is_fatal() })?;
+                    .map_err(|error| NoOutput::Failed {
+                        reason: error.to_string(),
+                        fatal: error.is_fatal(),
+                    })?;
                 runs.push(run(index, format!("launch {}", index + 1), execution));
             }
         }
@@ -329,12 +430,19 @@ fn launch_all(
 }
 
 /// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds.
-fn judge_hazards(prepared: &Prepared<'_>, staged: &Staged, schedules: &[Schedule]) -> Result<GateResult, Fault> {
+fn judge_hazards(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedules: &[Schedule],
+) -> Result<GateResult, Fault> {
     let mut reports = Vec::new();
     for &schedule in schedules {
         let report = emulated::trace(prepared, staged, schedule, &Selection::default())?;
         reports.extend(report.map(|report| (format!("{schedule:?}"), report)));
     }
-    let traced: Vec<Traced<'_>> = reports.iter().map(|(label, report)| Traced { label, report }).collect();
+    let traced: Vec<Traced<'_>> = reports
+        .iter()
+        .map(|(label, report)| Traced { label, report })
+        .collect();
     Ok(gate::h1(&traced))
 }

@@ -72,19 +72,37 @@ impl Relation {
 
     /// The metric is exactly `factor` times that of the base.
     pub const fn times(factor: f64, base: Base) -> Self {
-        Relation::Ratio { base, at_least: factor, at_most: factor }
+        Relation::Ratio {
+            base,
+            at_least: factor,
+            at_most: factor,
+        }
     }
 }
 
 impl Claim {
     /// Faster than `base` on mission, with f16 and, as a claim of its own, with E4M3.
     pub const fn faster(family: &'static str, base: Base, at_least: f64) -> Self {
-        Self { family, metrics: &[Metric::P50], relation: Relation::Faster { base, at_least }, on: BOTH, why: "" }
+        Self {
+            family,
+            metrics: &[Metric::P50],
+            relation: Relation::Faster { base, at_least },
+            on: BOTH,
+            why: "",
+        }
     }
 
     /// Faster than `base` on other problems.
-    pub const fn faster_on(family: &'static str, base: Base, on: &'static [Where], at_least: f64) -> Self {
-        Self { on, ..Self::faster(family, base, at_least) }
+    pub const fn faster_on(
+        family: &'static str,
+        base: Base,
+        on: &'static [Where],
+        at_least: f64,
+    ) -> Self {
+        Self {
+            on,
+            ..Self::faster(family, base, at_least)
+        }
     }
 
     /// Faster than a peer on `on`.
@@ -95,8 +113,18 @@ impl Claim {
         at_least: f64,
         goal: Option<f64>,
     ) -> Self {
-        let relation = Relation::FasterThanPeer { rival, at_least, goal };
-        Self { family, metrics: &[Metric::P50], relation, on, why: "" }
+        let relation = Relation::FasterThanPeer {
+            rival,
+            at_least,
+            goal,
+        };
+        Self {
+            family,
+            metrics: &[Metric::P50],
+            relation,
+            on,
+            why: "",
+        }
     }
 }
 
@@ -123,7 +151,18 @@ impl Where {
     }
 
     const fn both_masks(shape: &'static str, dtype: Dtype) -> [Self; 2] {
-        [Self { shape, dtype, mask: Mask::Full }, Self { shape, dtype, mask: Mask::Causal }]
+        [
+            Self {
+                shape,
+                dtype,
+                mask: Mask::Full,
+            },
+            Self {
+                shape,
+                dtype,
+                mask: Mask::Causal,
+            },
+        ]
     }
 }
 
@@ -135,7 +174,11 @@ pub const F16: &[Where] = &[mission(Dtype::F16)];
 pub const E4M3: &[Where] = &[mission(Dtype::E4m3)];
 
 const fn mission(dtype: Dtype) -> Where {
-    Where { shape: "mission", dtype, mask: Mask::Full }
+    Where {
+        shape: "mission",
+        dtype,
+        mask: Mask::Full,
+    }
 }
 
 /// Whom a claim against a peer is about.

@@ -70,7 +70,11 @@ impl E4m3 {
         } else {
             f32::from_bits(((exponent + BIAS_SHIFT) << 23) | (mantissa << DROPPED_BITS))
         };
-        if self.0 & SIGN == 0 { magnitude } else { -magnitude }
+        if self.0 & SIGN == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }
     }
 }
 
@@ -81,13 +85,19 @@ mod tests {
 
     /// The finite non-negative values in order.
     fn ladder() -> Vec<f32> {
-        (0..=MAX_BITS).map(|bits| E4m3::from_bits(bits).to_f32()).collect()
+        (0..=MAX_BITS)
+            .map(|bits| E4m3::from_bits(bits).to_f32())
+            .collect()
     }
 
     /// Both crates on one value, both signs.
     fn agrees_with_oracle(value: f32) {
         for value in [value, -value] {
-            assert_eq!(E4m3::from_f32(value).to_bits(), F8E4M3::from_f32(value).to_bits(), "{value:e}");
+            assert_eq!(
+                E4m3::from_f32(value).to_bits(),
+                F8E4M3::from_f32(value).to_bits(),
+                "{value:e}"
+            );
         }
     }
 
@@ -100,15 +110,27 @@ mod tests {
             if ours.is_nan() {
                 assert!(ours.to_f32().is_nan() && oracle.to_f32().is_nan());
             } else {
-                assert_eq!(ours.to_f32().to_bits(), oracle.to_f32().to_bits(), "{bits:#x}");
+                assert_eq!(
+                    ours.to_f32().to_bits(),
+                    oracle.to_f32().to_bits(),
+                    "{bits:#x}"
+                );
             }
         }
     }
 
     #[test]
     fn landmarks_are_those_of_the_specification() {
-        let landmarks = [(0x00, 0.0), (0x01, 2f32.powi(-9)), (0x07, 0.875 * 2f32.powi(-6)), (0x08, 2f32.powi(-6))];
-        for (bits, value) in landmarks.into_iter().chain([(0x38, 1.0), (MAX_BITS, E4m3::MAX)]) {
+        let landmarks = [
+            (0x00, 0.0),
+            (0x01, 2f32.powi(-9)),
+            (0x07, 0.875 * 2f32.powi(-6)),
+            (0x08, 2f32.powi(-6)),
+        ];
+        for (bits, value) in landmarks
+            .into_iter()
+            .chain([(0x38, 1.0), (MAX_BITS, E4m3::MAX)])
+        {
             assert_eq!(E4m3::from_bits(bits).to_f32(), value);
         }
     }
@@ -118,10 +140,26 @@ mod tests {
         for (low, pair) in ladder().windows(2).enumerate() {
             let midpoint = (pair[0] + pair[1]) / 2.0;
             let even = low + (low & 1);
-            assert_eq!(usize::from(E4m3::from_f32(midpoint).to_bits()), even, "{midpoint}");
-            assert_eq!(usize::from(E4m3::from_f32(midpoint.next_down()).to_bits()), low);
-            assert_eq!(usize::from(E4m3::from_f32(midpoint.next_up()).to_bits()), low + 1);
-            for value in [midpoint, midpoint.next_down(), midpoint.next_up(), pair[0].next_up(), pair[1].next_down()] {
+            assert_eq!(
+                usize::from(E4m3::from_f32(midpoint).to_bits()),
+                even,
+                "{midpoint}"
+            );
+            assert_eq!(
+                usize::from(E4m3::from_f32(midpoint.next_down()).to_bits()),
+                low
+            );
+            assert_eq!(
+                usize::from(E4m3::from_f32(midpoint.next_up()).to_bits()),
+                low + 1
+            );
+            for value in [
+                midpoint,
+                midpoint.next_down(),
+                midpoint.next_up(),
+                pair[0].next_up(),
+                pair[1].next_down(),
+            ] {
                 agrees_with_oracle(value);
             }
         }
@@ -129,13 +167,27 @@ mod tests {
 
     #[test]
     fn overflow_saturates_and_nan_stays() {
-        for value in [448.0, 449.0, 464.0, 464.0f32.next_up(), 480.0, 1e30, f32::MAX, f32::INFINITY] {
+        for value in [
+            448.0,
+            449.0,
+            464.0,
+            464.0f32.next_up(),
+            480.0,
+            1e30,
+            f32::MAX,
+            f32::INFINITY,
+        ] {
             assert_eq!(E4m3::from_f32(value).to_bits(), MAX_BITS);
             assert_eq!(E4m3::from_f32(-value).to_bits(), MAX_BITS | SIGN);
         }
         assert_eq!(E4m3::from_f32(f32::NAN.copysign(1.0)).to_bits(), 0x7f);
         assert_eq!(E4m3::from_f32(f32::NAN.copysign(-1.0)).to_bits(), 0xff);
-        for value in [f32::MIN_POSITIVE, f32::from_bits(1), 2f32.powi(-10), 2f32.powi(-10).next_up()] {
+        for value in [
+            f32::MIN_POSITIVE,
+            f32::from_bits(1),
+            2f32.powi(-10),
+            2f32.powi(-10).next_up(),
+        ] {
             agrees_with_oracle(value);
         }
     }
@@ -148,7 +200,11 @@ mod tests {
             if value.is_nan() {
                 assert!(E4m3::from_f32(value).is_nan());
             } else {
-                assert_eq!(E4m3::from_f32(value).to_bits(), F8E4M3::from_f32(value).to_bits(), "{value:e}");
+                assert_eq!(
+                    E4m3::from_f32(value).to_bits(),
+                    F8E4M3::from_f32(value).to_bits(),
+                    "{value:e}"
+                );
             }
         }
     }

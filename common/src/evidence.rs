@@ -10,7 +10,10 @@ use emulator::{Schedule, TraceReport};
 
 /// The outcome of counting a launch. The fields that exist depend on the status.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "nearly every outcome is the large one")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every outcome is the large one"
+)]
 pub enum Counting {
     /// It was counted.
     Counted {
@@ -49,7 +52,8 @@ impl Counting {
 /// the last block are traced and stand for all; if they differ after all, or where blocks may differ, every block is.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Counting {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
-    let sample = (are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1]).then_some(&ends[..]);
+    let sample =
+        (are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1]).then_some(&ends[..]);
     let counted = match traced(prepared, staged, sample) {
         Ok(counted) if counted.launch().is_none() => traced(prepared, staged, None),
         other => other,
@@ -66,16 +70,29 @@ pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Counting {
 }
 
 /// The counters of some blocks, or why there are none.
-fn traced(prepared: &Prepared<'_>, staged: &Staged, blocks: Option<&[[u32; 3]]>) -> Result<Counted, Box<Counting>> {
-    let selection = Selection { blocks, ..Selection::default() };
+fn traced(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    blocks: Option<&[[u32; 3]]>,
+) -> Result<Counted, Box<Counting>> {
+    let selection = Selection {
+        blocks,
+        ..Selection::default()
+    };
     match trace(prepared, staged, Schedule::InOrder, &selection) {
-        Err(fault) => Err(Box::new(Counting::NotCounted { reason: fault.to_string() })),
+        Err(fault) => Err(Box::new(Counting::NotCounted {
+            reason: fault.to_string(),
+        })),
         Ok(None) => {
             let reason = "the C++ compiler has no traced build; g++ 12 or later has".to_string();
             Err(Box::new(Counting::NotCounted { reason }))
         }
-        Ok(Some(TraceReport { hazards, counted, .. })) => match hazards.first() {
-            Some(hazard) => Err(Box::new(Counting::Hazardous { reason: hazard.to_string() })),
+        Ok(Some(TraceReport {
+            hazards, counted, ..
+        })) => match hazards.first() {
+            Some(hazard) => Err(Box::new(Counting::Hazardous {
+                reason: hazard.to_string(),
+            })),
             None => Ok(counted),
         },
     }

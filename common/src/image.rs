@@ -98,10 +98,15 @@ impl Image {
     /// An f16 output whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
         let mut image = Self::empty(extents, Dtype::F16.bytes(), None, layout);
-        image.bytes.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&OUTPUT_GUARD.to_le_bytes()));
+        image
+            .bytes
+            .chunks_exact_mut(2)
+            .for_each(|pair| pair.copy_from_slice(&OUTPUT_GUARD.to_le_bytes()));
         for row in 0..image.rows() {
             let range = image.row_range(row);
-            image.bytes[range].chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&UNWRITTEN.to_le_bytes()));
+            image.bytes[range]
+                .chunks_exact_mut(2)
+                .for_each(|pair| pair.copy_from_slice(&UNWRITTEN.to_le_bytes()));
         }
         image
     }
@@ -115,7 +120,9 @@ impl Image {
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
         (0..self.rows())
             .flat_map(|row| {
-                bytes[self.row_range(row)].chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
+                bytes[self.row_range(row)]
+                    .chunks_exact(2)
+                    .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
             })
             .collect()
     }
@@ -129,9 +136,16 @@ impl Image {
         // Between the rows in memory order: the gap before each row, then what follows the last.
         let mut start = 0;
         for row in 0..=self.rows() {
-            let row_range = if row < self.rows() { self.row_range(row) } else { after.len()..after.len() };
+            let row_range = if row < self.rows() {
+                self.row_range(row)
+            } else {
+                after.len()..after.len()
+            };
             if let Some(offset) = first_difference(&self.bytes, after, start..row_range.start) {
-                return Some(Violation { offset, what: self.outside(offset, row, start) });
+                return Some(Violation {
+                    offset,
+                    what: self.outside(offset, row, start),
+                });
             }
             start = row_range.end;
         }
@@ -148,7 +162,10 @@ impl Image {
             let offset = first_difference(&self.bytes, after, self.row_range(row))?;
             let column = (offset - self.row_offset(row)) / self.element_bytes;
             let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
-            Some(Violation { offset, what: format!("element [{b}, {h}, {s}, {column}]") })
+            Some(Violation {
+                offset,
+                what: format!("element [{b}, {h}, {s}, {column}]"),
+            })
         });
         match (inside, self.first_violation(after)) {
             (Some(a), Some(b)) => Some(if a.offset <= b.offset { a } else { b }),
@@ -167,10 +184,22 @@ impl Image {
         let (mut low, mut high) = (0, self.rows());
         while low < high {
             let middle = (low + high) / 2;
-            if self.row_offset(middle) <= offset { low = middle + 1 } else { high = middle }
+            if self.row_offset(middle) <= offset {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
-        let gap_start = if low == 0 { 0 } else { self.row_range(low - 1).end };
-        if offset < gap_start { self.row_name(low - 1) } else { self.outside(offset, low, gap_start) }
+        let gap_start = if low == 0 {
+            0
+        } else {
+            self.row_range(low - 1).end
+        };
+        if offset < gap_start {
+            self.row_name(low - 1)
+        } else {
+            self.outside(offset, low, gap_start)
+        }
     }
 
     /// The same tensor with rows so far apart that nearly every offset, and each stride of more than one index, takes more
@@ -184,12 +213,22 @@ impl Image {
         let [head, batch_stride] = [(1 << 32) + unit, (1 << 32) + heads * unit];
         let last = (batch - 1) * batch_stride + (heads - 1) * head + (rows - 1) * row;
         let strides = [batch_stride, head, row].map(|stride| stride as i64);
-        let far = Self { bytes: vec![], offset: FAR_GUARD, strides, ..*self };
+        let far = Self {
+            bytes: vec![],
+            offset: FAR_GUARD,
+            strides,
+            ..*self
+        };
         (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
     }
 
     /// An image of zero bytes; of the output where there is no input tensor.
-    fn empty(extents: [usize; 4], element_bytes: usize, tensor: Option<Tensor>, layout: Layout) -> Self {
+    fn empty(
+        extents: [usize; 4],
+        element_bytes: usize,
+        tensor: Option<Tensor>,
+        layout: Layout,
+    ) -> Self {
         let [batch, heads, rows, dim] = extents;
         let row_bytes = dim * element_bytes;
         let (pitch, head_gap, batch_gap) = match layout {
@@ -242,7 +281,11 @@ impl Image {
     fn outside(&self, offset: usize, next_row: usize, gap_start: usize) -> String {
         match next_row {
             0 => format!("{} bytes before {}", self.offset - offset, self.row_name(0)),
-            next => format!("{} bytes past the end of {}", offset - gap_start, self.row_name(next - 1)),
+            next => format!(
+                "{} bytes past the end of {}",
+                offset - gap_start,
+                self.row_name(next - 1)
+            ),
         }
     }
 
@@ -257,7 +300,11 @@ fn first_difference(before: &[u8], after: &[u8], range: Range<usize>) -> Option<
     if before == after {
         return None;
     }
-    before.iter().zip(after).position(|(a, b)| a != b).map(|at| range.start + at)
+    before
+        .iter()
+        .zip(after)
+        .position(|(a, b)| a != b)
+        .map(|at| range.start + at)
 }
 
 #[cfg(test)]
@@ -270,11 +317,22 @@ mod tests {
 
     fn operand(extents: [usize; 4], dtype: Dtype) -> Operand {
         let len = extents.iter().product::<usize>();
-        Operand::rounded(extents, dtype, (0..len).map(|i| (i % 997) as f32 - 500.0).collect(), None)
+        Operand::rounded(
+            extents,
+            dtype,
+            (0..len).map(|i| (i % 997) as f32 - 500.0).collect(),
+            None,
+        )
     }
 
     fn extents() -> impl Strategy<Value = [usize; 4]> {
-        (1..3usize, 1..4usize, 1..40usize, prop_oneof![Just(64usize), Just(128)]).prop_map(|(b, h, s, d)| [b, h, s, d])
+        (
+            1..3usize,
+            1..4usize,
+            1..40usize,
+            prop_oneof![Just(64usize), Just(128)],
+        )
+            .prop_map(|(b, h, s, d)| [b, h, s, d])
     }
 
     proptest! {
@@ -319,22 +377,35 @@ mod tests {
     #[test]
     fn a_tile_past_the_last_row_meets_only_nan() {
         for dtype in Dtype::ALL {
-            let image = Image::of_operand(&operand([2, 2, 17, 64], dtype), Tensor::V, Layout::Strided);
+            let image =
+                Image::of_operand(&operand([2, 2, 17, 64], dtype), Tensor::V, Layout::Strided);
             let pitch = image.strides[2] as usize * image.element_bytes;
             for head in 0..4 {
                 let end = image.row_range(head * 17 + 16).end;
-                assert!(image.bytes[end..end + GAP_ROWS * pitch].iter().all(|&byte| byte == 0xff), "head {head}");
+                assert!(
+                    image.bytes[end..end + GAP_ROWS * pitch]
+                        .iter()
+                        .all(|&byte| byte == 0xff),
+                    "head {head}"
+                );
             }
         }
     }
 
     #[test]
     fn no_two_tensors_share_a_stride() {
-        for crate::tier0::Case { problem, family, .. } in crate::tier0::cases() {
+        for crate::tier0::Case {
+            problem, family, ..
+        } in crate::tier0::cases()
+        {
             let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
-            let [q, k, v] = staged.inputs.each_ref().map(|operand| operand.image.strides);
+            let [q, k, v] = staged
+                .inputs
+                .each_ref()
+                .map(|operand| operand.image.strides);
             for index in 0..3 {
-                let strides = BTreeSet::from([q, k, v, staged.output.strides].map(|strides| strides[index]));
+                let strides =
+                    BTreeSet::from([q, k, v, staged.output.strides].map(|strides| strides[index]));
                 assert_eq!(strides.len(), 4, "{problem:?}: stride {index}");
             }
         }
@@ -342,30 +413,46 @@ mod tests {
 
     #[test]
     fn rows_far_apart_are_disjoint_aligned_and_beyond_32_bits() {
-        for (extents, dtype) in [([2, 6, 17, 64], Dtype::F16), ([1, 1, 203, 128], Dtype::E4m3)] {
-            let (far, bytes) = Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
+        for (extents, dtype) in [
+            ([2, 6, 17, 64], Dtype::F16),
+            ([1, 1, 203, 128], Dtype::E4m3),
+        ] {
+            let (far, bytes) =
+                Image::of_operand(&operand(extents, dtype), Tensor::Q, Layout::Packed).far_apart();
             let mut rows: Vec<Range<usize>> = far.element_ranges().collect();
-            assert!(rows.iter().all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_GUARD / 2 <= bytes));
+            assert!(
+                rows.iter()
+                    .all(|row| row.start % STRIDE_ALIGN == 0 && row.end + FAR_GUARD / 2 <= bytes)
+            );
             rows.sort_by_key(|row| row.start);
-            assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "{extents:?}");
+            assert!(
+                rows.windows(2).all(|pair| pair[0].end <= pair[1].start),
+                "{extents:?}"
+            );
             let element = |row: &Range<usize>| (row.start - far.offset) / far.element_bytes;
             assert!(element(&rows[rows.len() - 1]) > 1 << 36, "{extents:?}");
             // Batch and head alone are too far for 32 bits; a row, within the 32 of the smallest tile.
-            assert!(far.strides[..2].iter().all(|stride| *stride > 1 << 32) && 32 * far.strides[2] >= 1 << 32);
+            assert!(
+                far.strides[..2].iter().all(|stride| *stride > 1 << 32)
+                    && 32 * far.strides[2] >= 1 << 32
+            );
         }
     }
 
     #[test]
     fn poison_is_nan_and_told_from_its_guard_bands() {
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
-        assert!(image.elements(&image.bytes).iter().all(|x| x.is_nan() && x.to_bits() == UNWRITTEN));
-        assert!(f16::from_bits(OUTPUT_GUARD).is_nan());
         assert!(
             image
-                .bytes
-                .chunks(2)
-                .all(|pair| matches!(u16::from_le_bytes([pair[0], pair[1]]), UNWRITTEN | OUTPUT_GUARD))
+                .elements(&image.bytes)
+                .iter()
+                .all(|x| x.is_nan() && x.to_bits() == UNWRITTEN)
         );
+        assert!(f16::from_bits(OUTPUT_GUARD).is_nan());
+        assert!(image.bytes.chunks(2).all(|pair| matches!(
+            u16::from_le_bytes([pair[0], pair[1]]),
+            UNWRITTEN | OUTPUT_GUARD
+        )));
     }
 
     #[test]
@@ -375,17 +462,35 @@ mod tests {
         let mut after = image.bytes.clone();
         let end = image.row_range(4).end;
         after[end + 2] = 0;
-        assert_eq!(image.first_violation(&after).unwrap().what, "2 bytes past the end of row [0, 1, 1]");
-        assert_eq!(image.describe(end + 2), "2 bytes past the end of row [0, 1, 1]");
-        assert_eq!(image.describe(image.offset - 6), "6 bytes before row [0, 0, 0]");
+        assert_eq!(
+            image.first_violation(&after).unwrap().what,
+            "2 bytes past the end of row [0, 1, 1]"
+        );
+        assert_eq!(
+            image.describe(end + 2),
+            "2 bytes past the end of row [0, 1, 1]"
+        );
+        assert_eq!(
+            image.describe(image.offset - 6),
+            "6 bytes before row [0, 0, 0]"
+        );
         assert_eq!(
             (image.describe(end - 1), image.describe(end)),
-            ("row [0, 1, 1]".into(), "0 bytes past the end of row [0, 1, 1]".into())
+            (
+                "row [0, 1, 1]".into(),
+                "0 bytes past the end of row [0, 1, 1]".into()
+            )
         );
         after[image.offset - 6] = 0;
-        assert_eq!(image.first_violation(&after).unwrap().what, "6 bytes before row [0, 0, 0]");
+        assert_eq!(
+            image.first_violation(&after).unwrap().what,
+            "6 bytes before row [0, 0, 0]"
+        );
         let mut changed = image.bytes.clone();
         changed[image.row_offset(3) + 10] = 0;
-        assert_eq!(image.first_change(&changed).unwrap().what, "element [0, 1, 0, 5]");
+        assert_eq!(
+            image.first_change(&changed).unwrap().what,
+            "element [0, 1, 0, 5]"
+        );
     }
 }

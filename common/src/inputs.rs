@@ -130,7 +130,9 @@ impl fmt::Display for Tensor {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
     /// A tensor's extents are not those of the problem.
-    #[error("{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])")]
+    #[error(
+        "{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])"
+    )]
     Extents {
         /// Which tensor.
         tensor: Tensor,
@@ -206,8 +208,17 @@ impl Operand {
     ///
     /// # Panics
     /// If the number of values is not the product of the extents.
-    pub fn rounded(extents: [usize; 4], dtype: Dtype, values: Vec<f32>, scales: Option<Vec<f32>>) -> Self {
-        assert_eq!(values.len(), extents.iter().product::<usize>(), "values for {extents:?}");
+    pub fn rounded(
+        extents: [usize; 4],
+        dtype: Dtype,
+        values: Vec<f32>,
+        scales: Option<Vec<f32>>,
+    ) -> Self {
+        assert_eq!(
+            values.len(),
+            extents.iter().product::<usize>(),
+            "values for {extents:?}"
+        );
         let (bytes, scales) = match dtype {
             Dtype::F16 => {
                 let mut rounded = vec![f16::ZERO; values.len()];
@@ -219,7 +230,13 @@ impl Operand {
                 (quantised.codes, quantised.scales)
             }
         };
-        Self { extents, dtype, bytes, scales, unquantised: Some(values) }
+        Self {
+            extents,
+            dtype,
+            bytes,
+            scales,
+            unquantised: Some(values),
+        }
     }
 
     /// Real f16 values. Errors: a length that the extents do not need.
@@ -229,13 +246,45 @@ impl Operand {
 
     /// Real tensors as their bytes (row-major, little endian) and, for E4M3, `[batch, heads]` scales.
     /// Errors: a number of bytes or scales that the extents do not need.
-    pub fn from_parts(extents: [usize; 4], dtype: Dtype, bytes: Vec<u8>, scales: Vec<f32>) -> Result<Self, InputError> {
+    pub fn from_parts(
+        extents: [usize; 4],
+        dtype: Dtype,
+        bytes: Vec<u8>,
+        scales: Vec<f32>,
+    ) -> Result<Self, InputError> {
         let check = |what, expected, found| {
-            if expected == found { Ok(()) } else { Err(InputError::Length { what, extents, expected, found }) }
+            if expected == found {
+                Ok(())
+            } else {
+                Err(InputError::Length {
+                    what,
+                    extents,
+                    expected,
+                    found,
+                })
+            }
         };
-        check("bytes", extents.iter().product::<usize>() * dtype.bytes(), bytes.len())?;
-        check("scales", if dtype == Dtype::E4m3 { extents[0] * extents[1] } else { 0 }, scales.len())?;
-        Ok(Self { extents, dtype, bytes, scales, unquantised: None })
+        check(
+            "bytes",
+            extents.iter().product::<usize>() * dtype.bytes(),
+            bytes.len(),
+        )?;
+        check(
+            "scales",
+            if dtype == Dtype::E4m3 {
+                extents[0] * extents[1]
+            } else {
+                0
+            },
+            scales.len(),
+        )?;
+        Ok(Self {
+            extents,
+            dtype,
+            bytes,
+            scales,
+            unquantised: None,
+        })
     }
 
     /// Number of elements.
@@ -252,26 +301,41 @@ impl Operand {
     pub fn codes(&self) -> Vec<f32> {
         match self.dtype {
             Dtype::F16 => {
-                let stored: Vec<f16> =
-                    self.bytes.chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect();
+                let stored: Vec<f16> = self
+                    .bytes
+                    .chunks_exact(2)
+                    .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
+                    .collect();
                 let mut values = vec![0.0; stored.len()];
                 stored.convert_to_f32_slice(&mut values);
                 values
             }
-            Dtype::E4m3 => self.bytes.iter().map(|&bits| E4m3::from_bits(bits).to_f32()).collect(),
+            Dtype::E4m3 => self
+                .bytes
+                .iter()
+                .map(|&bits| E4m3::from_bits(bits).to_f32())
+                .collect(),
         }
     }
 
     /// The scale of `[batch, head]`: 1 for f16.
     pub fn scale(&self, batch: usize, head: usize) -> f32 {
-        self.scales.get(batch * self.extents[1] + head).copied().unwrap_or(1.0)
+        self.scales
+            .get(batch * self.extents[1] + head)
+            .copied()
+            .unwrap_or(1.0)
     }
 
     /// The values that the stored numbers stand for, `scale * code`, exact (f32 could not hold the product), dense.
     pub fn dequantised(&self) -> Vec<f64> {
         let head_len = self.extents[2] * self.extents[3];
-        let scale_at = |element: usize| f64::from(self.scales.get(element / head_len).copied().unwrap_or(1.0));
-        self.codes().into_iter().enumerate().map(|(i, code)| scale_at(i) * f64::from(code)).collect()
+        let scale_at =
+            |element: usize| f64::from(self.scales.get(element / head_len).copied().unwrap_or(1.0));
+        self.codes()
+            .into_iter()
+            .enumerate()
+            .map(|(i, code)| scale_at(i) * f64::from(code))
+            .collect()
     }
 
     /// `[b, h, s, d]` of a dense element.
@@ -281,19 +345,36 @@ impl Operand {
 
     fn check(&self, tensor: Tensor, extents: [usize; 4], dtype: Dtype) -> Result<(), InputError> {
         if self.dtype != dtype {
-            return Err(InputError::Dtype { tensor, expected: dtype, found: self.dtype });
+            return Err(InputError::Dtype {
+                tensor,
+                expected: dtype,
+                found: self.dtype,
+            });
         }
         if self.extents != extents {
-            return Err(InputError::Extents { tensor, expected: extents, found: self.extents });
+            return Err(InputError::Extents {
+                tensor,
+                expected: extents,
+                found: self.extents,
+            });
         }
         for (i, &value) in self.scales.iter().enumerate() {
             if !(value.is_finite() && value > 0.0) {
                 let (batch, head) = (i / extents[1], i % extents[1]);
-                return Err(InputError::Scale { tensor, batch, head, value });
+                return Err(InputError::Scale {
+                    tensor,
+                    batch,
+                    head,
+                    value,
+                });
             }
         }
         match self.codes().iter().position(|value| !value.is_finite()) {
-            Some(i) => Err(InputError::NotFinite { tensor, index: self.index_of(i), value: self.codes()[i] }),
+            Some(i) => Err(InputError::NotFinite {
+                tensor,
+                index: self.index_of(i),
+                value: self.codes()[i],
+            }),
             None => Ok(()),
         }
     }
@@ -343,33 +424,58 @@ impl Inputs {
     }
 
     /// Real tensors. Errors: wrong extents or dtype, NaN or infinity inside, a scale that is not positive.
-    pub fn from_parts(problem: &Problem, q: Operand, k: Operand, v: Operand) -> Result<Self, InputError> {
-        let inputs = Self { problem: *problem, q, k, v };
+    pub fn from_parts(
+        problem: &Problem,
+        q: Operand,
+        k: Operand,
+        v: Operand,
+    ) -> Result<Self, InputError> {
+        let inputs = Self {
+            problem: *problem,
+            q,
+            k,
+            v,
+        };
         inputs.check()?;
         Ok(inputs)
     }
 
     /// Whether the operands fit the problem and are finite; the first thing wrong otherwise.
     pub fn check(&self) -> Result<(), InputError> {
-        let (q_extents, kv_extents) = (self.problem.shape.q_extents(), self.problem.shape.kv_extents());
-        [(Tensor::Q, &self.q, q_extents), (Tensor::K, &self.k, kv_extents), (Tensor::V, &self.v, kv_extents)]
-            .into_par_iter()
-            .map(|(tensor, operand, extents)| operand.check(tensor, extents, self.problem.dtype))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect()
+        let (q_extents, kv_extents) = (
+            self.problem.shape.q_extents(),
+            self.problem.shape.kv_extents(),
+        );
+        [
+            (Tensor::Q, &self.q, q_extents),
+            (Tensor::K, &self.k, kv_extents),
+            (Tensor::V, &self.v, kv_extents),
+        ]
+        .into_par_iter()
+        .map(|(tensor, operand, extents)| operand.check(tensor, extents, self.problem.dtype))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect()
     }
 }
 
 /// `[b, h, s, d]` of dense element `element` of a tensor.
 pub fn index_of(extents: [usize; 4], element: usize) -> [usize; 4] {
     let [_, heads, rows, dim] = extents;
-    [element / (heads * rows * dim), element / (rows * dim) % heads, element / dim % rows, element % dim]
+    [
+        element / (heads * rows * dim),
+        element / (rows * dim) % heads,
+        element / dim % rows,
+        element % dim,
+    ]
 }
 
 /// Little-endian bytes of f16 values.
 fn f16_bytes(values: &[f16]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 #[cfg(test)]

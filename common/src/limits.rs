@@ -34,7 +34,9 @@ pub enum DeviceError {
         text: String,
     },
     /// Code that needs it would fail on the GPU at hand.
-    #[error("{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one")]
+    #[error(
+        "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one"
+    )]
     Larger {
         /// The device that was asked for.
         asked: DeviceLimits,
@@ -45,7 +47,9 @@ pub enum DeviceError {
 
 /// What is limited says nothing of a device that ran it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}")]
+#[error(
+    "{what} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}"
+)]
 pub struct Limited {
     /// A record, or what was asked for.
     pub what: String,
@@ -56,7 +60,12 @@ pub struct Limited {
 impl Limited {
     /// Refuses `what` if it is limited to `device`.
     pub fn refuse(what: &str, device: Option<DeviceLimits>) -> Result<(), Self> {
-        device.map_or(Ok(()), |device| Err(Self { what: what.to_string(), device }))
+        device.map_or(Ok(()), |device| {
+            Err(Self {
+                what: what.to_string(),
+                device,
+            })
+        })
     }
 }
 
@@ -72,12 +81,20 @@ impl FromStr for DeviceLimits {
     /// Parses `sm_89`; the suffix of `sm_90a` says nothing about limits.
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         let arch = text.trim_end_matches(['a', 'f']);
-        let limits = ARCHITECTURES.contains(&arch).then(|| multiprocessor(arch)).flatten();
+        let limits = ARCHITECTURES
+            .contains(&arch)
+            .then(|| multiprocessor(arch))
+            .flatten();
         let capability = arch.trim_start_matches("sm_").parse().ok();
         let (Some(limits), Some(capability)) = (limits, capability) else {
-            return Err(DeviceError::Unknown { text: text.to_string() });
+            return Err(DeviceError::Unknown {
+                text: text.to_string(),
+            });
         };
-        Ok(Self { capability, shared_opt_in_bytes: limits.shared_opt_in_bytes })
+        Ok(Self {
+            capability,
+            shared_opt_in_bytes: limits.shared_opt_in_bytes,
+        })
     }
 }
 
@@ -85,15 +102,23 @@ impl DeviceLimits {
     /// The device that a flag asks for, else the environment.
     pub fn asked(flag: Option<Self>) -> Result<Option<Self>, DeviceError> {
         let text = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
-        if flag.is_some() || text.is_empty() { Ok(flag) } else { text.parse().map(Some) }
+        if flag.is_some() || text.is_empty() {
+            Ok(flag)
+        } else {
+            text.parse().map(Some)
+        }
     }
 
     /// What launches are limited to: the device that was asked for, which must not exceed the GPU that is open, or else
     /// that GPU. Without either there is no limit.
-    pub fn of_launches(asked: Option<Self>, gpu: Option<Self>) -> Result<Option<Self>, DeviceError> {
+    pub fn of_launches(
+        asked: Option<Self>,
+        gpu: Option<Self>,
+    ) -> Result<Option<Self>, DeviceError> {
         match (asked, gpu) {
             (Some(asked), Some(gpu))
-                if asked.capability > gpu.capability || asked.shared_opt_in_bytes > gpu.shared_opt_in_bytes =>
+                if asked.capability > gpu.capability
+                    || asked.shared_opt_in_bytes > gpu.shared_opt_in_bytes =>
             {
                 Err(DeviceError::Larger { asked, gpu })
             }
@@ -108,16 +133,26 @@ impl DeviceLimits {
 
     /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
     pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
-        let words = |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
+        let words =
+            |capability| format!("compute capability {}.{}", capability / 10, capability % 10);
         if self.capability < LEAST_CAPABILITY {
             return Some((words(LEAST_CAPABILITY), words(self.capability)));
         }
         if kernel.cluster > 1 && self.capability < CLUSTERS {
-            let needed = format!("clusters of {} blocks ({})", kernel.cluster, words(CLUSTERS));
+            let needed = format!(
+                "clusters of {} blocks ({})",
+                kernel.cluster,
+                words(CLUSTERS)
+            );
             return Some((needed, words(self.capability)));
         }
         let (needed, available) = (kernel.dynamic_shared_bytes, self.shared_opt_in_bytes);
-        (needed > available).then(|| (format!("{needed} bytes of shared memory"), format!("{available} ({self})")))
+        (needed > available).then(|| {
+            (
+                format!("{needed} bytes of shared memory"),
+                format!("{available} ({self})"),
+            )
+        })
     }
 }
 
@@ -136,13 +171,27 @@ mod tests {
         for arch in ARCHITECTURES {
             assert_eq!(device(arch).to_string(), arch);
         }
-        assert_eq!(device("sm_89"), DeviceLimits { capability: 89, shared_opt_in_bytes: 99 << 10 });
-        assert_eq!((device("sm_90a"), device("sm_120f")), (device("sm_90"), device("sm_120")));
+        assert_eq!(
+            device("sm_89"),
+            DeviceLimits {
+                capability: 89,
+                shared_opt_in_bytes: 99 << 10
+            }
+        );
+        assert_eq!(
+            (device("sm_90a"), device("sm_120f")),
+            (device("sm_90"), device("sm_120"))
+        );
         assert!(device("sm_90").is("sm_90a") && !device("sm_100").is("sm_90a"));
         for text in ["sm_42", "l4", "", "89", "sm_", "sm_sm_89", "SM_89"] {
             let error = text.parse::<DeviceLimits>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("there is no device '{text}'")), "{error}");
-            assert!(error.ends_with("known: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121"));
+            assert!(
+                error.starts_with(&format!("there is no device '{text}'")),
+                "{error}"
+            );
+            assert!(error.ends_with(
+                "known: sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120, sm_121"
+            ));
         }
     }
 
@@ -158,7 +207,10 @@ mod tests {
         // Newer, and older with more shared memory.
         for asked in [sm_90, sm_80] {
             let error = of(asked, sm_89).unwrap_err().to_string();
-            assert!(error.contains("offers more than this GPU, an sm_89"), "{error}");
+            assert!(
+                error.contains("offers more than this GPU, an sm_89"),
+                "{error}"
+            );
         }
     }
 
@@ -178,11 +230,21 @@ mod tests {
             caps: None,
             probability: Probability::F16,
         };
-        let words = |needed: &str, available: &str| Some((needed.to_string(), available.to_string()));
+        let words =
+            |needed: &str, available: &str| Some((needed.to_string(), available.to_string()));
         assert_eq!(device("sm_90").lacks(&kernel), None);
         let needed = "clusters of 2 blocks (compute capability 9.0)";
-        assert_eq!(device("sm_89").lacks(&kernel), words(needed, "compute capability 8.9"));
-        let alone = KernelFacts { cluster: 1, ..kernel };
-        assert_eq!(device("sm_89").lacks(&alone), words("102400 bytes of shared memory", "101376 (sm_89)"));
+        assert_eq!(
+            device("sm_89").lacks(&kernel),
+            words(needed, "compute capability 8.9")
+        );
+        let alone = KernelFacts {
+            cluster: 1,
+            ..kernel
+        };
+        assert_eq!(
+            device("sm_89").lacks(&alone),
+            words("102400 bytes of shared memory", "101376 (sm_89)")
+        );
     }
 }

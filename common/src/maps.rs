@@ -3,7 +3,9 @@
 
 use crate::device::Staged;
 use crate::image::Image;
-use crate::params::{AttentionLaunch, AttentionMaps, AttentionParams, AttentionTensor, AttentionTensorMap};
+use crate::params::{
+    AttentionLaunch, AttentionMaps, AttentionParams, AttentionTensor, AttentionTensorMap,
+};
 use emulator::TensorMap;
 
 /// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
@@ -62,7 +64,11 @@ pub fn launch<E>(
     encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
 ) -> Result<AttentionLaunch, E> {
     let map = |tensor: &AttentionTensor, image: &Image, rows: u32| {
-        let opaque = if rows == 0 { [0; 16] } else { encode(&map_of(tensor, image, rows))? };
+        let opaque = if rows == 0 {
+            [0; 16]
+        } else {
+            encode(&map_of(tensor, image, rows))?
+        };
         Ok(AttentionTensorMap { opaque })
     };
     let [q, k, v] = &staged.inputs;
@@ -87,22 +93,44 @@ mod tests {
     fn maps_have_the_extents_and_strides_of_the_images() {
         for dtype in Dtype::ALL {
             let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap();
-            let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 1), Layout::Packed);
+            let staged = Staged::new(
+                &Inputs::generate(&problem, Family::Normal, 1),
+                Layout::Packed,
+            );
             let base = 0x1000 as *mut std::ffi::c_void;
             let params = staged.params([base; 3], [std::ptr::null(); 3], base);
-            let boxes = BoxRows { q: 0, k: 128, v: 64, o: 64 };
+            let boxes = BoxRows {
+                q: 0,
+                k: 128,
+                v: 64,
+                o: 64,
+            };
             let seen = std::cell::RefCell::new(Vec::new());
             let launch = launch(&staged, params, Some(boxes), |map| {
                 seen.borrow_mut().push(*map);
                 Ok::<_, ()>([7; 16])
             });
             let launch = launch.unwrap();
-            assert_eq!((launch.q.opaque, launch.k.opaque), ([0; 16], [7; 16]), "no map of Q was asked for");
+            assert_eq!(
+                (launch.q.opaque, launch.k.opaque),
+                ([0; 16], [7; 16]),
+                "no map of Q was asked for"
+            );
             let [k, v, o] = seen.into_inner().try_into().unwrap();
-            assert_eq!((k.extents, k.box_columns, k.box_rows), ([64, 512, 8, 1], 64, 128));
-            assert_eq!(k.strides, [64, 512 * 64, 8 * 512 * 64].map(|elements| elements * dtype.bytes() as u64));
+            assert_eq!(
+                (k.extents, k.box_columns, k.box_rows),
+                ([64, 512, 8, 1], 64, 128)
+            );
+            assert_eq!(
+                k.strides,
+                [64, 512 * 64, 8 * 512 * 64].map(|elements| elements * dtype.bytes() as u64)
+            );
             assert_eq!((v.box_rows, v.swizzle), (64, 64 * dtype.bytes() as u32));
-            assert_eq!((o.element_bytes, o.swizzle), (2, 128), "O is f16 whatever the inputs are");
+            assert_eq!(
+                (o.element_bytes, o.swizzle),
+                (2, 128),
+                "O is f16 whatever the inputs are"
+            );
         }
     }
 }

@@ -88,13 +88,29 @@ pub struct Spec {
     pub gate: Option<GateId>,
 }
 
-const fn spec(label: &'static str, unit: Unit, better: Better, threshold: Threshold, because: &'static str) -> Spec {
-    Spec { label, unit, better, threshold, because, gate: None }
+const fn spec(
+    label: &'static str,
+    unit: Unit,
+    better: Better,
+    threshold: Threshold,
+    because: &'static str,
+) -> Spec {
+    Spec {
+        label,
+        unit,
+        better,
+        threshold,
+        because,
+        gate: None,
+    }
 }
 
 impl Spec {
     const fn judged_by(self, gate: GateId) -> Self {
-        Self { gate: Some(gate), ..self }
+        Self {
+            gate: Some(gate),
+            ..self
+        }
     }
 }
 
@@ -103,23 +119,50 @@ const fn latency(label: &'static str) -> Spec {
 }
 
 const fn context(label: &'static str, unit: Unit) -> Spec {
-    spec(label, unit, Better::Informational, Threshold::NotCompared, "context of other figures")
+    spec(
+        label,
+        unit,
+        Better::Informational,
+        Threshold::NotCompared,
+        "context of other figures",
+    )
 }
 
 /// Of two arms that were interleaved.
 const fn speedup(label: &'static str) -> Spec {
-    spec(label, Unit::Ratio, Better::Higher, Threshold::NotCompared, "the claim's own bound").judged_by(GateId::L1)
+    spec(
+        label,
+        Unit::Ratio,
+        Better::Higher,
+        Threshold::NotCompared,
+        "the claim's own bound",
+    )
+    .judged_by(GateId::L1)
 }
 
 /// An error over the bound of its gate.
 const fn of_bound(label: &'static str, gate: GateId) -> Spec {
-    spec(label, Unit::Share, Better::Lower, Threshold::Absolute(ERROR_MARGIN), OF_BOUND).judged_by(gate)
+    spec(
+        label,
+        Unit::Share,
+        Better::Lower,
+        Threshold::Absolute(ERROR_MARGIN),
+        OF_BOUND,
+    )
+    .judged_by(gate)
 }
 
 /// Inside its cap occupancy and latency say what it is worth.
 const fn resource(label: &'static str) -> Spec {
     const BECAUSE: &str = "inside its cap occupancy and latency say what it is worth";
-    spec(label, Unit::Count, Better::Informational, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
+    spec(
+        label,
+        Unit::Count,
+        Better::Informational,
+        Threshold::Exact,
+        BECAUSE,
+    )
+    .judged_by(GateId::R1)
 }
 
 /// Of the machine code: what a difference is worth latency says.
@@ -142,24 +185,50 @@ const fn spill(label: &'static str) -> Spec {
 /// A counter of which more may be better.
 const fn counter(label: &'static str) -> Spec {
     const BECAUSE: &str = "deterministic; more may be better";
-    spec(label, Unit::Count, Better::Informational, Threshold::Exact, BECAUSE).judged_by(GateId::E1)
+    spec(
+        label,
+        Unit::Count,
+        Better::Informational,
+        Threshold::Exact,
+        BECAUSE,
+    )
+    .judged_by(GateId::E1)
 }
 
 /// A counter of what only costs.
 const fn cost(label: &'static str) -> Spec {
     const BECAUSE: &str = "deterministic, and only a cost";
-    spec(label, Unit::Count, Better::Lower, Threshold::ExactUnlessLatency, BECAUSE).judged_by(GateId::E1)
+    spec(
+        label,
+        Unit::Count,
+        Better::Lower,
+        Threshold::ExactUnlessLatency,
+        BECAUSE,
+    )
+    .judged_by(GateId::E1)
 }
 
 /// Part of counters that are compared themselves.
 const fn share(label: &'static str) -> Spec {
-    spec(label, Unit::Share, Better::Informational, Threshold::NotCompared, "its parts are compared")
-        .judged_by(GateId::E1)
+    spec(
+        label,
+        Unit::Share,
+        Better::Informational,
+        Threshold::NotCompared,
+        "its parts are compared",
+    )
+    .judged_by(GateId::E1)
 }
 
 /// Of ncu alone.
 const fn profiled(label: &'static str, unit: Unit) -> Spec {
-    spec(label, unit, Better::Informational, Threshold::NotCompared, "hardware counters differ from launch to launch")
+    spec(
+        label,
+        unit,
+        Better::Informational,
+        Threshold::NotCompared,
+        "hardware counters differ from launch to launch",
+    )
 }
 
 /// Medians of two records within this of each other are the same. Two measurements of the same code in one process
@@ -338,13 +407,16 @@ impl Metric {
 
     /// As written in records.
     pub fn name(self) -> String {
-        format!("{self:?}").chars().enumerate().fold(String::new(), |mut name, (at, c)| {
-            if c.is_ascii_uppercase() && at > 0 {
-                name.push('_');
-            }
-            name.push(c.to_ascii_lowercase());
-            name
-        })
+        format!("{self:?}")
+            .chars()
+            .enumerate()
+            .fold(String::new(), |mut name, (at, c)| {
+                if c.is_ascii_uppercase() && at > 0 {
+                    name.push('_');
+                }
+                name.push(c.to_ascii_lowercase());
+                name
+            })
     }
 
     /// What it takes to judge it.
@@ -380,7 +452,10 @@ impl Metric {
 
     /// Every metric that the emulator counts, in the order of the tables.
     pub fn all_counted() -> impl Iterator<Item = Metric> {
-        Metric::ALL.iter().copied().filter(|metric| metric.counted(&Counters::default()).is_some())
+        Metric::ALL
+            .iter()
+            .copied()
+            .filter(|metric| metric.counted(&Counters::default()).is_some())
     }
 
     /// Whether it is a part of a whole, 0 to 1, and not a count.
@@ -410,8 +485,12 @@ impl Metric {
         match self {
             Metric::AsyncCopyShare => Some((Metric::AsyncCopyBytes, Metric::GlobalReadBytes)),
             Metric::TmaReadShare => Some((Metric::TmaReadBytes, Metric::GlobalReadBytes)),
-            Metric::SharedReadConflictShare => Some((Metric::SharedReadConflicts, Metric::SharedReadWavefronts)),
-            Metric::SharedWriteConflictShare => Some((Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts)),
+            Metric::SharedReadConflictShare => {
+                Some((Metric::SharedReadConflicts, Metric::SharedReadWavefronts))
+            }
+            Metric::SharedWriteConflictShare => {
+                Some((Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts))
+            }
             _ => None,
         }
     }
@@ -423,7 +502,14 @@ impl Metric {
 
     /// Its value in `counters`; `None` for what the emulator does not count.
     pub fn counted(self, counters: &Counters) -> Option<f64> {
-        let Counters { global_read, global_write, shared_read, shared_write, shared_async_write, .. } = counters;
+        let Counters {
+            global_read,
+            global_write,
+            shared_read,
+            shared_write,
+            shared_async_write,
+            ..
+        } = counters;
         if let Some((part, whole)) = self.parts() {
             let (part, whole) = (part.counted(counters)?, whole.counted(counters)?);
             return Some(if whole == 0.0 { 0.0 } else { part / whole });
@@ -431,7 +517,9 @@ impl Metric {
         let count = match self {
             Metric::GlobalReadBytes => global_read.bytes,
             Metric::GlobalReadSectors => global_read.sectors,
-            Metric::PlainReadBytes => global_read.bytes - counters.async_copy_bytes - counters.tma_read_bytes,
+            Metric::PlainReadBytes => {
+                global_read.bytes - counters.async_copy_bytes - counters.tma_read_bytes
+            }
             Metric::AsyncCopyBytes => counters.async_copy_bytes,
             Metric::TmaReadBytes => counters.tma_read_bytes,
             Metric::GlobalWriteBytes => global_write.bytes,
@@ -483,7 +571,9 @@ pub fn significant(value: f64) -> String {
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let first = digits.len() % 3;
-    let groups = digits.as_bytes()[first..].chunks(3).map(String::from_utf8_lossy);
+    let groups = digits.as_bytes()[first..]
+        .chunks(3)
+        .map(String::from_utf8_lossy);
     let head = (first > 0).then(|| digits[..first].into());
     head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
@@ -506,7 +596,12 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_people_write_them() {
-        for (value, expected) in [(0.0, "0"), (999.0, "999"), (1000.0, "1,000"), (17_301_504.0, "17,301,504")] {
+        for (value, expected) in [
+            (0.0, "0"),
+            (999.0, "999"),
+            (1000.0, "1,000"),
+            (17_301_504.0, "17,301,504"),
+        ] {
             assert_eq!(Metric::GlobalReadBytes.show(value), expected);
         }
         assert_eq!(Metric::SharedReadConflictShare.show(0.0494), "4.9 %");
@@ -516,7 +611,12 @@ mod tests {
 
     #[test]
     fn the_counted_metrics_are_all_that_have_a_value() {
-        let mut counters = Counters { async_copy_bytes: 24, tma_read_bytes: 4, tensor_ops: 2, ..Counters::default() };
+        let mut counters = Counters {
+            async_copy_bytes: 24,
+            tma_read_bytes: 4,
+            tensor_ops: 2,
+            ..Counters::default()
+        };
         counters.global_read.bytes = 32;
         counters.shared_read.wavefronts = 40;
         counters.shared_read.ideal_wavefronts = 30;
@@ -532,21 +632,41 @@ mod tests {
         ] {
             assert_eq!(metric.counted(&counters), Some(expected), "{metric}");
         }
-        assert_eq!(Metric::AsyncCopyShare.counted(&Counters::default()), Some(0.0), "nothing is read");
+        assert_eq!(
+            Metric::AsyncCopyShare.counted(&Counters::default()),
+            Some(0.0),
+            "nothing is read"
+        );
         assert_eq!(Metric::Registers.counted(&counters), None);
-        let sources = [Metric::Registers, Metric::DynamicSharedBytes, Metric::BarrierStallShare, Metric::P50];
+        let sources = [
+            Metric::Registers,
+            Metric::DynamicSharedBytes,
+            Metric::BarrierStallShare,
+            Metric::P50,
+        ];
         use Source::{Compiler, Declared, Gpu, Profile};
-        assert_eq!(sources.map(Metric::source), [Compiler, Declared, Profile, Gpu]);
+        assert_eq!(
+            sources.map(Metric::source),
+            [Compiler, Declared, Profile, Gpu]
+        );
     }
 
     #[test]
     fn what_is_judged_says_why() {
         for &metric in Metric::ALL {
-            let Spec { better, threshold, because, .. } = metric.spec();
+            let Spec {
+                better,
+                threshold,
+                because,
+                ..
+            } = metric.spec();
             assert!(!because.is_empty(), "{metric}");
             // Only a metric that is not informational can be a regression, and only what is compared.
             let is_compared = threshold != Threshold::NotCompared;
-            assert!(is_compared || metric.spec().gate.is_some() || better == Better::Informational, "{metric}");
+            assert!(
+                is_compared || metric.spec().gate.is_some() || better == Better::Informational,
+                "{metric}"
+            );
         }
     }
 }

@@ -1,6 +1,11 @@
 //! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
 //! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
-#![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
+#![allow(
+    missing_docs,
+    non_upper_case_globals,
+    clippy::all,
+    rustdoc::broken_intra_doc_links
+)]
 
 #[doc = " Q, K, V in IEEE binary16"]
 pub const AttentionDtype_ATTENTION_F16: AttentionDtype = 0;
@@ -31,11 +36,16 @@ pub struct AttentionTensor {
 const _: () = {
     ["Size of AttentionTensor"][::std::mem::size_of::<AttentionTensor>() - 40usize];
     ["Alignment of AttentionTensor"][::std::mem::align_of::<AttentionTensor>() - 8usize];
-    ["Offset of field: AttentionTensor::data"][::std::mem::offset_of!(AttentionTensor, data) - 0usize];
-    ["Offset of field: AttentionTensor::scales"][::std::mem::offset_of!(AttentionTensor, scales) - 8usize];
-    ["Offset of field: AttentionTensor::batch_stride"][::std::mem::offset_of!(AttentionTensor, batch_stride) - 16usize];
-    ["Offset of field: AttentionTensor::head_stride"][::std::mem::offset_of!(AttentionTensor, head_stride) - 24usize];
-    ["Offset of field: AttentionTensor::row_stride"][::std::mem::offset_of!(AttentionTensor, row_stride) - 32usize];
+    ["Offset of field: AttentionTensor::data"]
+        [::std::mem::offset_of!(AttentionTensor, data) - 0usize];
+    ["Offset of field: AttentionTensor::scales"]
+        [::std::mem::offset_of!(AttentionTensor, scales) - 8usize];
+    ["Offset of field: AttentionTensor::batch_stride"]
+        [::std::mem::offset_of!(AttentionTensor, batch_stride) - 16usize];
+    ["Offset of field: AttentionTensor::head_stride"]
+        [::std::mem::offset_of!(AttentionTensor, head_stride) - 24usize];
+    ["Offset of field: AttentionTensor::row_stride"]
+        [::std::mem::offset_of!(AttentionTensor, row_stride) - 32usize];
 };
 #[doc = " Everything a kernel reads besides its tiles. Passed by value; head_dim and dtype are compiled in."]
 #[repr(C)]
@@ -70,15 +80,22 @@ const _: () = {
     ["Offset of field: AttentionParams::k"][::std::mem::offset_of!(AttentionParams, k) - 40usize];
     ["Offset of field: AttentionParams::v"][::std::mem::offset_of!(AttentionParams, v) - 80usize];
     ["Offset of field: AttentionParams::o"][::std::mem::offset_of!(AttentionParams, o) - 120usize];
-    ["Offset of field: AttentionParams::batch"][::std::mem::offset_of!(AttentionParams, batch) - 160usize];
-    ["Offset of field: AttentionParams::heads_q"][::std::mem::offset_of!(AttentionParams, heads_q) - 164usize];
-    ["Offset of field: AttentionParams::heads_kv"][::std::mem::offset_of!(AttentionParams, heads_kv) - 168usize];
-    ["Offset of field: AttentionParams::seq_q"][::std::mem::offset_of!(AttentionParams, seq_q) - 172usize];
-    ["Offset of field: AttentionParams::seq_kv"][::std::mem::offset_of!(AttentionParams, seq_kv) - 176usize];
-    ["Offset of field: AttentionParams::mask"][::std::mem::offset_of!(AttentionParams, mask) - 180usize];
+    ["Offset of field: AttentionParams::batch"]
+        [::std::mem::offset_of!(AttentionParams, batch) - 160usize];
+    ["Offset of field: AttentionParams::heads_q"]
+        [::std::mem::offset_of!(AttentionParams, heads_q) - 164usize];
+    ["Offset of field: AttentionParams::heads_kv"]
+        [::std::mem::offset_of!(AttentionParams, heads_kv) - 168usize];
+    ["Offset of field: AttentionParams::seq_q"]
+        [::std::mem::offset_of!(AttentionParams, seq_q) - 172usize];
+    ["Offset of field: AttentionParams::seq_kv"]
+        [::std::mem::offset_of!(AttentionParams, seq_kv) - 176usize];
+    ["Offset of field: AttentionParams::mask"]
+        [::std::mem::offset_of!(AttentionParams, mask) - 180usize];
     ["Offset of field: AttentionParams::softmax_scale"]
         [::std::mem::offset_of!(AttentionParams, softmax_scale) - 184usize];
-    ["Offset of field: AttentionParams::reserved"][::std::mem::offset_of!(AttentionParams, reserved) - 188usize];
+    ["Offset of field: AttentionParams::reserved"]
+        [::std::mem::offset_of!(AttentionParams, reserved) - 188usize];
 };
 #[doc = " What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by\n Rust for both backends."]
 #[repr(C)]
@@ -113,20 +130,30 @@ pub struct AttentionKernel {
 const _: () = {
     ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 64usize];
     ["Alignment of AttentionKernel"][::std::mem::align_of::<AttentionKernel>() - 8usize];
-    ["Offset of field: AttentionKernel::family"][::std::mem::offset_of!(AttentionKernel, family) - 0usize];
-    ["Offset of field: AttentionKernel::variant"][::std::mem::offset_of!(AttentionKernel, variant) - 8usize];
-    ["Offset of field: AttentionKernel::symbol"][::std::mem::offset_of!(AttentionKernel, symbol) - 16usize];
-    ["Offset of field: AttentionKernel::dtype"][::std::mem::offset_of!(AttentionKernel, dtype) - 24usize];
-    ["Offset of field: AttentionKernel::head_dim"][::std::mem::offset_of!(AttentionKernel, head_dim) - 28usize];
-    ["Offset of field: AttentionKernel::block_m"][::std::mem::offset_of!(AttentionKernel, block_m) - 32usize];
-    ["Offset of field: AttentionKernel::block_n"][::std::mem::offset_of!(AttentionKernel, block_n) - 36usize];
-    ["Offset of field: AttentionKernel::threads"][::std::mem::offset_of!(AttentionKernel, threads) - 40usize];
-    ["Offset of field: AttentionKernel::min_blocks"][::std::mem::offset_of!(AttentionKernel, min_blocks) - 44usize];
+    ["Offset of field: AttentionKernel::family"]
+        [::std::mem::offset_of!(AttentionKernel, family) - 0usize];
+    ["Offset of field: AttentionKernel::variant"]
+        [::std::mem::offset_of!(AttentionKernel, variant) - 8usize];
+    ["Offset of field: AttentionKernel::symbol"]
+        [::std::mem::offset_of!(AttentionKernel, symbol) - 16usize];
+    ["Offset of field: AttentionKernel::dtype"]
+        [::std::mem::offset_of!(AttentionKernel, dtype) - 24usize];
+    ["Offset of field: AttentionKernel::head_dim"]
+        [::std::mem::offset_of!(AttentionKernel, head_dim) - 28usize];
+    ["Offset of field: AttentionKernel::block_m"]
+        [::std::mem::offset_of!(AttentionKernel, block_m) - 32usize];
+    ["Offset of field: AttentionKernel::block_n"]
+        [::std::mem::offset_of!(AttentionKernel, block_n) - 36usize];
+    ["Offset of field: AttentionKernel::threads"]
+        [::std::mem::offset_of!(AttentionKernel, threads) - 40usize];
+    ["Offset of field: AttentionKernel::min_blocks"]
+        [::std::mem::offset_of!(AttentionKernel, min_blocks) - 44usize];
     ["Offset of field: AttentionKernel::dynamic_shared_bytes"]
         [::std::mem::offset_of!(AttentionKernel, dynamic_shared_bytes) - 48usize];
     ["Offset of field: AttentionKernel::probability_dtype"]
         [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 52usize];
-    ["Offset of field: AttentionKernel::emulated"][::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
+    ["Offset of field: AttentionKernel::emulated"]
+        [::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
 };
 #[doc = " A CUtensorMap on a GPU; the emulator encodes its own. Opaque to kernels, which hand its address to TMA."]
 #[repr(C)]
@@ -139,7 +166,8 @@ pub struct AttentionTensorMap {
 const _: () = {
     ["Size of AttentionTensorMap"][::std::mem::size_of::<AttentionTensorMap>() - 128usize];
     ["Alignment of AttentionTensorMap"][::std::mem::align_of::<AttentionTensorMap>() - 64usize];
-    ["Offset of field: AttentionTensorMap::opaque"][::std::mem::offset_of!(AttentionTensorMap, opaque) - 0usize];
+    ["Offset of field: AttentionTensorMap::opaque"]
+        [::std::mem::offset_of!(AttentionTensorMap, opaque) - 0usize];
 };
 #[doc = " One box of a map is `rows` rows of one head, and of each row `box_bytes` (64 or 128) that start at a column: a box\n lies in shared memory row by row, `box_bytes` apart, its 16-byte chunks swizzled by that width. Coordinates are column,\n row, head, batch; rows past the end of the sequence, or before its start, read as zero and are not written."]
 #[repr(C)]
@@ -157,7 +185,8 @@ pub struct AttentionLaunch {
 const _: () = {
     ["Size of AttentionLaunch"][::std::mem::size_of::<AttentionLaunch>() - 768usize];
     ["Alignment of AttentionLaunch"][::std::mem::align_of::<AttentionLaunch>() - 64usize];
-    ["Offset of field: AttentionLaunch::params"][::std::mem::offset_of!(AttentionLaunch, params) - 0usize];
+    ["Offset of field: AttentionLaunch::params"]
+        [::std::mem::offset_of!(AttentionLaunch, params) - 0usize];
     ["Offset of field: AttentionLaunch::q"][::std::mem::offset_of!(AttentionLaunch, q) - 256usize];
     ["Offset of field: AttentionLaunch::k"][::std::mem::offset_of!(AttentionLaunch, k) - 384usize];
     ["Offset of field: AttentionLaunch::v"][::std::mem::offset_of!(AttentionLaunch, v) - 512usize];
@@ -177,8 +206,12 @@ pub struct AttentionMaps {
 const _: () = {
     ["Size of AttentionMaps"][::std::mem::size_of::<AttentionMaps>() - 16usize];
     ["Alignment of AttentionMaps"][::std::mem::align_of::<AttentionMaps>() - 4usize];
-    ["Offset of field: AttentionMaps::q_box_rows"][::std::mem::offset_of!(AttentionMaps, q_box_rows) - 0usize];
-    ["Offset of field: AttentionMaps::k_box_rows"][::std::mem::offset_of!(AttentionMaps, k_box_rows) - 4usize];
-    ["Offset of field: AttentionMaps::v_box_rows"][::std::mem::offset_of!(AttentionMaps, v_box_rows) - 8usize];
-    ["Offset of field: AttentionMaps::o_box_rows"][::std::mem::offset_of!(AttentionMaps, o_box_rows) - 12usize];
+    ["Offset of field: AttentionMaps::q_box_rows"]
+        [::std::mem::offset_of!(AttentionMaps, q_box_rows) - 0usize];
+    ["Offset of field: AttentionMaps::k_box_rows"]
+        [::std::mem::offset_of!(AttentionMaps, k_box_rows) - 4usize];
+    ["Offset of field: AttentionMaps::v_box_rows"]
+        [::std::mem::offset_of!(AttentionMaps, v_box_rows) - 8usize];
+    ["Offset of field: AttentionMaps::o_box_rows"]
+        [::std::mem::offset_of!(AttentionMaps, o_box_rows) - 12usize];
 };

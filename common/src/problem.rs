@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Element type of Q, K and V. The output is always f16.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// IEEE binary16. What a record is about that does not say.
@@ -45,7 +47,10 @@ impl std::str::FromStr for Dtype {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        Self::ALL.into_iter().find(|known| known.to_string() == text).ok_or(UnknownWord)
+        Self::ALL
+            .into_iter()
+            .find(|known| known.to_string() == text)
+            .ok_or(UnknownWord)
     }
 }
 
@@ -83,7 +88,10 @@ impl std::str::FromStr for Mask {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        Self::ALL.into_iter().find(|known| known.to_string() == text).ok_or(UnknownWord)
+        Self::ALL
+            .into_iter()
+            .find(|known| known.to_string() == text)
+            .ok_or(UnknownWord)
     }
 }
 
@@ -113,7 +121,14 @@ pub struct Shape {
 impl Shape {
     /// Self-attention: as many key heads as query heads, as many keys as queries. `(B, H, S, D)` as papers write it.
     pub const fn bhsd(batch: usize, heads: usize, seq: usize, head_dim: usize) -> Self {
-        Self { batch, heads_q: heads, heads_kv: heads, seq_q: seq, seq_kv: seq, head_dim }
+        Self {
+            batch,
+            heads_q: heads,
+            heads_kv: heads,
+            seq_q: seq,
+            seq_kv: seq,
+            head_dim,
+        }
     }
 
     /// `[batch, heads_q, seq_q, head_dim]`, the extents of Q and O.
@@ -130,8 +145,17 @@ impl Shape {
 impl fmt::Display for Shape {
     /// `1x8x512x64`; `1x8:2x113:203x64` where query and key sides differ.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pair = |q: usize, kv: usize| if q == kv { q.to_string() } else { format!("{q}:{kv}") };
-        let (heads, seq) = (pair(self.heads_q, self.heads_kv), pair(self.seq_q, self.seq_kv));
+        let pair = |q: usize, kv: usize| {
+            if q == kv {
+                q.to_string()
+            } else {
+                format!("{q}:{kv}")
+            }
+        };
+        let (heads, seq) = (
+            pair(self.heads_q, self.heads_kv),
+            pair(self.seq_q, self.seq_kv),
+        );
         f.pad(&format!("{}x{heads}x{seq}x{}", self.batch, self.head_dim))
     }
 }
@@ -207,11 +231,21 @@ const MAX_GRID_YZ: usize = 65_535;
 impl Problem {
     /// A problem with the default scale `1 / sqrt(head_dim)`.
     pub fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Result<Self, ProblemError> {
-        Self::with_scale(shape, dtype, mask, 1.0 / (shape.head_dim.max(1) as f32).sqrt())
+        Self::with_scale(
+            shape,
+            dtype,
+            mask,
+            1.0 / (shape.head_dim.max(1) as f32).sqrt(),
+        )
     }
 
     /// A problem with its own softmax scale.
-    pub fn with_scale(shape: Shape, dtype: Dtype, mask: Mask, softmax_scale: f32) -> Result<Self, ProblemError> {
+    pub fn with_scale(
+        shape: Shape,
+        dtype: Dtype,
+        mask: Mask,
+        softmax_scale: f32,
+    ) -> Result<Self, ProblemError> {
         let extents = [
             ("batch", shape.batch, MAX_GRID_YZ),
             ("heads_q", shape.heads_q, MAX_GRID_YZ),
@@ -228,29 +262,47 @@ impl Problem {
             }
         }
         if !matches!(shape.head_dim, 64 | 128) {
-            return Err(ProblemError::HeadDim { head_dim: shape.head_dim });
+            return Err(ProblemError::HeadDim {
+                head_dim: shape.head_dim,
+            });
         }
         if !shape.heads_q.is_multiple_of(shape.heads_kv) {
-            return Err(ProblemError::HeadGroups { heads_q: shape.heads_q, heads_kv: shape.heads_kv });
+            return Err(ProblemError::HeadGroups {
+                heads_q: shape.heads_q,
+                heads_kv: shape.heads_kv,
+            });
         }
         if !(softmax_scale.is_finite() && softmax_scale > 0.0) {
-            return Err(ProblemError::Scale { scale: softmax_scale });
+            return Err(ProblemError::Scale {
+                scale: softmax_scale,
+            });
         }
-        Ok(Self { shape, dtype, mask, softmax_scale })
+        Ok(Self {
+            shape,
+            dtype,
+            mask,
+            softmax_scale,
+        })
     }
 
     /// How many keys query row `row` sees: keys `0..visible_keys(row)`. 0 for a row that causal masking empties.
     pub fn visible_keys(&self, row: usize) -> usize {
         match self.mask {
             Mask::Full => self.shape.seq_kv,
-            Mask::Causal => (row + 1 + self.shape.seq_kv).saturating_sub(self.shape.seq_q).min(self.shape.seq_kv),
+            Mask::Causal => (row + 1 + self.shape.seq_kv)
+                .saturating_sub(self.shape.seq_q)
+                .min(self.shape.seq_kv),
         }
     }
 
     /// Query-key pairs that the mask leaves, over all heads and batches; the largest number where they are more.
     pub fn scores(&self) -> u64 {
-        let per_head: u64 = (0..self.shape.seq_q).map(|row| self.visible_keys(row) as u64).sum();
-        per_head.saturating_mul(self.shape.batch as u64).saturating_mul(self.shape.heads_q as u64)
+        let per_head: u64 = (0..self.shape.seq_q)
+            .map(|row| self.visible_keys(row) as u64)
+            .sum();
+        per_head
+            .saturating_mul(self.shape.batch as u64)
+            .saturating_mul(self.shape.heads_q as u64)
     }
 
     /// Whether claims are stated on it.
@@ -285,19 +337,43 @@ pub struct NamedShape {
 
 /// The named shapes. `mission` is the one that claims are stated on.
 pub const NAMED_SHAPES: [NamedShape; 6] = [
-    NamedShape { name: "small", shape: Shape::bhsd(1, 1, 32, 64) },
-    NamedShape { name: "mission", shape: Shape::bhsd(1, 8, 512, 64) },
-    NamedShape { name: "mission_b2", shape: Shape::bhsd(2, 8, 512, 64) },
-    NamedShape { name: "stretch", shape: Shape::bhsd(4, 16, 512, 64) },
-    NamedShape { name: "long", shape: Shape::bhsd(1, 8, 2048, 64) },
-    NamedShape { name: "wide", shape: Shape::bhsd(1, 8, 512, 128) },
+    NamedShape {
+        name: "small",
+        shape: Shape::bhsd(1, 1, 32, 64),
+    },
+    NamedShape {
+        name: "mission",
+        shape: Shape::bhsd(1, 8, 512, 64),
+    },
+    NamedShape {
+        name: "mission_b2",
+        shape: Shape::bhsd(2, 8, 512, 64),
+    },
+    NamedShape {
+        name: "stretch",
+        shape: Shape::bhsd(4, 16, 512, 64),
+    },
+    NamedShape {
+        name: "long",
+        shape: Shape::bhsd(1, 8, 2048, 64),
+    },
+    NamedShape {
+        name: "wide",
+        shape: Shape::bhsd(1, 8, 512, 128),
+    },
 ];
 
 /// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
 /// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
 pub const LARGE_SHAPES: [NamedShape; 2] = [
-    NamedShape { name: "big", shape: Shape::bhsd(4, 16, 4096, 64) },
-    NamedShape { name: "big_wide", shape: Shape::bhsd(4, 16, 4096, 128) },
+    NamedShape {
+        name: "big",
+        shape: Shape::bhsd(4, 16, 4096, 64),
+    },
+    NamedShape {
+        name: "big_wide",
+        shape: Shape::bhsd(4, 16, 4096, 128),
+    },
 ];
 
 /// Every shape that has a name.
@@ -307,7 +383,10 @@ pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
 
 /// The problem of the claims about `dtype`: the mission shape, full mask.
 pub fn claims_problem(dtype: Dtype) -> Problem {
-    let mission = NAMED_SHAPES.iter().find(|named| named.name == "mission").expect("it is among the named shapes");
+    let mission = NAMED_SHAPES
+        .iter()
+        .find(|named| named.name == "mission")
+        .expect("it is among the named shapes");
     Problem::new(mission.shape, dtype, Mask::Full).expect("the named shapes are valid")
 }
 
@@ -316,31 +395,68 @@ pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
     if let Some(named) = named_shapes().find(|named| named.name == text) {
         return Ok((named.name.to_string(), named.shape));
     }
-    let syntax = || ProblemError::Syntax { text: text.to_string() };
+    let syntax = || ProblemError::Syntax {
+        text: text.to_string(),
+    };
     let number = |part: &str| part.parse::<usize>().map_err(|_| syntax());
     let pair = |part: &str| match part.split_once(':') {
         Some((q, kv)) => Ok::<_, ProblemError>((number(q)?, number(kv)?)),
         None => number(part).map(|n| (n, n)),
     };
-    let [batch, heads, seq, dim] = text.split('x').collect::<Vec<_>>()[..] else { return Err(syntax()) };
+    let [batch, heads, seq, dim] = text.split('x').collect::<Vec<_>>()[..] else {
+        return Err(syntax());
+    };
     let ((heads_q, heads_kv), (seq_q, seq_kv)) = (pair(heads)?, pair(seq)?);
-    let shape = Shape { batch: number(batch)?, heads_q, heads_kv, seq_q, seq_kv, head_dim: number(dim)? };
+    let shape = Shape {
+        batch: number(batch)?,
+        heads_q,
+        heads_kv,
+        seq_q,
+        seq_kv,
+        head_dim: number(dim)?,
+    };
     Ok((shape.to_string(), shape))
 }
 
 /// Ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries than keys and the reverse.
 /// Sources: FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and (113, 203) are FlashAttention's pairs.
 pub fn edge_shapes() -> Vec<Shape> {
-    const RAGGED: [usize; 17] = [1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023];
+    const RAGGED: [usize; 17] = [
+        1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023,
+    ];
     const PAIRS: [(usize, usize); 3] = [(1, 239), (799, 3), (113, 203)];
-    let mut shapes: Vec<Shape> = RAGGED.iter().map(|&seq| Shape::bhsd(1, 2, seq, 64)).collect();
+    let mut shapes: Vec<Shape> = RAGGED
+        .iter()
+        .map(|&seq| Shape::bhsd(1, 2, seq, 64))
+        .collect();
     for (seq_q, seq_kv) in PAIRS {
         for head_dim in [64, 128] {
-            shapes.push(Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q, seq_kv, head_dim });
+            shapes.push(Shape {
+                batch: 1,
+                heads_q: 2,
+                heads_kv: 2,
+                seq_q,
+                seq_kv,
+                head_dim,
+            });
         }
     }
-    shapes.push(Shape { batch: 2, heads_q: 8, heads_kv: 2, seq_q: 65, seq_kv: 129, head_dim: 64 });
-    shapes.push(Shape { batch: 2, heads_q: 8, heads_kv: 2, seq_q: 129, seq_kv: 65, head_dim: 128 });
+    shapes.push(Shape {
+        batch: 2,
+        heads_q: 8,
+        heads_kv: 2,
+        seq_q: 65,
+        seq_kv: 129,
+        head_dim: 64,
+    });
+    shapes.push(Shape {
+        batch: 2,
+        heads_q: 8,
+        heads_kv: 2,
+        seq_q: 129,
+        seq_kv: 65,
+        head_dim: 128,
+    });
     shapes
 }
 
@@ -357,11 +473,30 @@ mod tests {
 
     #[test]
     fn causal_is_aligned_bottom_right() {
-        let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q: 2, seq_kv: 5, head_dim: 64 };
+        let shape = Shape {
+            batch: 1,
+            heads_q: 1,
+            heads_kv: 1,
+            seq_q: 2,
+            seq_kv: 5,
+            head_dim: 64,
+        };
         let p = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
         assert_eq!((p.visible_keys(0), p.visible_keys(1)), (4, 5));
-        let q = Problem::new(Shape { seq_q: 5, seq_kv: 2, ..shape }, Dtype::F16, Mask::Causal).unwrap();
-        assert_eq!((0..5).map(|i| q.visible_keys(i)).collect::<Vec<_>>(), [0, 0, 0, 1, 2]);
+        let q = Problem::new(
+            Shape {
+                seq_q: 5,
+                seq_kv: 2,
+                ..shape
+            },
+            Dtype::F16,
+            Mask::Causal,
+        )
+        .unwrap();
+        assert_eq!(
+            (0..5).map(|i| q.visible_keys(i)).collect::<Vec<_>>(),
+            [0, 0, 0, 1, 2]
+        );
     }
 
     #[test]
@@ -374,21 +509,40 @@ mod tests {
     #[test]
     fn bad_problems_are_refused() {
         let ok = Shape::bhsd(1, 8, 512, 64);
-        let new = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap_err().to_string();
+        let new = |shape| {
+            Problem::new(shape, Dtype::F16, Mask::Full)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(new(Shape { head_dim: 96, ..ok }).contains("64 and 128"));
         assert!(new(Shape { heads_kv: 3, ..ok }).contains("does not divide"));
         assert!(new(Shape { seq_q: 0, ..ok }).contains("seq_q is 0"));
-        assert!(new(Shape { seq_kv: usize::MAX, ..ok }).contains("too large"));
+        assert!(
+            new(Shape {
+                seq_kv: usize::MAX,
+                ..ok
+            })
+            .contains("too large")
+        );
         assert!(Problem::with_scale(ok, Dtype::F16, Mask::Full, f32::NAN).is_err());
     }
 
     #[test]
     fn shapes_parse_by_name_and_by_extents() {
-        assert_eq!(parse_shape("mission").unwrap().1, Shape::bhsd(1, 8, 512, 64));
+        assert_eq!(
+            parse_shape("mission").unwrap().1,
+            Shape::bhsd(1, 8, 512, 64)
+        );
         let (name, shape) = parse_shape("1x8:2x113:203x64").unwrap();
-        assert_eq!((shape.heads_q, shape.heads_kv, shape.seq_q, shape.seq_kv), (8, 2, 113, 203));
+        assert_eq!(
+            (shape.heads_q, shape.heads_kv, shape.seq_q, shape.seq_kv),
+            (8, 2, 113, 203)
+        );
         assert_eq!(name, "1x8:2x113:203x64");
-        assert_eq!(parse_shape("big").unwrap(), ("big".to_string(), Shape::bhsd(4, 16, 4096, 64)));
+        assert_eq!(
+            parse_shape("big").unwrap(),
+            ("big".to_string(), Shape::bhsd(4, 16, 4096, 64))
+        );
         for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
             assert!(parse_shape(bad).is_err(), "{bad}");
         }

@@ -7,8 +7,14 @@ use rayon::prelude::*;
 /// The scale of a head: `absmax / 448`, so that the largest value takes the largest code; 1 for an all-zero head.
 /// Never zero: a head of tiny values gets the smallest normal f32. `values` are finite.
 pub fn scale_of(values: &[f32]) -> f32 {
-    let absmax = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    if absmax == 0.0 { 1.0 } else { (absmax / E4m3::MAX).max(f32::MIN_POSITIVE) }
+    let absmax = values
+        .iter()
+        .fold(0.0f32, |largest, value| largest.max(value.abs()));
+    if absmax == 0.0 {
+        1.0
+    } else {
+        (absmax / E4m3::MAX).max(f32::MIN_POSITIVE)
+    }
 }
 
 /// Nearest code to `value / scale`; beyond ±448 it saturates. The division rounds in f32 first, so that a quotient
@@ -36,17 +42,23 @@ pub struct Quantised {
 /// # Panics
 /// If `head_len` is zero or does not divide the number of values, or if there is not one scale per head.
 pub fn quantise(values: &[f32], head_len: usize, scales: Option<Vec<f32>>) -> Quantised {
-    assert!(head_len > 0 && values.len().is_multiple_of(head_len), "{} values in heads of {head_len}", values.len());
+    assert!(
+        head_len > 0 && values.len().is_multiple_of(head_len),
+        "{} values in heads of {head_len}",
+        values.len()
+    );
     let scales = scales.unwrap_or_else(|| values.par_chunks(head_len).map(scale_of).collect());
     assert_eq!(scales.len(), values.len() / head_len, "one scale per head");
     let mut codes = vec![0; values.len()];
-    codes.par_chunks_mut(head_len).zip(values.par_chunks(head_len)).zip(&scales).for_each(
-        |((codes, values), scale)| {
+    codes
+        .par_chunks_mut(head_len)
+        .zip(values.par_chunks(head_len))
+        .zip(&scales)
+        .for_each(|((codes, values), scale)| {
             for (code, value) in codes.iter_mut().zip(values) {
                 *code = encode(*value, *scale).to_bits();
             }
-        },
-    );
+        });
     Quantised { codes, scales }
 }
 
@@ -66,7 +78,9 @@ mod tests {
             let quantised = quantise(&values, values.len(), None);
             assert_eq!(quantised.codes, [0x00, 0x7e, 0xfe, 0x76, 0xf6], "{absmax}");
             let restored = round_trip(absmax, quantised.scales[0]);
-            assert!((restored - f64::from(absmax)).abs() <= f64::from(absmax) * f64::from(f32::EPSILON));
+            assert!(
+                (restored - f64::from(absmax)).abs() <= f64::from(absmax) * f64::from(f32::EPSILON)
+            );
         }
     }
 
@@ -82,7 +96,12 @@ mod tests {
     fn tiny_heads_stay_finite() {
         let quantised = quantise(&[f32::from_bits(1), 0.0], 2, None);
         assert_eq!(quantised.scales, [f32::MIN_POSITIVE]);
-        assert!(quantised.codes.iter().all(|&code| !E4m3::from_bits(code).is_nan()));
+        assert!(
+            quantised
+                .codes
+                .iter()
+                .all(|&code| !E4m3::from_bits(code).is_nan())
+        );
     }
 
     /// The seeds' codec scaled by 127.5 on one side and by 127 on the other: gain 1.004 and a bias of 0.4 % of the
@@ -91,9 +110,17 @@ mod tests {
     fn the_codec_has_no_gain_and_no_bias() {
         let values: Vec<f32> = (-1000..=1000).map(|step| step as f32 / 1000.0).collect();
         let scale = scale_of(&values);
-        let bias: f64 = values.iter().map(|&v| round_trip(v, scale) - f64::from(v)).sum::<f64>() / values.len() as f64;
+        let bias: f64 = values
+            .iter()
+            .map(|&v| round_trip(v, scale) - f64::from(v))
+            .sum::<f64>()
+            / values.len() as f64;
         let energy: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
-        let gain = values.iter().map(|&v| round_trip(v, scale) * f64::from(v)).sum::<f64>() / energy;
+        let gain = values
+            .iter()
+            .map(|&v| round_trip(v, scale) * f64::from(v))
+            .sum::<f64>()
+            / energy;
         assert!(bias.abs() <= 1e-9, "bias {bias}");
         assert!((gain - 1.0).abs() <= 1e-3, "gain {gain}");
     }

@@ -66,18 +66,39 @@ impl Caps {
     /// For what an instance takes now: the registers of the worst architecture, rounded up to 8, plus 8; shared memory rounded
     /// up to 1 KB.
     pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
-        let registers = entries.iter().map(|entry| entry.resources.registers).max().unwrap_or(0);
-        let shared = entries.iter().map(|entry| shared_bytes(facts, entry)).max().unwrap_or(0);
-        Self { register_cap: registers.next_multiple_of(8) + 8, shared_cap_bytes: shared.next_multiple_of(1024) }
+        let registers = entries
+            .iter()
+            .map(|entry| entry.resources.registers)
+            .max()
+            .unwrap_or(0);
+        let shared = entries
+            .iter()
+            .map(|entry| shared_bytes(facts, entry))
+            .max()
+            .unwrap_or(0);
+        Self {
+            register_cap: registers.next_multiple_of(8) + 8,
+            shared_cap_bytes: shared.next_multiple_of(1024),
+        }
     }
 
     /// Reads a `caps.csv`: [`Self::HEAD`], then a line per instance. An error is the line that is none.
     pub fn parse(text: &str) -> Result<BTreeMap<&str, Self>, &str> {
         let read = |line| {
-            let [symbol, registers, shared] = <[&str; 3]>::try_from(str::split(line, ',').collect::<Vec<_>>()).ok()?;
-            Some((symbol, Self { register_cap: registers.parse().ok()?, shared_cap_bytes: shared.parse().ok()? }))
+            let [symbol, registers, shared] =
+                <[&str; 3]>::try_from(str::split(line, ',').collect::<Vec<_>>()).ok()?;
+            Some((
+                symbol,
+                Self {
+                    register_cap: registers.parse().ok()?,
+                    shared_cap_bytes: shared.parse().ok()?,
+                },
+            ))
         };
-        text.lines().filter(|line| *line != Self::HEAD).map(|line| read(line).ok_or(line)).collect()
+        text.lines()
+            .filter(|line| *line != Self::HEAD)
+            .map(|line| read(line).ok_or(line))
+            .collect()
     }
 }
 
@@ -119,8 +140,9 @@ const REGISTER_UNIT: u32 = 256;
 const SHARED_UNIT: usize = 128;
 
 /// The architectures whose limits are known.
-pub const ARCHITECTURES: [&str; 9] =
-    ["sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"];
+pub const ARCHITECTURES: [&str; 9] = [
+    "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
+];
 
 /// The limits of `arch` (`sm_89`, `sm_90a`): CUDA C++ Programming Guide, "Technical Specifications per Compute
 /// Capability". `None` for an architecture that is not in the table.
@@ -192,7 +214,12 @@ impl Occupancy {
 }
 
 /// Theoretical occupancy of a kernel. `shared_bytes` is static and dynamic without the reserved part.
-pub fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> Occupancy {
+pub fn occupancy(
+    sm: &Multiprocessor,
+    threads: u32,
+    registers: u32,
+    shared_bytes: usize,
+) -> Occupancy {
     let warps = threads.div_ceil(32);
     let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
     // Each of the four partitions holds whole warps, so warps are counted per partition and multiplied.
@@ -202,18 +229,39 @@ pub fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes
         (sm.blocks, Limit::Blocks),
         (sm.threads / (warps * 32), Limit::Threads),
         (warps_by_registers / warps, Limit::Registers),
-        ((sm.shared_bytes / shared_per_block) as u32, Limit::SharedMemory),
+        (
+            (sm.shared_bytes / shared_per_block) as u32,
+            Limit::SharedMemory,
+        ),
     ];
-    let (blocks, limit) = limits.into_iter().min_by_key(|(blocks, _)| *blocks).expect("four limits");
-    Occupancy { blocks, warps: blocks * warps, max_warps: sm.threads / 32, limit }
+    let (blocks, limit) = limits
+        .into_iter()
+        .min_by_key(|(blocks, _)| *blocks)
+        .expect("four limits");
+    Occupancy {
+        blocks,
+        warps: blocks * warps,
+        max_warps: sm.threads / 32,
+        limit,
+    }
 }
 
 /// Static shared memory that the kernel itself declares. From sm_90 on, some versions of ptxas count the reserved bytes
 /// as static ones.
 fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     let bytes = entry.resources.static_shared_bytes as usize;
-    let number: u32 = entry.arch.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
-    if number >= 90 && bytes >= RESERVED_SHARED_BYTES { bytes - RESERVED_SHARED_BYTES } else { bytes }
+    let number: u32 = entry
+        .arch
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .unwrap_or(0);
+    if number >= 90 && bytes >= RESERVED_SHARED_BYTES {
+        bytes - RESERVED_SHARED_BYTES
+    } else {
+        bytes
+    }
 }
 
 /// Shared memory per block, without the reserved part.
@@ -224,7 +272,12 @@ fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
 /// The occupancy of an instance, where the architecture is known.
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy> {
     let sm = multiprocessor(&entry.arch)?;
-    Some(occupancy(&sm, facts.threads, entry.resources.registers, shared_bytes(facts, entry)))
+    Some(occupancy(
+        &sm,
+        facts.threads,
+        entry.resources.registers,
+        shared_bytes(facts, entry),
+    ))
 }
 
 /// Gate R1 on one instance for one architecture. An instance that the architecture cannot hold does not fail: it is
@@ -236,7 +289,10 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
         return GateResult::judge(
             GateId::R1,
             false,
-            format!("{}: {} has no line in the stage's caps.csv; {remedy}", entry.arch, facts.symbol),
+            format!(
+                "{}: {} has no line in the stage's caps.csv; {remedy}",
+                entry.arch, facts.symbol
+            ),
         );
     };
     let mut broken = Vec::new();
@@ -245,32 +301,65 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
             broken.push(format!("{name} {value} > {most}"));
         }
     };
-    at_most("spilled bytes", (used.spill_store_bytes + used.spill_load_bytes) as usize, 0);
+    at_most(
+        "spilled bytes",
+        (used.spill_store_bytes + used.spill_load_bytes) as usize,
+        0,
+    );
     at_most("stack bytes", used.stack_frame_bytes as usize, 0);
     let capped = Caps::ARCHITECTURES.contains(&entry.arch.as_str());
-    at_most("registers", used.registers as usize, if capped { caps.register_cap as usize } else { usize::MAX });
-    at_most("declared static shared bytes", declared_static_bytes(entry), 0);
+    at_most(
+        "registers",
+        used.registers as usize,
+        if capped {
+            caps.register_cap as usize
+        } else {
+            usize::MAX
+        },
+    );
+    at_most(
+        "declared static shared bytes",
+        declared_static_bytes(entry),
+        0,
+    );
     at_most("shared bytes over the cap:", shared, caps.shared_cap_bytes);
-    broken.extend(entry.warnings.iter().map(|warning| format!("ptxas: {warning}")));
+    broken.extend(
+        entry
+            .warnings
+            .iter()
+            .map(|warning| format!("ptxas: {warning}")),
+    );
     let of_arch = multiprocessor(&entry.arch).map(|sm| sm.shared_opt_in_bytes);
     // The opt-in limit already leaves the reserved bytes out.
     let refused = of_arch.filter(|&limit| shared > limit);
-    let cap = if capped { format!("cap {}", caps.register_cap) } else { "no cap there".to_string() };
+    let cap = if capped {
+        format!("cap {}", caps.register_cap)
+    } else {
+        "no cap there".to_string()
+    };
     let summary = format!(
         "{}: {} registers ({cap}), {shared} shared bytes (cap {}), no spill, no stack",
         entry.arch, used.registers, caps.shared_cap_bytes
     );
     if broken.is_empty() {
-        let refused = refused.map_or(String::new(), |limit| format!("; unsupported there: it has {limit}"));
+        let refused = refused.map_or(String::new(), |limit| {
+            format!("; unsupported there: it has {limit}")
+        });
         GateResult::judge(GateId::R1, true, summary + &refused)
     } else {
-        GateResult::judge(GateId::R1, false, format!("{}: {}", entry.arch, broken.join("; ")))
+        GateResult::judge(
+            GateId::R1,
+            false,
+            format!("{}: {}", entry.arch, broken.join("; ")),
+        )
     }
 }
 
 /// Two variants that compile to the same machine code are one variant with two names: the knob between them does
 /// nothing. `entries` are (variant, dtype and head size, entry); each pair that shares code fails.
-pub fn judge_distinct<'a>(entries: impl IntoIterator<Item = (&'a str, &'a KernelFacts, &'a PtxasEntry)>) -> GateResult {
+pub fn judge_distinct<'a>(
+    entries: impl IntoIterator<Item = (&'a str, &'a KernelFacts, &'a PtxasEntry)>,
+) -> GateResult {
     let mut owners: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     let mut count = 0;
     for (variant, _, entry) in entries {
@@ -283,10 +372,16 @@ pub fn judge_distinct<'a>(entries: impl IntoIterator<Item = (&'a str, &'a Kernel
     let shared: Vec<String> = owners
         .into_iter()
         .filter(|(_, names)| names.len() > 1)
-        .map(|((arch, _), names)| format!("{arch}: {} compile to the same code", names.join(" and ")))
+        .map(|((arch, _), names)| {
+            format!("{arch}: {} compile to the same code", names.join(" and "))
+        })
         .collect();
     match (count, shared.is_empty()) {
-        (0, _) => GateResult { gate: GateId::R1, verdict: Verdict::NoData, reason: "no machine code was built".into() },
+        (0, _) => GateResult {
+            gate: GateId::R1,
+            verdict: Verdict::NoData,
+            reason: "no machine code was built".into(),
+        },
         (_, true) => GateResult::judge(GateId::R1, true, format!("{count} kernels, all distinct")),
         (_, false) => GateResult::judge(GateId::R1, false, shared.join("; ")),
     }

@@ -15,7 +15,11 @@ use std::ops::Deref;
 
 /// Returns the instances that `kernel.cu` declares; writes their number, and for each what its launches need: maps (null where
 /// all take parameters alone) and the blocks of a cluster (null where there are no clusters).
-pub type Table = unsafe extern "C" fn(*mut i32, *mut *const AttentionMaps, *mut *const i32) -> *const AttentionKernel;
+pub type Table = unsafe extern "C" fn(
+    *mut i32,
+    *mut *const AttentionMaps,
+    *mut *const i32,
+) -> *const AttentionKernel;
 
 /// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
@@ -153,7 +157,11 @@ pub trait Attention: Sync {
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
         let tiles = shape.seq_q.div_ceil(kernel.block_m) as u32;
-        [tiles.next_multiple_of(kernel.cluster), shape.heads_q as u32, shape.batch as u32]
+        [
+            tiles.next_multiple_of(kernel.cluster),
+            shape.heads_q as u32,
+            shape.batch as u32,
+        ]
     }
 
     /// Refuses a problem that a preset cannot hold. A stage must have a preset for every problem.
@@ -228,7 +236,10 @@ pub struct LoadedStage {
 
 impl fmt::Debug for LoadedStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedStage").field("id", &self.info().id).field("kernels", &self.kernels.len()).finish()
+        f.debug_struct("LoadedStage")
+            .field("id", &self.info().id)
+            .field("kernels", &self.kernels.len())
+            .finish()
     }
 }
 
@@ -239,10 +250,12 @@ impl LoadedStage {
     /// Reads the table and the build report of `attention`.
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
         let (stage, artifacts) = (attention.info().id, attention.artifacts());
-        let report =
-            serde_json::from_str(artifacts.report_json).map_err(|source| LoadError::Report { stage, source })?;
+        let report = serde_json::from_str(artifacts.report_json)
+            .map_err(|source| LoadError::Report { stage, source })?;
         let plain = read_table(stage, artifacts.kernels)?;
-        let mut kernels = plain.map(|record| read_record(stage, &record)).collect::<Result<Vec<_>, _>>()?;
+        let mut kernels = plain
+            .map(|record| read_record(stage, &record))
+            .collect::<Result<Vec<_>, _>>()?;
         let caps = Caps::parse(artifacts.caps).map_err(|line| LoadError::Caps { stage, line })?;
         for kernel in &mut kernels {
             kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
@@ -250,7 +263,10 @@ impl LoadedStage {
         if let Some(table) = artifacts.traced_kernels {
             for record in read_table(stage, table)? {
                 let traced = read_record(stage, &record)?;
-                if let Some(kernel) = kernels.iter_mut().find(|kernel| kernel.symbol == traced.symbol) {
+                if let Some(kernel) = kernels
+                    .iter_mut()
+                    .find(|kernel| kernel.symbol == traced.symbol)
+                {
                     kernel.traced = Some(traced.emulated);
                 }
             }
@@ -259,7 +275,12 @@ impl LoadedStage {
         if !kernels.iter().any(|kernel| kernel.variant == variant) {
             return Err(LoadError::NoDefault { stage, variant });
         }
-        Ok(Self { attention, kernels, report, device: None })
+        Ok(Self {
+            attention,
+            kernels,
+            report,
+            device: None,
+        })
     }
 
     /// The stage's fixed facts.
@@ -275,7 +296,9 @@ impl LoadedStage {
     /// Whether hazards in the emulated kernels can be told by source line: not where the program was stripped.
     pub fn has_source_lines(&self) -> bool {
         let entry = |kernel: &Kernel| kernel.traced.unwrap_or(kernel.emulated);
-        self.kernels.first().is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
+        self.kernels
+            .first()
+            .is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
     }
 
     /// The names of the variants, in the order of `kernel.cu`.
@@ -292,14 +315,23 @@ impl LoadedStage {
     /// One variant of each family, in the order of `kernel.cu`: the stage's default where it is of that family, else the
     /// first that is declared; of those that the device can run for every dtype and head size, if there are such.
     pub fn family_variants(&self) -> Vec<&str> {
-        self.best_of_families().into_iter().map(|kernel| kernel.variant.as_str()).collect()
+        self.best_of_families()
+            .into_iter()
+            .map(|kernel| kernel.variant.as_str())
+            .collect()
     }
 
     fn best_of_families(&self) -> Vec<&Kernel> {
         let mut chosen: Vec<(&Kernel, _)> = Vec::new();
         for kernel in &self.kernels {
-            let rank = (self.runs(&kernel.variant), kernel.variant == self.info().default_variant);
-            match chosen.iter_mut().find(|(known, _)| known.family == kernel.family) {
+            let rank = (
+                self.runs(&kernel.variant),
+                kernel.variant == self.info().default_variant,
+            );
+            match chosen
+                .iter_mut()
+                .find(|(known, _)| known.family == kernel.family)
+            {
                 Some(known) if rank > known.1 => *known = (kernel, rank),
                 Some(_) => {}
                 None => chosen.push((kernel, rank)),
@@ -312,23 +344,34 @@ impl LoadedStage {
     /// head size the first of its family that the device can.
     pub fn default_variant(&self) -> &str {
         let named = self.info().default_variant;
-        let family = self.kernels.iter().find(|kernel| kernel.variant == named).map(|kernel| &kernel.family);
-        let best = self.best_of_families().into_iter().find(|kernel| Some(&kernel.family) == family);
+        let family = self
+            .kernels
+            .iter()
+            .find(|kernel| kernel.variant == named)
+            .map(|kernel| &kernel.family);
+        let best = self
+            .best_of_families()
+            .into_iter()
+            .find(|kernel| Some(&kernel.family) == family);
         best.map_or(named, |kernel| &kernel.variant)
     }
 
     /// Whether the device can run every instance of `variant`.
     fn runs(&self, variant: &str) -> bool {
-        self.kernels.iter().all(|kernel| kernel.variant != variant || self.refuse(kernel).is_ok())
+        self.kernels
+            .iter()
+            .all(|kernel| kernel.variant != variant || self.refuse(kernel).is_ok())
     }
 
     /// Refuses `kernel` where the device cannot run it.
     pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
         match self.lacks(kernel) {
             None => Ok(()),
-            Some((needed, available)) => {
-                Err(Unsupported::Device { variant: kernel.variant.clone(), needed, available })
-            }
+            Some((needed, available)) => Err(Unsupported::Device {
+                variant: kernel.variant.clone(),
+                needed,
+                available,
+            }),
         }
     }
 
@@ -343,18 +386,32 @@ impl LoadedStage {
 
     /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
     pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
-        let GpuBuild::Built(code) = &self.report.gpu else { return Vec::new() };
+        let GpuBuild::Built(code) = &self.report.gpu else {
+            return Vec::new();
+        };
         let of_arch = |arch: &ArchitectureBuild| {
-            let entry = arch.entries.iter().find(|entry| entry.symbol == kernel.symbol)?;
+            let entry = arch
+                .entries
+                .iter()
+                .find(|entry| entry.symbol == kernel.symbol)?;
             let (sass_sha256, warnings) = (entry.sass_sha256.clone(), entry.warnings.clone());
-            Some(PtxasEntry { arch: arch.name.clone(), sass_sha256, resources: entry.resources, warnings })
+            Some(PtxasEntry {
+                arch: arch.name.clone(),
+                sass_sha256,
+                resources: entry.resources,
+                warnings,
+            })
         };
         code.architectures.iter().filter_map(of_arch).collect()
     }
 
     /// The instance of `variant` for the dtype and head size of `problem`, with its grid; or why there is none.
     pub fn prepare(&self, variant: &str, problem: &Problem) -> Result<Prepared<'_>, Unsupported> {
-        let of_variant: Vec<&Kernel> = self.kernels.iter().filter(|kernel| kernel.variant == variant).collect();
+        let of_variant: Vec<&Kernel> = self
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.variant == variant)
+            .collect();
         if of_variant.is_empty() {
             return Err(Unsupported::Variant {
                 stage: self.info().id,
@@ -363,11 +420,20 @@ impl LoadedStage {
             });
         }
         let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
-        let kernel = of_variant.into_iter().find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim));
-        let kernel = kernel.ok_or_else(|| Unsupported::Instance { variant: variant.to_string(), dtype, head_dim })?;
+        let kernel = of_variant
+            .into_iter()
+            .find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim));
+        let kernel = kernel.ok_or_else(|| Unsupported::Instance {
+            variant: variant.to_string(),
+            dtype,
+            head_dim,
+        })?;
         self.refuse(kernel)?;
         self.attention.accepts(kernel, problem)?;
-        Ok(Prepared { kernel, grid: self.attention.grid(kernel, problem) })
+        Ok(Prepared {
+            kernel,
+            grid: self.attention.grid(kernel, problem),
+        })
     }
 }
 
@@ -379,13 +445,20 @@ struct Record {
     cluster: i32,
 }
 
-fn read_table(stage: &'static str, table: Table) -> Result<impl Iterator<Item = Record>, LoadError> {
+fn read_table(
+    stage: &'static str,
+    table: Table,
+) -> Result<impl Iterator<Item = Record>, LoadError> {
     let (mut count, mut maps, mut clusters) = (0, std::ptr::null(), std::ptr::null());
     // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
     // the address of a static table that constructors filled before `main`.
     let records = unsafe { table(&mut count, &mut maps, &mut clusters) };
     if count > TABLE_CAPACITY {
-        return Err(LoadError::TableOverflow { stage, count, capacity: TABLE_CAPACITY });
+        return Err(LoadError::TableOverflow {
+            stage,
+            count,
+            capacity: TABLE_CAPACITY,
+        });
     }
     // SAFETY: the tables hold `count` initialised records each and live as long as the program; only the first is always
     // there.
@@ -393,7 +466,11 @@ fn read_table(stage: &'static str, table: Table) -> Result<impl Iterator<Item = 
         Record {
             kernel: &*records.add(index),
             maps: (!maps.is_null()).then(|| &*maps.add(index)),
-            cluster: if clusters.is_null() { 0 } else { *clusters.add(index) },
+            cluster: if clusters.is_null() {
+                0
+            } else {
+                *clusters.add(index)
+            },
         }
     };
     Ok((0..count as usize).map(read))
@@ -404,14 +481,33 @@ fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
 }
 
-fn read_record(stage: &'static str, &Record { kernel: record, maps, cluster }: &Record) -> Result<Kernel, LoadError> {
+fn read_record(
+    stage: &'static str,
+    &Record {
+        kernel: record,
+        maps,
+        cluster,
+    }: &Record,
+) -> Result<Kernel, LoadError> {
     // SAFETY: the three names are string literals of the emulated build.
-    let (family, variant, symbol) =
-        unsafe { (CStr::from_ptr(record.family), CStr::from_ptr(record.variant), CStr::from_ptr(record.symbol)) };
+    let (family, variant, symbol) = unsafe {
+        (
+            CStr::from_ptr(record.family),
+            CStr::from_ptr(record.variant),
+            CStr::from_ptr(record.symbol),
+        )
+    };
     let symbol = symbol.to_string_lossy().into_owned();
-    let fail = |problem: String| LoadError::Record { stage, symbol: symbol.clone(), problem };
+    let fail = |problem: String| LoadError::Record {
+        stage,
+        symbol: symbol.clone(),
+        problem,
+    };
     let positive = |name: &str, value: i32| {
-        u32::try_from(value).ok().filter(|&v| v > 0).ok_or_else(|| fail(format!("{name} = {value} is not positive")))
+        u32::try_from(value)
+            .ok()
+            .filter(|&v| v > 0)
+            .ok_or_else(|| fail(format!("{name} = {value} is not positive")))
     };
     let dtype = match record.dtype as u32 {
         params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
@@ -424,10 +520,14 @@ fn read_record(stage: &'static str, &Record { kernel: record, maps, cluster }: &
         8 => Probability::E4m3,
         other => return Err(fail(format!("P of {other} bits is unknown"))),
     };
-    let entry = record.emulated.ok_or_else(|| fail("no emulated entry".to_string()))?;
+    let entry = record
+        .emulated
+        .ok_or_else(|| fail("no emulated entry".to_string()))?;
     let threads = positive("threads", record.threads)?;
     if !threads.is_multiple_of(32) || threads > 1024 {
-        return Err(fail(format!("{threads} threads are not whole warps of at most 1,024 threads")));
+        return Err(fail(format!(
+            "{threads} threads are not whole warps of at most 1,024 threads"
+        )));
     }
     let facts = KernelFacts {
         dtype,
@@ -436,7 +536,8 @@ fn read_record(stage: &'static str, &Record { kernel: record, maps, cluster }: &
         block_n: positive("block_n", record.block_n)? as usize,
         threads,
         min_blocks: positive("min_blocks", record.min_blocks)?,
-        dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)? as usize,
+        dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)?
+            as usize,
         boxes: maps.and_then(BoxRows::read),
         cluster: u32::try_from(cluster).unwrap_or(0).max(1),
         caps: None,
@@ -446,7 +547,16 @@ fn read_record(stage: &'static str, &Record { kernel: record, maps, cluster }: &
     // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
     // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
     // through it.
-    let emulated =
-        unsafe { std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(entry) };
-    Ok(Kernel { family: hyphenated(family), variant: hyphenated(variant), facts, emulated, traced: None })
+    let emulated = unsafe {
+        std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(
+            entry,
+        )
+    };
+    Ok(Kernel {
+        family: hyphenated(family),
+        variant: hyphenated(variant),
+        facts,
+        emulated,
+        traced: None,
+    })
 }

@@ -121,7 +121,9 @@ impl SiteResult {
             (false, None) => Some(
                 "its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo",
             ),
-            (true, Some(_)) => Some("it is needed: remove its entry from `redundant` of the stage's StageInfo"),
+            (true, Some(_)) => {
+                Some("it is needed: remove its entry from `redundant` of the stage's StageInfo")
+            }
             _ => None,
         }
     }
@@ -131,9 +133,15 @@ impl Suppressed {
     /// What is not as it should be and what to do about it, a line each; none if every site is needed or listed, and
     /// every entry of the list is of use. What is broken is not among them: no list heals it.
     pub fn wrong(&self) -> Vec<String> {
-        let sites = self.sites.iter().filter_map(|site| Some((site, site.remedy()?)));
+        let sites = self
+            .sites
+            .iter()
+            .filter_map(|site| Some((site, site.remedy()?)));
         let sites = sites.map(|(site, remedy)| {
-            format!("{} of {} at {} ({}): {remedy}", site.operation, site.family, site.place, site.purpose)
+            format!(
+                "{} of {} at {} ({}): {remedy}",
+                site.operation, site.family, site.place, site.purpose
+            )
         });
         sites.chain(self.errors.iter().cloned()).collect()
     }
@@ -142,11 +150,15 @@ impl Suppressed {
 impl fmt::Display for Suppressed {
     /// `mutants killed: 9 of 9, 1 redundant by reason`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |keep: fn(&SiteResult) -> bool| self.sites.iter().filter(|site| keep(site)).count();
+        let count =
+            |keep: fn(&SiteResult) -> bool| self.sites.iter().filter(|site| keep(site)).count();
         let killed = count(SiteResult::is_killed);
         let redundant = count(|site| !site.is_killed() && site.listed.is_some());
         let of = self.sites.len() - redundant;
-        write!(f, "mutants killed: {killed} of {of}, {redundant} redundant by reason")?;
+        write!(
+            f,
+            "mutants killed: {killed} of {of}, {redundant} redundant by reason"
+        )?;
         if !self.errors.is_empty() {
             write!(f, ", {} errors", self.errors.len())?;
         }
@@ -220,22 +232,44 @@ struct Site {
 
 impl<'a> FamilyOfKernels<'a> {
     fn new(stage: &'a LoadedStage, first: &'a str) -> Self {
-        let family_of = |variant: &str| stage.kernels.iter().find(|kernel| kernel.variant == variant);
+        let family_of = |variant: &str| {
+            stage
+                .kernels
+                .iter()
+                .find(|kernel| kernel.variant == variant)
+        };
         let name = family_of(first).map_or("", |kernel| kernel.family.as_str());
-        let others = stage
-            .variants()
-            .into_iter()
-            .filter(|variant| *variant != first && family_of(variant).is_some_and(|kernel| kernel.family == name));
-        Self { stage, name, variants: std::iter::once(first).chain(others).collect() }
+        let others = stage.variants().into_iter().filter(|variant| {
+            *variant != first && family_of(variant).is_some_and(|kernel| kernel.family == name)
+        });
+        Self {
+            stage,
+            name,
+            variants: std::iter::once(first).chain(others).collect(),
+        }
     }
 
     /// One result per site, or what is wrong with a kernel as it is. What is wrong with the list goes into `errors`.
-    fn suppress_each(&self, presets: Presets, errors: &mut Vec<String>) -> Result<Vec<SiteResult>, Unfit> {
-        let searched = if presets == Presets::All { &self.variants[..] } else { &self.variants[..1] };
+    fn suppress_each(
+        &self,
+        presets: Presets,
+        errors: &mut Vec<String>,
+    ) -> Result<Vec<SiteResult>, Unfit> {
+        let searched = if presets == Presets::All {
+            &self.variants[..]
+        } else {
+            &self.variants[..1]
+        };
         let cases = self.cases(searched, TILES, false, Distribution::Normal);
-        let traced = cases.par_iter().map(|case| case.trace(None, SCHEDULES[0])).collect::<Result<Vec<_>, _>>()?;
-        let mut broken: Vec<Broken> =
-            cases.iter().zip(&traced).filter_map(|(case, report)| case.hazardous(report)).collect();
+        let traced = cases
+            .par_iter()
+            .map(|case| case.trace(None, SCHEDULES[0]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut broken: Vec<Broken> = cases
+            .iter()
+            .zip(&traced)
+            .filter_map(|(case, report)| case.hazardous(report))
+            .collect();
         broken.dedup_by(|next, first| next.variant == first.variant);
         if !broken.is_empty() {
             return Err(Unfit::Broken(broken));
@@ -245,7 +279,12 @@ impl<'a> FamilyOfKernels<'a> {
             for SyncSite { operation, place } in report.sync_sites {
                 let new = || {
                     let words = words_of(self.stage.attention.artifacts().sources, &place);
-                    Site { operation: operation.clone(), place: place.clone(), words, cases: Vec::new() }
+                    Site {
+                        operation: operation.clone(),
+                        place: place.clone(),
+                        words,
+                        cases: Vec::new(),
+                    }
                 };
                 let site = sites.entry(place.clone()).or_insert_with(new);
                 if !site.operation.contains(&operation) {
@@ -260,19 +299,33 @@ impl<'a> FamilyOfKernels<'a> {
         // One preset may not reach all that is listed.
         if presets == Presets::All {
             let words: Vec<&str> = sites.iter().map(|site| site.words.all.as_str()).collect();
-            errors.extend(useless_listings(self.stage.info().redundant, self.name, &words));
+            errors.extend(useless_listings(
+                self.stage.info().redundant,
+                self.name,
+                &words,
+            ));
         }
-        sites.par_iter().map(|site| self.suppress(site, &cases, presets)).collect()
+        sites
+            .par_iter()
+            .map(|site| self.suppress(site, &cases, presets))
+            .collect()
     }
 
-    fn suppress(&self, site: &Site, cases: &[Case<'_>], presets: Presets) -> Result<SiteResult, Unfit> {
+    fn suppress(
+        &self,
+        site: &Site,
+        cases: &[Case<'_>],
+        presets: Presets,
+    ) -> Result<SiteResult, Unfit> {
         let mut listings = self.stage.info().redundant.iter();
         let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
         let finding = match self.hazard(site, &reached)? {
             Some((_, killed)) => killed,
             // A quick look takes the list's word for the rest.
-            None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived { cases: reached.len() },
+            None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived {
+                cases: reached.len(),
+            },
             None => self.thoroughly(site, &reached, presets == Presets::OnePerFamily)?,
         };
         Ok(SiteResult {
@@ -288,10 +341,18 @@ impl<'a> FamilyOfKernels<'a> {
 
     /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each
     /// case gets one, and all schedules are tried.
-    fn hazard<'c>(&self, site: &Site, cases: &[&'c Case<'a>]) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
+    fn hazard<'c>(
+        &self,
+        site: &Site,
+        cases: &[&'c Case<'a>],
+    ) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
         for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
             if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
-                let (gate, what, at) = (GateId::H1, in_a_line(hazard, &site.place.file), case.name.clone());
+                let (gate, what, at) = (
+                    GateId::H1,
+                    in_a_line(hazard, &site.place.file),
+                    case.name.clone(),
+                );
                 return Ok(Some((case, Finding::Killed { gate, what, at })));
             }
         }
@@ -300,8 +361,15 @@ impl<'a> FamilyOfKernels<'a> {
 
     /// What a site goes through that shows no hazard on the cases that reach it: more problems and, if asked, the other
     /// presets; then C1 to C6 under all schedules.
-    fn thoroughly(&self, site: &Site, reached: &[&Case<'a>], other_presets: bool) -> Result<Finding, Unfit> {
-        let variant = reached.first().map_or(self.variants[0], |case| case.prepared.kernel.variant.as_str());
+    fn thoroughly(
+        &self,
+        site: &Site,
+        reached: &[&Case<'a>],
+        other_presets: bool,
+    ) -> Result<Finding, Unfit> {
+        let variant = reached.first().map_or(self.variants[0], |case| {
+            case.prepared.kernel.variant.as_str()
+        });
         let mut more = self.cases(&[variant], 0, true, Distribution::Normal);
         more.extend(self.cases(&[variant], MANY_TILES, true, Distribution::Normal));
         // Maxima that rise from tile to tile take a kernel where it corrects itself.
@@ -321,7 +389,11 @@ impl<'a> FamilyOfKernels<'a> {
             if let Some((gate, what)) = case.check(Some(&site.place)) {
                 return match case.check(None) {
                     Some((gate, before)) => Err(Unfit::Broken(vec![case.broken(gate, &before)])),
-                    None => Ok(Finding::Killed { gate, what, at: case.name.clone() }),
+                    None => Ok(Finding::Killed {
+                        gate,
+                        what,
+                        at: case.name.clone(),
+                    }),
                 };
             }
         }
@@ -331,10 +403,19 @@ impl<'a> FamilyOfKernels<'a> {
     /// One problem for each instance of `variants`: two blocks of rows, the second with a single row; `tiles` tiles of
     /// keys and one key. Half of the instances get the full mask and half the causal one, or the other way round.
     /// Without those that a preset does not take.
-    fn cases(&self, variants: &[&str], tiles: usize, other_mask: bool, family: Distribution) -> Vec<Case<'a>> {
-        let instances = variants
-            .iter()
-            .flat_map(|variant| self.stage.kernels.iter().filter(move |kernel| kernel.variant == *variant));
+    fn cases(
+        &self,
+        variants: &[&str],
+        tiles: usize,
+        other_mask: bool,
+        family: Distribution,
+    ) -> Vec<Case<'a>> {
+        let instances = variants.iter().flat_map(|variant| {
+            self.stage
+                .kernels
+                .iter()
+                .filter(move |kernel| kernel.variant == *variant)
+        });
         let case = |facts: &KernelFacts, variant: &str| {
             let (shape, mask) = problem_of(facts, facts.block_m + 1, tiles, other_mask);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
@@ -343,16 +424,33 @@ impl<'a> FamilyOfKernels<'a> {
             let inputs = Inputs::generate(&problem, family, 0);
             let staged = Staged::new(&inputs, Layout::Strided);
             let name = format!("{variant} {shape} {} {mask} {family}", facts.dtype);
-            Some(Case { stage: self.stage, prepared, source, inputs, staged, name })
+            Some(Case {
+                stage: self.stage,
+                prepared,
+                source,
+                inputs,
+                staged,
+                name,
+            })
         };
-        instances.filter_map(|kernel| case(&kernel.facts, &kernel.variant)).collect()
+        instances
+            .filter_map(|kernel| case(&kernel.facts, &kernel.variant))
+            .collect()
     }
 }
 
 impl Case<'_> {
     fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
-        let traced = trace(&self.prepared, &self.staged, schedule, &Selection { suppress, blocks: None });
+        let traced = trace(
+            &self.prepared,
+            &self.staged,
+            schedule,
+            &Selection {
+                suppress,
+                blocks: None,
+            },
+        );
         let report = traced.map_err(|fault| Unfit::Refused(format!("{}: {fault}", self.name)))?;
         report.ok_or_else(|| Unfit::Refused(format!("{}: there is no traced build", self.name)))
     }
@@ -363,9 +461,20 @@ impl Case<'_> {
     }
 
     fn broken(&self, gate: GateId, what: &str) -> Broken {
-        let (stage, variant) = (self.stage.info().id.to_string(), self.prepared.kernel.variant.clone());
-        let result = GateResult::judge(gate, false, format!("{} with all its synchronisation: {what}", self.name));
-        Broken { stage, variant, result }
+        let (stage, variant) = (
+            self.stage.info().id.to_string(),
+            self.prepared.kernel.variant.clone(),
+        );
+        let result = GateResult::judge(
+            gate,
+            false,
+            format!("{} with all its synchronisation: {what}", self.name),
+        );
+        Broken {
+            stage,
+            variant,
+            result,
+        }
     }
 
     /// The first gate that fails, and why.
@@ -373,15 +482,30 @@ impl Case<'_> {
         let suppress = without.map(|site| Suppress { site: site.clone() });
         let staged = Arc::new(StagedInputs::new(&self.inputs, &self.source));
         let kernel = self.prepared.kernel;
-        let reference = reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
-        let target = Target::Emulated { schedules: &SCHEDULES, traced: &[] };
-        let checked = check_suppressed(self.stage, &kernel.variant, &staged, &reference, target, suppress.as_ref());
+        let reference =
+            reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
+        let target = Target::Emulated {
+            schedules: &SCHEDULES,
+            traced: &[],
+        };
+        let checked = check_suppressed(
+            self.stage,
+            &kernel.variant,
+            &staged,
+            &reference,
+            target,
+            suppress.as_ref(),
+        );
         match checked.outcome {
             Outcome::Checked { gates, .. } => {
-                let failed = gates.into_iter().find(|gate| gate.verdict == Verdict::Fail)?;
+                let failed = gates
+                    .into_iter()
+                    .find(|gate| gate.verdict == Verdict::Fail)?;
                 Some((failed.gate, failed.reason))
             }
-            Outcome::Failed { reason } | Outcome::Unsupported { reason } => Some((GateId::C1, reason)),
+            Outcome::Failed { reason } | Outcome::Unsupported { reason } => {
+                Some((GateId::C1, reason))
+            }
         }
     }
 }
@@ -394,24 +518,47 @@ pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
 
 fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
     let seq_kv = tiles * facts.block_n + 1;
-    let shape = Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q, seq_kv, head_dim: facts.head_dim };
+    let shape = Shape {
+        batch: 1,
+        heads_q: 1,
+        heads_kv: 1,
+        seq_q,
+        seq_kv,
+        head_dim: facts.head_dim,
+    };
     let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
     (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 
 /// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
-    hazards.iter().find(|hazard| hazard.kind == HazardKind::ReadInFlight).or(hazards.first())
+    hazards
+        .iter()
+        .find(|hazard| hazard.kind == HazardKind::ReadInFlight)
+        .or(hazards.first())
 }
 
 /// The hazard's kind and both places, in the file of the site where they are inlined from there.
 fn in_a_line(hazard: &Hazard, file: &str) -> String {
-    let sides = [&hazard.first, &hazard.second].into_iter().flatten().map(|side| {
-        let place = side.places.iter().find(|place| place.file == file).or(side.places.first());
-        place.map_or(side.does.clone(), |place| format!("{} at {place}", side.does))
-    });
+    let sides = [&hazard.first, &hazard.second]
+        .into_iter()
+        .flatten()
+        .map(|side| {
+            let place = side
+                .places
+                .iter()
+                .find(|place| place.file == file)
+                .or(side.places.first());
+            place.map_or(side.does.clone(), |place| {
+                format!("{} at {place}", side.does)
+            })
+        });
     let sides: Vec<String> = sides.collect();
-    let detail = if sides.is_empty() { hazard.missing.clone() } else { sides.join(", ") };
+    let detail = if sides.is_empty() {
+        hazard.missing.clone()
+    } else {
+        sides.join(", ")
+    };
     format!("{}: {detail}", hazard.kind.label())
 }
 
@@ -425,16 +572,39 @@ struct Words {
 
 fn words_of(sources: &[(&str, &str)], place: &Place) -> Words {
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
-    let text = sources.iter().find(|(name, _)| *name == file).map_or("", |(_, text)| text);
-    let lines: Vec<&str> = text.lines().map(str::trim).take(place.line as usize).collect();
+    let text = sources
+        .iter()
+        .find(|(name, _)| *name == file)
+        .map_or("", |(_, text)| text);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take(place.line as usize)
+        .collect();
     let Some((line, above)) = lines.split_last() else {
-        return Words { all: String::new(), purpose: String::new() };
+        return Words {
+            all: String::new(),
+            purpose: String::new(),
+        };
     };
-    let start = above.iter().rposition(|line| !line.starts_with("//")).map_or(0, |last| last + 1);
-    let comment: Vec<&str> = above[start..].iter().map(|line| line.trim_start_matches('/').trim()).collect();
+    let start = above
+        .iter()
+        .rposition(|line| !line.starts_with("//"))
+        .map_or(0, |last| last + 1);
+    let comment: Vec<&str> = above[start..]
+        .iter()
+        .map(|line| line.trim_start_matches('/').trim())
+        .collect();
     let comment = comment.join(" ");
-    let purpose = if comment.is_empty() { (*line).to_string() } else { comment.clone() };
-    Words { all: format!("{comment} {line}").trim().to_string(), purpose }
+    let purpose = if comment.is_empty() {
+        (*line).to_string()
+    } else {
+        comment.clone()
+    };
+    Words {
+        all: format!("{comment} {line}").trim().to_string(),
+        purpose,
+    }
 }
 
 fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
@@ -473,8 +643,14 @@ mod tests {
         }\n";
 
     fn words(line: u32) -> Words {
-        let place = Place { file: "./stage9/kernel.cu".into(), line };
-        words_of(&[("common/tile.cuh", ""), ("stage9/kernel.cu", SOURCE)], &place)
+        let place = Place {
+            file: "./stage9/kernel.cu".into(),
+            line,
+        };
+        words_of(
+            &[("common/tile.cuh", ""), ("stage9/kernel.cu", SOURCE)],
+            &place,
+        )
     }
 
     fn site(finding: Finding, listed: Option<&str>) -> SiteResult {
@@ -490,63 +666,139 @@ mod tests {
     }
 
     fn killed() -> Finding {
-        Finding::Killed { gate: GateId::H1, what: "race".into(), at: "mma-32x64".into() }
+        Finding::Killed {
+            gate: GateId::H1,
+            what: "race".into(),
+            at: "mma-32x64".into(),
+        }
     }
 
     #[test]
     fn a_site_is_known_by_its_comment_or_its_line() {
-        assert_eq!(words(4).purpose, "Q was written by all threads and is read by every warp.");
-        assert_eq!(words(4).all, "Q was written by all threads and is read by every warp. __syncthreads();");
+        assert_eq!(
+            words(4).purpose,
+            "Q was written by all threads and is read by every warp."
+        );
+        assert_eq!(
+            words(4).all,
+            "Q was written by all threads and is read by every warp. __syncthreads();"
+        );
         assert_eq!(
             (words(6).purpose.as_str(), words(6).all.as_str()),
             ("__syncwarp(); // scores", "__syncwarp(); // scores")
         );
-        assert_eq!(words_of(&[], &Place { file: "elsewhere.h".into(), line: 3 }).all, "");
+        assert_eq!(
+            words_of(
+                &[],
+                &Place {
+                    file: "elsewhere.h".into(),
+                    line: 3
+                }
+            )
+            .all,
+            ""
+        );
     }
 
     #[test]
     fn entries_of_the_list_name_one_site_of_their_family() {
-        let entry = |family, site| Redundant { family, site, reason: "" };
+        let entry = |family, site| Redundant {
+            family,
+            site,
+            reason: "",
+        };
         let (barrier, scores) = (words(4).all, words(6).all);
         let useless = |entry| useless_listings(&[entry], "mma", &[&barrier, &scores]);
         assert_eq!(useless(entry("mma", "all threads and is read")), [""; 0]);
-        assert_eq!(useless(entry("other", "nothing of the kind")), [""; 0], "judged with its own family");
-        assert!(useless(entry("mma", "K and V"))[0].contains("names no synchronisation site: quote words"));
+        assert_eq!(
+            useless(entry("other", "nothing of the kind")),
+            [""; 0],
+            "judged with its own family"
+        );
+        assert!(
+            useless(entry("mma", "K and V"))[0]
+                .contains("names no synchronisation site: quote words")
+        );
         assert!(useless(entry("mma", "__sync"))[0].contains("names 2 synchronisation sites"));
     }
 
     #[test]
     fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
         let survived = || Finding::Survived { cases: 4 };
-        let wrong = |sites| Suppressed { sites, ..Suppressed::default() }.wrong();
-        assert_eq!(wrong(vec![site(killed(), None), site(survived(), Some("why"))]), [""; 0]);
-        let [unlisted, stale] = &wrong(vec![site(survived(), None), site(killed(), Some("why"))])[..] else { panic!() };
+        let wrong = |sites| {
+            Suppressed {
+                sites,
+                ..Suppressed::default()
+            }
+            .wrong()
+        };
+        assert_eq!(
+            wrong(vec![site(killed(), None), site(survived(), Some("why"))]),
+            [""; 0]
+        );
+        let [unlisted, stale] =
+            &wrong(vec![site(survived(), None), site(killed(), Some("why"))])[..]
+        else {
+            panic!()
+        };
         assert_eq!(
             unlisted,
             "__syncthreads of mma at stage9/kernel.cu:4 (Q was written): its mutant survives: remove it, or list it \
              with the reason in `redundant` of the stage's StageInfo"
         );
-        assert!(stale.ends_with("it is needed: remove its entry from `redundant` of the stage's StageInfo"), "{stale}");
-        assert_eq!(Suppressed { errors: vec!["x".into()], ..Suppressed::default() }.wrong(), ["x"]);
+        assert!(
+            stale.ends_with(
+                "it is needed: remove its entry from `redundant` of the stage's StageInfo"
+            ),
+            "{stale}"
+        );
+        assert_eq!(
+            Suppressed {
+                errors: vec!["x".into()],
+                ..Suppressed::default()
+            }
+            .wrong(),
+            ["x"]
+        );
     }
 
     #[test]
     fn the_tally_leaves_out_what_is_redundant_by_reason() {
         let survived = || Finding::Survived { cases: 4 };
         let sites = vec![site(killed(), None), site(survived(), Some("why"))];
-        let mut all = Suppressed { sites, ..Suppressed::default() };
-        assert_eq!(all.to_string(), "mutants killed: 1 of 1, 1 redundant by reason");
+        let mut all = Suppressed {
+            sites,
+            ..Suppressed::default()
+        };
+        assert_eq!(
+            all.to_string(),
+            "mutants killed: 1 of 1, 1 redundant by reason"
+        );
         all.sites.push(site(survived(), None));
         all.errors.push("x".into());
-        assert_eq!(all.to_string(), "mutants killed: 1 of 2, 1 redundant by reason, 1 errors");
+        assert_eq!(
+            all.to_string(),
+            "mutants killed: 1 of 2, 1 redundant by reason, 1 errors"
+        );
     }
 
     #[test]
     fn a_hazard_is_told_in_the_kernels_own_lines() {
-        let place = |file: &str, line| Place { file: file.into(), line };
-        let side =
-            |does: &str, places| HazardAccess { does: does.into(), block: [0; 3], thread: None, warp: 0, places };
-        let inlined = vec![place("common/attn/tile.cuh", 34), place("./stage9/kernel.cu", 168)];
+        let place = |file: &str, line| Place {
+            file: file.into(),
+            line,
+        };
+        let side = |does: &str, places| HazardAccess {
+            does: does.into(),
+            block: [0; 3],
+            thread: None,
+            warp: 0,
+            places,
+        };
+        let inlined = vec![
+            place("common/attn/tile.cuh", 34),
+            place("./stage9/kernel.cu", 168),
+        ];
         let mut hazard = Hazard {
             kind: HazardKind::Race,
             block: [0; 3],
@@ -556,11 +808,17 @@ mod tests {
             missing: "a deadlock".into(),
             times: 1,
         };
-        let early = Hazard { kind: HazardKind::ReadInFlight, ..hazard.clone() };
+        let early = Hazard {
+            kind: HazardKind::ReadInFlight,
+            ..hazard.clone()
+        };
         assert_eq!(most_telling(&[hazard.clone(), early.clone()]), Some(&early));
         assert_eq!(most_telling(&[hazard.clone()]), Some(&hazard));
         let line = in_a_line(&hazard, "./stage9/kernel.cu");
-        assert_eq!(line, "race: writes at stage9/kernel.cu:168, reads at attn/softmax.cuh:5");
+        assert_eq!(
+            line,
+            "race: writes at stage9/kernel.cu:168, reads at attn/softmax.cuh:5"
+        );
         (hazard.first, hazard.second) = (None, None);
         assert_eq!(in_a_line(&hazard, ""), "race: a deadlock");
     }

@@ -35,7 +35,10 @@ pub struct Reading {
 
 /// The names of the reasons; bits without a name are given as numbers.
 fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
-    let mut names: Vec<String> = reasons.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let mut names: Vec<String> = reasons
+        .iter_names()
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
     let unknown = reasons.difference(ThrottleReasons::all());
     if !unknown.is_empty() {
         names.push(format!("unknown_{:#x}", unknown.bits()));
@@ -54,7 +57,9 @@ pub struct Telemetry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TelemetryError {
     /// The library is not installed, or not visible in this container.
-    #[error("NVML is not available ({reason}); it comes with the NVIDIA driver as libnvidia-ml.so.1")]
+    #[error(
+        "NVML is not available ({reason}); it comes with the NVIDIA driver as libnvidia-ml.so.1"
+    )]
     NoLibrary {
         /// What the loader said.
         reason: String,
@@ -72,8 +77,13 @@ pub enum TelemetryError {
 impl TelemetryError {
     fn of(call: &'static str) -> impl Fn(NvmlError) -> Self {
         move |error| match error {
-            NvmlError::LibloadingError(error) => Self::NoLibrary { reason: error.to_string() },
-            error => Self::Call { call, reason: error.to_string() },
+            NvmlError::LibloadingError(error) => Self::NoLibrary {
+                reason: error.to_string(),
+            },
+            error => Self::Call {
+                call,
+                reason: error.to_string(),
+            },
         }
     }
 }
@@ -82,36 +92,52 @@ impl Telemetry {
     /// Finds the GPU with this UUID, as [`crate::device::cuda::DeviceInfo::uuid`] gives it.
     pub fn open(uuid: &str) -> Result<Self, TelemetryError> {
         let library = Nvml::init().map_err(TelemetryError::of("nvmlInit_v2"))?;
-        library.device_by_uuid(uuid).map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))?;
-        Ok(Self { library, uuid: uuid.to_string() })
+        library
+            .device_by_uuid(uuid)
+            .map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))?;
+        Ok(Self {
+            library,
+            uuid: uuid.to_string(),
+        })
     }
 
     /// The version of the NVIDIA driver, `580.65.06`.
     pub fn driver_version(&self) -> Result<String, TelemetryError> {
-        self.library.sys_driver_version().map_err(TelemetryError::of("nvmlSystemGetDriverVersion"))
+        self.library
+            .sys_driver_version()
+            .map_err(TelemetryError::of("nvmlSystemGetDriverVersion"))
     }
 
     /// The state of the GPU now. Takes about a millisecond.
     pub fn read(&self) -> Conditions {
-        let absent = |error: TelemetryError| Conditions::Absent { reason: error.to_string() };
+        let absent = |error: TelemetryError| Conditions::Absent {
+            reason: error.to_string(),
+        };
         let device = match self.library.device_by_uuid(self.uuid.as_str()) {
             Ok(device) => device,
             Err(error) => return absent(TelemetryError::of("nvmlDeviceGetHandleByUUID")(error)),
         };
         let sm_clock = device.clock_info(Clock::SM);
         let throttle = match device.current_throttle_reasons_strict() {
-            Err(NvmlError::IncorrectBits(Bits::U64(mask))) => Ok(ThrottleReasons::from_bits_retain(mask)),
+            Err(NvmlError::IncorrectBits(Bits::U64(mask))) => {
+                Ok(ThrottleReasons::from_bits_retain(mask))
+            }
             read => read,
         };
         let reading = Reading {
             sm_mhz: sm_clock.as_ref().ok().copied(),
             memory_mhz: device.clock_info(Clock::Memory).ok(),
-            power_w: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1e3),
+            power_w: device
+                .power_usage()
+                .ok()
+                .map(|milliwatts| f64::from(milliwatts) / 1e3),
             temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
             throttle: throttle.ok().map(throttle_names),
         };
         match sm_clock {
-            Err(error) if reading == Reading::default() => absent(TelemetryError::of("nvmlDeviceGetClockInfo")(error)),
+            Err(error) if reading == Reading::default() => {
+                absent(TelemetryError::of("nvmlDeviceGetClockInfo")(error))
+            }
             _ => Conditions::Read(reading),
         }
     }

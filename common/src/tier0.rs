@@ -25,12 +25,21 @@ pub struct Case {
 /// `small` full; (113, 203) causal; two batches of two key heads, each for three query heads, whose E4M3 scales differ;
 /// 17 rows causal at head_dim 128; rows without a key, whole blocks of them. Both dtypes.
 pub fn cases() -> Vec<Case> {
-    let one_head = |seq_q, seq_kv| Shape { seq_kv, ..Shape::bhsd(1, 1, seq_q, 64) };
+    let one_head = |seq_q, seq_kv| Shape {
+        seq_kv,
+        ..Shape::bhsd(1, 1, seq_q, 64)
+    };
     let shapes = [
         (Shape::bhsd(1, 1, 32, 64), Mask::Full),
         (one_head(113, 203), Mask::Causal),
         // Neither the batches nor the key heads are as many as the query heads of a group.
-        (Shape { heads_kv: 2, ..Shape::bhsd(2, 6, 17, 64) }, Mask::Full),
+        (
+            Shape {
+                heads_kv: 2,
+                ..Shape::bhsd(2, 6, 17, 64)
+            },
+            Mask::Full,
+        ),
         (Shape::bhsd(1, 1, 17, 128), Mask::Causal),
         // The first 137 rows see no key: more than the tallest block has.
         (one_head(154, 17), Mask::Causal),
@@ -38,36 +47,76 @@ pub fn cases() -> Vec<Case> {
     let case = |(shape, mask): (Shape, Mask), dtype| {
         let is_grouped = shape.heads_q > 1;
         let problem = Problem::new(shape, dtype, mask).expect("tier 0 states valid problems");
-        let family = if is_grouped && dtype == Dtype::E4m3 { Family::RandomScales } else { Family::Normal };
+        let family = if is_grouped && dtype == Dtype::E4m3 {
+            Family::RandomScales
+        } else {
+            Family::Normal
+        };
         // Twelve blocks that differ in their addresses alone: what runs within one depends on a schedule elsewhere.
-        Case { problem, family, schedules: if is_grouped { &SCHEDULES[..1] } else { &SCHEDULES } }
+        Case {
+            problem,
+            family,
+            schedules: if is_grouped {
+                &SCHEDULES[..1]
+            } else {
+                &SCHEDULES
+            },
+        }
     };
-    shapes.iter().flat_map(|&shape| Dtype::ALL.map(|dtype| case(shape, dtype))).collect()
+    shapes
+        .iter()
+        .flat_map(|&shape| Dtype::ALL.map(|dtype| case(shape, dtype)))
+        .collect()
 }
 
 /// Extreme logits in rows of 5 keys, in every row of a block: run once, untraced.
 pub fn extremes() -> Vec<Case> {
-    let shape = Shape { seq_kv: 5, ..Shape::bhsd(1, 1, 131, 64) };
+    let shape = Shape {
+        seq_kv: 5,
+        ..Shape::bhsd(1, 1, 131, 64)
+    };
     let case = |dtype, family| {
         let problem = Problem::new(shape, dtype, Mask::Full).expect("tier 0 states valid problems");
-        Case { problem, family, schedules: &SCHEDULES[..1] }
+        Case {
+            problem,
+            family,
+            schedules: &SCHEDULES[..1],
+        }
     };
-    Dtype::ALL.into_iter().flat_map(|dtype| Family::EXTREME.map(|family| case(dtype, family))).collect()
+    Dtype::ALL
+        .into_iter()
+        .flat_map(|dtype| Family::EXTREME.map(|family| case(dtype, family)))
+        .collect()
 }
 
 /// What neither shape nor logits of the other cases show: another softmax scale than head_dim's; causal rows of which a warp's
 /// first sees one key less than whole tiles hold; causal rows over whole tiles of keys. Run once, untraced.
 pub fn others() -> Vec<Case> {
-    let one_head = |seq_q, seq_kv, head_dim| Shape { seq_kv, ..Shape::bhsd(1, 1, seq_q, head_dim) };
+    let one_head = |seq_q, seq_kv, head_dim| Shape {
+        seq_kv,
+        ..Shape::bhsd(1, 1, seq_q, head_dim)
+    };
     let of = |dtype| {
-        let scaled = |head_dim| Problem::with_scale(one_head(33, 65, head_dim), dtype, Mask::Full, OTHER_SCALE);
+        let scaled = |head_dim| {
+            Problem::with_scale(one_head(33, 65, head_dim), dtype, Mask::Full, OTHER_SCALE)
+        };
         let ragged = Mask::ALL.map(|mask| Problem::new(one_head(65, 127, 64), dtype, mask));
         let aligned = Problem::new(one_head(64, 64, 64), dtype, Mask::Causal);
-        [scaled(64), scaled(128), ragged[0].clone(), ragged[1].clone(), aligned]
+        [
+            scaled(64),
+            scaled(128),
+            ragged[0].clone(),
+            ragged[1].clone(),
+            aligned,
+        ]
     };
     let case = |problem: Result<Problem, _>| {
         let problem = problem.expect("tier 0 states valid problems");
-        Case { problem, family: Family::Normal, schedules: &SCHEDULES[..1] }
+        Case {
+            problem,
+            family: Family::Normal,
+            schedules: &SCHEDULES[..1],
+        }
     };
     Dtype::ALL.into_iter().flat_map(of).map(case).collect()
 }
@@ -80,9 +129,23 @@ const OTHER_SCALE: f32 = 0.3;
 pub fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
     let mut failures = Vec::new();
     let traced = cases().into_iter().map(|case| (case, case.schedules));
-    let plain = extremes().into_iter().chain(others()).map(|case| (case, &[][..]));
-    for (Case { problem, family, schedules }, traced) in traced.chain(plain) {
-        let case = format!("{variant} {} {} {} {family}", problem.shape, problem.dtype, problem.mask);
+    let plain = extremes()
+        .into_iter()
+        .chain(others())
+        .map(|case| (case, &[][..]));
+    for (
+        Case {
+            problem,
+            family,
+            schedules,
+        },
+        traced,
+    ) in traced.chain(plain)
+    {
+        let case = format!(
+            "{variant} {} {} {} {family}",
+            problem.shape, problem.dtype, problem.mask
+        );
         let seed = 0;
         let inputs = Inputs::generate(&problem, family, seed);
         let probability = match stage.prepare(variant, &problem) {
@@ -101,9 +164,16 @@ pub fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
                 gates
                     .into_iter()
                     .filter(|result| result.verdict == Verdict::Fail)
-                    .map(|result| format!("{case}: {} {}: {}", result.gate, result.verdict, result.reason)),
+                    .map(|result| {
+                        format!(
+                            "{case}: {} {}: {}",
+                            result.gate, result.verdict, result.reason
+                        )
+                    }),
             ),
-            Outcome::Unsupported { reason } | Outcome::Failed { reason } => failures.push(format!("{case}: {reason}")),
+            Outcome::Unsupported { reason } | Outcome::Failed { reason } => {
+                failures.push(format!("{case}: {reason}"))
+            }
         }
     }
     failures
@@ -117,24 +187,44 @@ mod tests {
     #[test]
     fn both_dtypes_show_a_wrong_head_a_wrong_scale_and_a_row_without_a_key() {
         for dtype in Dtype::ALL {
-            let cases: Vec<Case> = cases().into_iter().filter(|case| case.problem.dtype == dtype).collect();
+            let cases: Vec<Case> = cases()
+                .into_iter()
+                .filter(|case| case.problem.dtype == dtype)
+                .collect();
             let grouped = cases.iter().find(|case| {
                 let shape = case.problem.shape;
                 let group = shape.heads_q / shape.heads_kv;
-                shape.batch > 1 && shape.heads_kv > 1 && group > 1 && group != shape.heads_kv && group != shape.batch
+                shape.batch > 1
+                    && shape.heads_kv > 1
+                    && group > 1
+                    && group != shape.heads_kv
+                    && group != shape.batch
             });
-            let Case { problem, family, .. } = grouped.expect("a grouped case with several batches and key heads");
+            let Case {
+                problem, family, ..
+            } = grouped.expect("a grouped case with several batches and key heads");
             let Inputs { q, k, v, .. } = Inputs::generate(problem, *family, 0);
             for scales in [q.scales, k.scales, v.scales] {
                 let distinct: BTreeSet<u32> = scales.iter().map(|scale| scale.to_bits()).collect();
                 assert_eq!(distinct.len(), scales.len());
-                let [least, most] = [f32::min, f32::max].map(|pick| scales.iter().copied().reduce(pick));
-                assert!(dtype == Dtype::F16 || most > least.map(|least| 2.0 * least), "{scales:?}");
+                let [least, most] =
+                    [f32::min, f32::max].map(|pick| scales.iter().copied().reduce(pick));
+                assert!(
+                    dtype == Dtype::F16 || most > least.map(|least| 2.0 * least),
+                    "{scales:?}"
+                );
             }
-            let empty =
-                |problem: &Problem| (0..problem.shape.seq_q).filter(|&row| problem.visible_keys(row) == 0).count();
+            let empty = |problem: &Problem| {
+                (0..problem.shape.seq_q)
+                    .filter(|&row| problem.visible_keys(row) == 0)
+                    .count()
+            };
             // Blocks of up to 128 rows: the first has no key, one has rows with and without.
-            assert!(cases.iter().any(|case| empty(&case.problem) > 128 && empty(&case.problem) % 16 != 0));
+            assert!(
+                cases
+                    .iter()
+                    .any(|case| empty(&case.problem) > 128 && empty(&case.problem) % 16 != 0)
+            );
         }
     }
 }

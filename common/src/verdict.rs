@@ -19,7 +19,12 @@ pub enum Verdict {
 
 impl Verdict {
     /// Of several that a gate says of one subject the first of these stands for all.
-    pub const WORST_FIRST: [Self; 4] = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass, Verdict::NoData];
+    pub const WORST_FIRST: [Self; 4] = [
+        Verdict::Fail,
+        Verdict::Ambiguous,
+        Verdict::Pass,
+        Verdict::NoData,
+    ];
 
     /// As printed in tables.
     pub fn label(self) -> &'static str {
@@ -97,11 +102,19 @@ pub struct GateResult {
 impl GateResult {
     /// `Pass` if `ok`, else `Fail`. Write `ok` as `error <= bound`, so that NaN fails.
     pub fn judge(gate: GateId, ok: bool, reason: impl Into<String>) -> Self {
-        Self { gate, verdict: if ok { Verdict::Pass } else { Verdict::Fail }, reason: reason.into() }
+        Self {
+            gate,
+            verdict: if ok { Verdict::Pass } else { Verdict::Fail },
+            reason: reason.into(),
+        }
     }
 
     /// No evidence, and why.
     pub fn no_data(gate: GateId, reason: impl Into<String>) -> Self {
-        Self { gate, verdict: Verdict::NoData, reason: reason.into() }
+        Self {
+            gate,
+            verdict: Verdict::NoData,
+            reason: reason.into(),
+        }
     }
 }

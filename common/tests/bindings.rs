@@ -13,7 +13,10 @@ const ATTRIBUTES: &str = "\
 ";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("common/ lies in the root").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("common/ lies in the root")
+        .to_path_buf()
 }
 
 /// The folder of libclang: where the environment says, or where `scripts/cuda-toolkit` puts it.
@@ -32,8 +35,17 @@ fn prepared(header: &str) -> String {
         if line.starts_with("#include") {
             return String::new();
         }
-        let Some((code, comment)) = line.split_once("//") else { return line.to_string() };
-        format!("{code}{}{comment}", if code.trim().is_empty() { "///" } else { "///<" })
+        let Some((code, comment)) = line.split_once("//") else {
+            return line.to_string();
+        };
+        format!(
+            "{code}{}{comment}",
+            if code.trim().is_empty() {
+                "///"
+            } else {
+                "///<"
+            }
+        )
     };
     header.lines().map(mark).collect::<Vec<_>>().join("\n")
 }
@@ -61,16 +73,23 @@ fn params_rs_is_current() {
         println!("not checked: {why}");
         return;
     };
-    let header = |name| prepared(&std::fs::read_to_string(root.join("common/cuda/attn").join(name)).unwrap());
+    let header = |name| {
+        prepared(&std::fs::read_to_string(root.join("common/cuda/attn").join(name)).unwrap())
+    };
     // The whole test runs in a child that has LIBCLANG_PATH: setting a variable of this process would be unsafe.
     if std::env::var_os("LIBCLANG_PATH").is_none() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["params_rs_is_current", "--exact", "--nocapture"]).env("LIBCLANG_PATH", folder);
+        child
+            .args(["params_rs_is_current", "--exact", "--nocapture"])
+            .env("LIBCLANG_PATH", folder);
         assert!(child.status().unwrap().success(), "see above");
         return;
     }
     let generated = bindgen::Builder::default()
-        .header_contents("launch.h", &format!("{}\n{}", header("params.h"), header("launch.h")))
+        .header_contents(
+            "launch.h",
+            &format!("{}\n{}", header("params.h"), header("launch.h")),
+        )
         // Fixed, so that every machine gets the same text.
         .clang_args(["--target=x86_64-unknown-linux-gnu", "-std=c11", "-nostdinc"])
         .parse_callbacks(Box::new(Comments))

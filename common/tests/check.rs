@@ -46,7 +46,10 @@ impl Attention for Fake {
     }
     fn accepts(&self, kernel: &common::stage::Kernel, _: &Problem) -> Result<(), Unsupported> {
         match kernel.variant.as_str() {
-            "refuses" => Err(Unsupported::Problem { variant: "refuses".into(), reason: "on principle".into() }),
+            "refuses" => Err(Unsupported::Problem {
+                variant: "refuses".into(),
+                reason: "on principle".into(),
+            }),
             _ => Ok(()),
         }
     }
@@ -105,7 +108,9 @@ unsafe extern "C" fn table(
 
 /// Address of output element [0, 0, row, d] (one batch and head in these tests).
 fn o(p: &AttentionParams, row: i64, d: i64) -> *mut f16 {
-    p.o.data.cast::<f16>().wrapping_offset((row * p.o.row_stride + d) as isize)
+    p.o.data
+        .cast::<f16>()
+        .wrapping_offset((row * p.o.row_stride + d) as isize)
 }
 
 /// Every thread writes the whole output: slow, and right. Keys are visible to all rows (full mask).
@@ -114,17 +119,30 @@ unsafe extern "C" fn correct(params: *const AttentionParams) {
     unsafe {
         let p = &*params;
         let at = |t: &common::params::AttentionTensor, row: i64, d: i64| {
-            f64::from((*t.data.cast::<f16>().offset((row * t.row_stride + d) as isize)).to_f32())
+            f64::from(
+                (*t.data
+                    .cast::<f16>()
+                    .offset((row * t.row_stride + d) as isize))
+                .to_f32(),
+            )
         };
         for row in 0..i64::from(p.seq_q) {
-            let score =
-                |key| (0..64).map(|d| at(&p.q, row, d) * at(&p.k, key, d)).sum::<f64>() * f64::from(p.softmax_scale);
+            let score = |key| {
+                (0..64)
+                    .map(|d| at(&p.q, row, d) * at(&p.k, key, d))
+                    .sum::<f64>()
+                    * f64::from(p.softmax_scale)
+            };
             let scores: Vec<f64> = (0..i64::from(p.seq_kv)).map(score).collect();
             let max = scores.iter().cloned().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
             let sum: f64 = weights.iter().sum();
             for d in 0..64 {
-                let value: f64 = weights.iter().enumerate().map(|(key, w)| w * at(&p.v, key as i64, d)).sum();
+                let value: f64 = weights
+                    .iter()
+                    .enumerate()
+                    .map(|(key, w)| w * at(&p.v, key as i64, d))
+                    .sum();
                 o(p, row, d).write(f16::from_f64(value / sum));
             }
         }
@@ -157,7 +175,10 @@ unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
     unsafe {
         correct(params);
         let k = &(*params).k;
-        k.data.cast::<f16>().offset((i64::from((*params).seq_kv) * k.row_stride) as isize).write(f16::ONE);
+        k.data
+            .cast::<f16>()
+            .offset((i64::from((*params).seq_kv) * k.row_stride) as isize)
+            .write(f16::ONE);
     }
 }
 
@@ -173,14 +194,24 @@ unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
 
 unsafe extern "C" fn wrong_on_packed_rows(params: *const AttentionParams) {
     // SAFETY: as `correct`.
-    unsafe { if (*params).k.row_stride == 64 { zeros(params) } else { correct(params) } }
+    unsafe {
+        if (*params).k.row_stride == 64 {
+            zeros(params)
+        } else {
+            correct(params)
+        }
+    }
 }
 
 unsafe extern "C" fn wrong_past_2_to_the_31(params: *const AttentionParams) {
     // SAFETY: as `correct`.
     unsafe {
         let p = &*params;
-        if p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) { zeros(params) } else { correct(params) }
+        if p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) {
+            zeros(params)
+        } else {
+            correct(params)
+        }
     }
 }
 
@@ -194,15 +225,31 @@ fn outcome_on(device: Option<DeviceLimits>, variant: &str, traced: &[Schedule]) 
     let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F32).unwrap();
-    let source = Source::Seeded { family: Family::Normal, seed: 0 };
-    check(&stage, variant, &inputs, &source, &reference, Target::Emulated { schedules: &SCHEDULES, traced }).outcome
+    let source = Source::Seeded {
+        family: Family::Normal,
+        seed: 0,
+    };
+    check(
+        &stage,
+        variant,
+        &inputs,
+        &source,
+        &reference,
+        Target::Emulated {
+            schedules: &SCHEDULES,
+            traced,
+        },
+    )
+    .outcome
 }
 
 fn failed(variant: &str) -> Vec<GateId> {
     match outcome(variant) {
-        Outcome::Checked { gates, .. } => {
-            gates.iter().filter(|result| result.verdict == Verdict::Fail).map(|result| result.gate).collect()
-        }
+        Outcome::Checked { gates, .. } => gates
+            .iter()
+            .filter(|result| result.verdict == Verdict::Fail)
+            .map(|result| result.gate)
+            .collect(),
         other => panic!("{variant}: {other:?}"),
     }
 }
@@ -210,7 +257,10 @@ fn failed(variant: &str) -> Vec<GateId> {
 #[test]
 fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
     assert_eq!(failed("correct"), []);
-    assert_eq!(failed("writes-nothing"), [GateId::C1, GateId::C2, GateId::C3, GateId::C4]);
+    assert_eq!(
+        failed("writes-nothing"),
+        [GateId::C1, GateId::C2, GateId::C3, GateId::C4]
+    );
     assert_eq!(failed("writes-zeros"), [GateId::C2, GateId::C3, GateId::C4]);
     assert_eq!(failed("writes-behind-the-row"), [GateId::C6]);
     assert_eq!(failed("changes-an-input"), [GateId::C6]);
@@ -228,14 +278,32 @@ fn a_stage_that_is_wrong_on_packed_rows_alone_fails() {
 #[test]
 fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
     let judged = |variant: &str, verdict: Verdict| -> Vec<GateId> {
-        let Outcome::Checked { gates, .. } = outcome_on(None, variant, &SCHEDULES[..1]) else { panic!("{variant}") };
-        gates.iter().filter(|result| result.verdict == verdict).map(|result| result.gate).collect()
+        let Outcome::Checked { gates, .. } = outcome_on(None, variant, &SCHEDULES[..1]) else {
+            panic!("{variant}")
+        };
+        gates
+            .iter()
+            .filter(|result| result.verdict == verdict)
+            .map(|result| result.gate)
+            .collect()
     };
     assert_eq!(judged("correct", Verdict::Fail), []);
-    let Outcome::Checked { gates, .. } = outcome_on(None, "correct", &SCHEDULES[..1]) else { panic!("it runs") };
-    assert!(gates.iter().any(|result| result.gate == GateId::H1), "{gates:?}");
-    assert_eq!(failed("wrong-past-2-to-the-31"), [], "where rows lie close it is right");
-    assert_eq!(judged("wrong-past-2-to-the-31", Verdict::Fail), [GateId::C5]);
+    let Outcome::Checked { gates, .. } = outcome_on(None, "correct", &SCHEDULES[..1]) else {
+        panic!("it runs")
+    };
+    assert!(
+        gates.iter().any(|result| result.gate == GateId::H1),
+        "{gates:?}"
+    );
+    assert_eq!(
+        failed("wrong-past-2-to-the-31"),
+        [],
+        "where rows lie close it is right"
+    );
+    assert_eq!(
+        judged("wrong-past-2-to-the-31", Verdict::Fail),
+        [GateId::C5]
+    );
 }
 
 #[test]
@@ -252,22 +320,38 @@ fn refused_launches_are_not_failures_and_say_why() {
 fn what_the_device_cannot_run_is_refused_before_launch_and_what_it_can_is_judged() {
     let on = |capability, shared_opt_in_bytes| {
         // Judged, it would fail.
-        match outcome_on(Some(DeviceLimits { capability, shared_opt_in_bytes }), "writes-zeros", &[]) {
+        match outcome_on(
+            Some(DeviceLimits {
+                capability,
+                shared_opt_in_bytes,
+            }),
+            "writes-zeros",
+            &[],
+        ) {
             Outcome::Unsupported { reason } => reason,
             Outcome::Checked { .. } => "judged".to_string(),
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(on(89, 128), "judged");
-    assert_eq!(on(89, 127), "writes-zeros needs 128 bytes of shared memory; the device has 127 (sm_89)");
-    assert_eq!(on(75, 128), "writes-zeros needs compute capability 8.0; the device has compute capability 7.5");
+    assert_eq!(
+        on(89, 127),
+        "writes-zeros needs 128 bytes of shared memory; the device has 127 (sm_89)"
+    );
+    assert_eq!(
+        on(75, 128),
+        "writes-zeros needs compute capability 8.0; the device has compute capability 7.5"
+    );
     assert_eq!(on(80, 128), "judged");
 }
 
 #[test]
 fn a_missing_default_variant_is_an_error_of_the_stage() {
     struct NoDefault;
-    const WRONG: StageInfo = StageInfo { default_variant: "absent", ..INFO };
+    const WRONG: StageInfo = StageInfo {
+        default_variant: "absent",
+        ..INFO
+    };
     impl Attention for NoDefault {
         fn info(&self) -> &'static StageInfo {
             &WRONG
@@ -276,5 +360,11 @@ fn a_missing_default_variant_is_an_error_of_the_stage() {
             Fake.artifacts()
         }
     }
-    assert!(matches!(LoadedStage::load(&NoDefault), Err(LoadError::NoDefault { variant: "absent", .. })));
+    assert!(matches!(
+        LoadedStage::load(&NoDefault),
+        Err(LoadError::NoDefault {
+            variant: "absent",
+            ..
+        })
+    ));
 }

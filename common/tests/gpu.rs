@@ -16,8 +16,15 @@ fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match CudaDevice::open(0) {
         Ok(device) => Some((guard, device)),
-        Err(error @ (CudaError::NoDriver | CudaError::NoDevice { .. } | CudaError::DriverTooOld { .. })) => {
-            let test = std::thread::current().name().unwrap_or_default().to_string();
+        Err(
+            error @ (CudaError::NoDriver
+            | CudaError::NoDevice { .. }
+            | CudaError::DriverTooOld { .. }),
+        ) => {
+            let test = std::thread::current()
+                .name()
+                .unwrap_or_default()
+                .to_string();
             let mut terminal = std::io::stderr();
             writeln!(terminal, "no GPU for {test}: {error}").unwrap();
             None
@@ -28,40 +35,85 @@ fn gpu() -> Option<(MutexGuard<'static, ()>, CudaDevice)> {
 
 #[test]
 fn the_timer_reads_known_lengths_and_delays_on_a_real_gpu() {
-    let Some((_guard, device)) = gpu() else { return };
+    let Some((_guard, device)) = gpu() else {
+        return;
+    };
     println!("{:#?}", device.info());
     let plan = Plan::default();
     let empty = device.zero_line(&plan).unwrap();
-    assert!(empty.device.p50 < 3.0 && empty.single.p50 < 30.0, "{:?} {:?}", empty.device, empty.single);
+    assert!(
+        empty.device.p50 < 3.0 && empty.single.p50 < 30.0,
+        "{:?} {:?}",
+        empty.device,
+        empty.single
+    );
     let known = known_length(&device, &plan).unwrap();
     assert!(known.ok, "{known:?}");
-    for (percent, expected) in [(0.0, Change::Same), (2.0, Change::Slower), (5.0, Change::Slower)] {
+    for (percent, expected) in [
+        (0.0, Change::Same),
+        (2.0, Change::Slower),
+        (5.0, Change::Slower),
+    ] {
         let mut base = device.spin_arm(Duration::from_micros(20)).unwrap();
-        let mut new = device.spin_arm(Duration::from_micros(20)).unwrap().with_delay(percent / 100.0);
-        let comparison = device.measure_pair(&mut base, &mut new, &plan).unwrap().comparison;
+        let mut new = device
+            .spin_arm(Duration::from_micros(20))
+            .unwrap()
+            .with_delay(percent / 100.0);
+        let comparison = device
+            .measure_pair(&mut base, &mut new, &plan)
+            .unwrap()
+            .comparison;
         assert_eq!(comparison.change(), expected, "{percent} %: {comparison:?}");
     }
 }
 
 #[test]
 fn nvml_reads_clocks_and_the_drivers_version_on_a_real_gpu() {
-    let Some((_guard, device)) = gpu() else { return };
-    let Conditions::Read(reading) = device.conditions() else { panic!("{:?}", device.conditions()) };
+    let Some((_guard, device)) = gpu() else {
+        return;
+    };
+    let Conditions::Read(reading) = device.conditions() else {
+        panic!("{:?}", device.conditions())
+    };
     println!("driver {:?}, {reading:?}", device.info().driver_version);
-    assert!(reading.sm_mhz.is_some_and(|mhz| (100..10_000).contains(&mhz)), "{reading:?}");
+    assert!(
+        reading
+            .sm_mhz
+            .is_some_and(|mhz| (100..10_000).contains(&mhz)),
+        "{reading:?}"
+    );
     assert!(reading.throttle.is_some(), "{reading:?}");
-    assert!(device.info().driver_version.as_ref().is_some_and(|version| version.contains('.')), "{:?}", device.info());
+    assert!(
+        device
+            .info()
+            .driver_version
+            .as_ref()
+            .is_some_and(|version| version.contains('.')),
+        "{:?}",
+        device.info()
+    );
 }
 
 #[test]
 fn the_watchdog_ends_a_wait_and_loses_the_context_on_a_real_gpu() {
-    let Some((_guard, mut device)) = gpu() else { return };
+    let Some((_guard, mut device)) = gpu() else {
+        return;
+    };
     let too_long = Duration::from_millis(500);
     device.set_watchdog(Duration::from_millis(50));
     let mut arm = device.spin_arm(too_long).unwrap();
     let error = device.measure(&mut arm, &Plan::default()).unwrap_err();
-    assert!(error.is_fatal() && error.to_string().starts_with("selftest/spin-500000us: no end after"), "{error}");
-    assert!(matches!(device.zero_line(&Plan::default()), Err(CudaError::Sticky)));
+    assert!(
+        error.is_fatal()
+            && error
+                .to_string()
+                .starts_with("selftest/spin-500000us: no end after"),
+        "{error}"
+    );
+    assert!(matches!(
+        device.zero_line(&Plan::default()),
+        Err(CudaError::Sticky)
+    ));
     // Unlike a kernel that hangs, this one ends, and leaves the GPU to the next test.
     std::thread::sleep(too_long);
 }

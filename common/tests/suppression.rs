@@ -82,12 +82,26 @@ impl Attention for Racy {
 fn a_hazard_of_the_whole_kernel_is_a_failed_gate() {
     let stage = LoadedStage::load(&Racy).unwrap();
     let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
-    assert_eq!(tried.wrong(), [""; 0], "no list of redundant sites heals it");
-    let [broken] = &tried.broken[..] else { panic!("{tried:?}") };
-    assert_eq!((broken.stage.as_str(), broken.variant.as_str()), ("stage-racy", "racy-16x16"));
-    assert_eq!((broken.result.gate, broken.result.verdict), (GateId::H1, Verdict::Fail));
+    assert_eq!(
+        tried.wrong(),
+        [""; 0],
+        "no list of redundant sites heals it"
+    );
+    let [broken] = &tried.broken[..] else {
+        panic!("{tried:?}")
+    };
+    assert_eq!(
+        (broken.stage.as_str(), broken.variant.as_str()),
+        ("stage-racy", "racy-16x16")
+    );
+    assert_eq!(
+        (broken.result.gate, broken.result.verdict),
+        (GateId::H1, Verdict::Fail)
+    );
     let reason = &broken.result.reason;
-    let start =
-        "racy-16x16 1x1x17:113x64 f16 full normal with all its synchronisation: race in block [0, 0, 0], bytes ";
-    assert!(reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"), "{reason}");
+    let start = "racy-16x16 1x1x17:113x64 f16 full normal with all its synchronisation: race in block [0, 0, 0], bytes ";
+    assert!(
+        reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"),
+        "{reason}"
+    );
 }

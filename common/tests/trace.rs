@@ -31,18 +31,41 @@ unsafe extern "C-unwind" fn reads_row(params: *const c_void) {
     unsafe {
         let k = &(*params.cast::<AttentionParams>()).k;
         let row = *ROW.lock().unwrap();
-        __tsan_read2(k.data.cast::<u8>().wrapping_offset((k.head_stride + row * k.row_stride) as isize * 2).cast());
+        __tsan_read2(
+            k.data
+                .cast::<u8>()
+                .wrapping_offset((k.head_stride + row * k.row_stride) as isize * 2)
+                .cast(),
+        );
     }
 }
 
 unsafe extern "C-unwind" fn reads_a_scale(params: *const c_void) {
     // SAFETY: as above.
-    unsafe { __tsan_read4((*params.cast::<AttentionParams>()).v.scales.cast_mut().wrapping_add(1).cast()) };
+    unsafe {
+        __tsan_read4(
+            (*params.cast::<AttentionParams>())
+                .v
+                .scales
+                .cast_mut()
+                .wrapping_add(1)
+                .cast(),
+        )
+    };
 }
 
 unsafe extern "C-unwind" fn reads_a_scale_too_many(params: *const c_void) {
     // SAFETY: as above.
-    unsafe { __tsan_read4((*params.cast::<AttentionParams>()).v.scales.cast_mut().wrapping_add(2).cast()) };
+    unsafe {
+        __tsan_read4(
+            (*params.cast::<AttentionParams>())
+                .v
+                .scales
+                .cast_mut()
+                .wrapping_add(2)
+                .cast(),
+        )
+    };
 }
 
 unsafe extern "C-unwind" fn writes_an_input(params: *const c_void) {
@@ -70,7 +93,10 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
             dynamic_shared_bytes: 0,
             boxes: None,
             cluster: 1,
-            caps: Some(Caps { register_cap: 64, shared_cap_bytes: 0 }),
+            caps: Some(Caps {
+                register_cap: 64,
+                shared_cap_bytes: 0,
+            }),
             probability: Probability::F32,
         },
         emulated: entry,
@@ -80,15 +106,35 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
 
 /// Two heads of `seq_q` queries and 7 keys.
 fn staged(seq_q: usize, dtype: Dtype) -> Staged {
-    let shape = Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q, seq_kv: 7, head_dim: 64 };
+    let shape = Shape {
+        batch: 1,
+        heads_q: 2,
+        heads_kv: 2,
+        seq_q,
+        seq_kv: 7,
+        head_dim: 64,
+    };
     let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-    Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Strided)
+    Staged::new(
+        &Inputs::generate(&problem, Family::Normal, 0),
+        Layout::Strided,
+    )
 }
 
 fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
     let kernel = fake(entry, dtype);
-    let prepared = Prepared { kernel: &kernel, grid: [1; 3] };
-    trace(&prepared, &staged(5, dtype), Schedule::InOrder, &Selection::default()).unwrap().unwrap()
+    let prepared = Prepared {
+        kernel: &kernel,
+        grid: [1; 3],
+    };
+    trace(
+        &prepared,
+        &staged(5, dtype),
+        Schedule::InOrder,
+        &Selection::default(),
+    )
+    .unwrap()
+    .unwrap()
 }
 
 #[test]
@@ -103,11 +149,26 @@ fn rows_are_elements_and_what_lies_between_is_not() {
     let past = read(7);
     assert_eq!(past.hazards[0].kind, HazardKind::OutOfBounds);
     let text = past.hazards[0].to_string();
-    assert!(text.contains("32 bytes past the end of row [0, 1, 6] of k"), "{text}");
-    assert!(read(-1).hazards[0].to_string().contains("past the end of row [0, 0, 6] of k"));
-    let gate = h1(&[Traced { label: "strided", report: &past }]);
+    assert!(
+        text.contains("32 bytes past the end of row [0, 1, 6] of k"),
+        "{text}"
+    );
+    assert!(
+        read(-1).hazards[0]
+            .to_string()
+            .contains("past the end of row [0, 0, 6] of k")
+    );
+    let gate = h1(&[Traced {
+        label: "strided",
+        report: &past,
+    }]);
     assert_eq!(gate.verdict, Verdict::Fail);
-    assert!(gate.reason.starts_with("strided: out of bounds in block [0, 0, 0], bytes "), "{}", gate.reason);
+    assert!(
+        gate.reason
+            .starts_with("strided: out of bounds in block [0, 0, 0], bytes "),
+        "{}",
+        gate.reason
+    );
 }
 
 #[test]
@@ -116,24 +177,55 @@ fn scales_and_inputs_are_bounded_too() {
     let text = traced(reads_a_scale_too_many, Dtype::E4m3).hazards[0].to_string();
     assert!(text.contains("out of bounds"), "{text}");
     let text = traced(writes_an_input, Dtype::F16).hazards[0].to_string();
-    assert!(text.contains("of q") && text.contains("kernels read it and nothing else"), "{text}");
+    assert!(
+        text.contains("of q") && text.contains("kernels read it and nothing else"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_launch_is_counted_from_two_blocks_only_where_all_are_alike() {
-    let count_of = |kernel: &Kernel, seq_q: usize, grid| count(&Prepared { kernel, grid }, &staged(seq_q, Dtype::F16));
+    let count_of = |kernel: &Kernel, seq_q: usize, grid| {
+        count(&Prepared { kernel, grid }, &staged(seq_q, Dtype::F16))
+    };
     let kernel = fake(reads_an_element, Dtype::F16);
     // Tiles of 16 queries and 16 keys; every thread of every block reads one element of 2 bytes.
-    for (seq_q, grid, traced, blocks) in [(48, [3, 2, 1], 2, 6), (47, [3, 2, 1], 6, 6), (48, [2, 1, 1], 2, 2)] {
-        let Counting::Counted { launch, traced_blocks, launch_blocks, tiles } = count_of(&kernel, seq_q, grid) else {
+    for (seq_q, grid, traced, blocks) in [
+        (48, [3, 2, 1], 2, 6),
+        (47, [3, 2, 1], 6, 6),
+        (48, [2, 1, 1], 2, 2),
+    ] {
+        let Counting::Counted {
+            launch,
+            traced_blocks,
+            launch_blocks,
+            tiles,
+        } = count_of(&kernel, seq_q, grid)
+        else {
             panic!("{seq_q} is counted")
         };
-        assert_eq!((traced_blocks, launch_blocks, tiles), (traced, blocks, 6), "{seq_q}, {grid:?}");
-        assert_eq!(launch.global_read.bytes, blocks * 32 * 2, "{seq_q}, {grid:?}");
+        assert_eq!(
+            (traced_blocks, launch_blocks, tiles),
+            (traced, blocks, 6),
+            "{seq_q}, {grid:?}"
+        );
+        assert_eq!(
+            launch.global_read.bytes,
+            blocks * 32 * 2,
+            "{seq_q}, {grid:?}"
+        );
     }
-    let untraced = Kernel { traced: None, ..kernel };
-    assert!(matches!(count_of(&untraced, 48, [3, 2, 1]), Counting::NotCounted { reason } if reason.contains("g++ 12")));
+    let untraced = Kernel {
+        traced: None,
+        ..kernel
+    };
+    assert!(
+        matches!(count_of(&untraced, 48, [3, 2, 1]), Counting::NotCounted { reason } if reason.contains("g++ 12"))
+    );
     let broken = count_of(&fake(writes_an_input, Dtype::F16), 48, [3, 2, 1]);
-    assert!(matches!(&broken, Counting::Hazardous { reason } if reason.contains("of q")), "{broken:?}");
+    assert!(
+        matches!(&broken, Counting::Hazardous { reason } if reason.contains("of q")),
+        "{broken:?}"
+    );
     assert!(broken.launch().is_err());
 }

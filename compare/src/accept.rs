@@ -47,12 +47,23 @@ pub struct Accepted {
 
 impl fmt::Display for Accepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "accepted as {} ({} KB)", self.target.display(), self.bytes.div_ceil(1000))?;
+        writeln!(
+            f,
+            "accepted as {} ({} KB)",
+            self.target.display(),
+            self.bytes.div_ceil(1000)
+        )?;
         writeln!(f, "{}", self.verdict)?;
         for claim in &self.refuted {
-            writeln!(f, "refutes {}: {}: {}", claim.stage, claim.claim, claim.evidence)?;
+            writeln!(
+                f,
+                "refutes {}: {}: {}",
+                claim.stage, claim.claim, claim.evidence
+            )?;
         }
-        self.remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))?;
+        self.remarks
+            .iter()
+            .try_for_each(|remark| writeln!(f, "note: {remark}"))?;
         write!(f, "commit it, then `compare render`")
     }
 }
@@ -64,7 +75,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Accepted> {
 
 fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepted> {
     let record = Record::read(&args.record);
-    let mut record = record.context("the record cannot be taken; give a folder that `compare run` wrote")?;
+    let mut record =
+        record.context("the record cannot be taken; give a folder that `compare run` wrote")?;
     let name = name_of(&args.record);
     ensure!(
         !name.is_empty() && !name.starts_with('.'),
@@ -82,19 +94,45 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         target.display()
     );
     let verdict = judge(&name, &record, &read_all(&into)?, args.negative.is_some())?;
-    record.meta.negative = args.negative.as_deref().map(|reason| negative(&name, &record, reason)).transpose()?;
+    record.meta.negative = args
+        .negative
+        .as_deref()
+        .map(|reason| negative(&name, &record, reason))
+        .transpose()?;
     // Passing cases and raw samples stay with the run.
     (record.cases, record.samples) = Default::default();
-    let bytes = record.committed().iter().map(|(_, bytes)| bytes.len()).sum();
-    ensure!(bytes <= most_bytes, "{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)");
+    let bytes = record
+        .committed()
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .sum();
+    ensure!(
+        bytes <= most_bytes,
+        "{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)"
+    );
     write_at_once(&record, &into, &name)?;
     let remarks = remarks(&record);
-    let refuted = record.meta.negative.map(|negative| negative.claims).unwrap_or_default();
-    Ok(Accepted { target, bytes, refuted, verdict, remarks })
+    let refuted = record
+        .meta
+        .negative
+        .map(|negative| negative.claims)
+        .unwrap_or_default();
+    Ok(Accepted {
+        target,
+        bytes,
+        refuted,
+        verdict,
+        remarks,
+    })
 }
 
 /// What a report says of the record, unless that keeps it out. Failed claims do, unless they are `waived`.
-fn judge(name: &str, record: &Record, committed: &[judge::Named], waived: bool) -> anyhow::Result<String> {
+fn judge(
+    name: &str,
+    record: &Record,
+    committed: &[judge::Named],
+    waived: bool,
+) -> anyhow::Result<String> {
     if let Progress::Partial { finished, planned } = record.meta.progress {
         bail!(
             "{name} is of a run that was ended, with {finished} of {planned} cases; let `compare run --into` it finish"
@@ -112,12 +150,24 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], waived: bool) 
         "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
     );
-    let known = Known { stages: &record.meta.stages, run: Some((name, record)), committed };
+    let known = Known {
+        stages: &record.meta.stages,
+        run: Some((name, record)),
+        committed,
+    };
     let report = verdict::report(known);
-    let gates = report.failures.iter().map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason));
+    let gates = report
+        .failures
+        .iter()
+        .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason));
     let as_timed = best::timed(record).flat_map(|row| {
         let failed = row.failed();
-        failed.map(move |(gate, judged)| format!("{} {} as timed, {gate}: {}", row.subject, row.on, judged.reason))
+        failed.map(move |(gate, judged)| {
+            format!(
+                "{} {} as timed, {gate}: {}",
+                row.subject, row.on, judged.reason
+            )
+        })
     });
     none(
         gates.chain(as_timed),
@@ -130,14 +180,29 @@ fn judge(name: &str, record: &Record, committed: &[judge::Named], waived: bool) 
             unsanitized.len()
         );
     }
-    let wrong =
-        state::self_test(record).map(|row| format!("{}{}: {}", row.subject, row.on, row.failure().unwrap_or_default()));
-    none(wrong, &format!("the self-test of {name} fails; fix it (`compare selftest`) and run again"))?;
+    let wrong = state::self_test(record).map(|row| {
+        format!(
+            "{}{}: {}",
+            row.subject,
+            row.on,
+            row.failure().unwrap_or_default()
+        )
+    });
+    none(
+        wrong,
+        &format!("the self-test of {name} fails; fix it (`compare selftest`) and run again"),
+    )?;
     // What is left to fail is a claim that no committed record refutes.
     if report.overall.exit == Exit::Fail && !waived {
-        let claims = refuted(record).into_iter().map(|r| format!("\n  {}: {}: {}", r.stage, r.claim, r.evidence));
-        let why = "improve the kernel, or take the record as their refutation with --negative REASON";
-        bail!("{name} has failed claims; {why}:{}", claims.collect::<String>());
+        let claims = refuted(record)
+            .into_iter()
+            .map(|r| format!("\n  {}: {}: {}", r.stage, r.claim, r.evidence));
+        let why =
+            "improve the kernel, or take the record as their refutation with --negative REASON";
+        bail!(
+            "{name} has failed claims; {why}:{}",
+            claims.collect::<String>()
+        );
     }
     Ok(report.overall.to_string())
 }
@@ -152,7 +217,13 @@ fn none(found: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
 /// The sources of the runs that made the record, each once. With uncommitted changes no two runs are of one.
 fn sources(record: &Record) -> Vec<String> {
     let runs = std::iter::once((&record.meta.started, &record.meta.git));
-    let runs = runs.chain(record.meta.joined.iter().map(|joined| (&joined.started, &joined.git)));
+    let runs = runs.chain(
+        record
+            .meta
+            .joined
+            .iter()
+            .map(|joined| (&joined.started, &joined.git)),
+    );
     let mut sources: Vec<String> = runs
         .map(|(started, git)| match git {
             Git::Commit { sha, dirty: false } => sha.clone(),
@@ -170,7 +241,12 @@ fn refuted(record: &Record) -> Vec<Refuted> {
         stage: stage.id.clone(),
         claim: claim.to_string(),
         evidence: match &finding.pair {
-            Some(pair) => format!("{} against {}: {}", pair.new.name(), pair.base, finding.reason),
+            Some(pair) => format!(
+                "{} against {}: {}",
+                pair.new.name(),
+                pair.base,
+                finding.reason
+            ),
             None => finding.reason,
         },
     });
@@ -179,8 +255,14 @@ fn refuted(record: &Record) -> Vec<Refuted> {
 
 fn negative(name: &str, record: &Record, reason: &str) -> anyhow::Result<Negative> {
     let (reason, claims) = (reason.trim().to_string(), refuted(record));
-    ensure!(!reason.is_empty(), "--negative needs a reason in words: why are the claims not met?");
-    ensure!(!claims.is_empty(), "no claim fails in {name}, so there is nothing to refute; leave --negative out");
+    ensure!(
+        !reason.is_empty(),
+        "--negative needs a reason in words: why are the claims not met?"
+    );
+    ensure!(
+        !claims.is_empty(),
+        "no claim fails in {name}, so there is nothing to refute; leave --negative out"
+    );
     Ok(Negative { reason, claims })
 }
 
@@ -188,22 +270,35 @@ fn negative(name: &str, record: &Record, reason: &str) -> anyhow::Result<Negativ
 fn write_at_once(record: &Record, into: &Path, name: &str) -> anyhow::Result<()> {
     let temporary = into.join(format!(".{name}.{}.tmp", std::process::id()));
     let renamed = || Ok(std::fs::rename(&temporary, into.join(name))?);
-    let written = record.write(&temporary).map_err(anyhow::Error::from).and_then(|()| renamed());
+    let written = record
+        .write(&temporary)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| renamed());
     if written.is_err() {
         // It may never have come to be.
         let _ = std::fs::remove_dir_all(&temporary);
     }
-    written.with_context(|| format!("cannot write {}; choose another place with --into", into.join(name).display()))
+    written.with_context(|| {
+        format!(
+            "cannot write {}; choose another place with --into",
+            into.join(name).display()
+        )
+    })
 }
 
 fn remarks(record: &Record) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Scope::Selected { flags } = &record.meta.scope {
-        remarks.push(format!("it covers only what was selected: {}", flags.join(" ")));
+        remarks.push(format!(
+            "it covers only what was selected: {}",
+            flags.join(" ")
+        ));
     }
     match &record.meta.git {
         Git::Commit { dirty: false, .. } => {}
-        Git::Commit { sha, dirty: true } => remarks.push(format!("it was built from {sha} with uncommitted changes")),
+        Git::Commit { sha, dirty: true } => {
+            remarks.push(format!("it was built from {sha} with uncommitted changes"))
+        }
         Git::Unknown { reason } => remarks.push(format!("its source is unknown: {reason}")),
     }
     remarks

@@ -19,7 +19,11 @@ pub struct Answer {
 
 impl Answer {
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into(), notes: vec![] }
+        Self {
+            exit,
+            text: text.into(),
+            notes: vec![],
+        }
     }
 
     pub fn pass(text: impl Into<String>) -> Self {
@@ -37,7 +41,14 @@ impl Answer {
 
     /// The same without its text, where that is not wanted.
     pub fn quiet(self, is_quiet: bool) -> Self {
-        if is_quiet { Self { text: String::new(), ..self } } else { self }
+        if is_quiet {
+            Self {
+                text: String::new(),
+                ..self
+            }
+        } else {
+            self
+        }
     }
 
     /// Writes it to the standard streams.

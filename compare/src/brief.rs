@@ -54,19 +54,42 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
     let caches = caches(&root.join("tune"))?;
     let stages = metas(&builds);
-    let report = report(Known { stages: &stages, run: None, committed: &committed });
+    let report = report(Known {
+        stages: &stages,
+        run: None,
+        committed: &committed,
+    });
     let text = markdown(&layout::document(&report, &id, &caches).unwrap_or_default());
-    let exit = if committed.is_empty() { Exit::Undecided } else { Exit::Pass };
-    let Some(path) = &args.out else { return Ok(Answer::new(exit, text)) };
+    let exit = if committed.is_empty() {
+        Exit::Undecided
+    } else {
+        Exit::Pass
+    };
+    let Some(path) = &args.out else {
+        return Ok(Answer::new(exit, text));
+    };
     write_atomically(path, text.as_bytes())?;
     Ok(Answer::new(exit, ""))
 }
 
 fn caches(folder: &Path) -> anyhow::Result<Vec<TuningCache>> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .collect();
     paths.sort();
-    let read = |path: &PathBuf| TuningCache::read(path).with_context(|| format!("cannot read {}", path.display()));
-    paths.iter().filter_map(|path| read(path).transpose()).collect()
+    let read = |path: &PathBuf| {
+        TuningCache::read(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    paths
+        .iter()
+        .filter_map(|path| read(path).transpose())
+        .collect()
 }

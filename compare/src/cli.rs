@@ -74,13 +74,17 @@ mod tests {
 
     #[test]
     fn run_is_the_default_and_takes_the_same_flags() {
-        let bare = Cli::parse_from(["compare", "--stages", "a,b", "--seeds", "0,7", "--json", "-"]);
+        let bare = Cli::parse_from([
+            "compare", "--stages", "a,b", "--seeds", "0,7", "--json", "-",
+        ]);
         assert!(bare.command.is_none());
         assert_eq!(
             (bare.run.request.chosen.stages, bare.run.request.seeds),
             (vec!["a".into(), "b".into()], vec![0, 7])
         );
-        let Some(Command::Run(run)) = Cli::parse_from(["compare", "run", "--quick"]).command else { panic!("run") };
+        let Some(Command::Run(run)) = Cli::parse_from(["compare", "run", "--quick"]).command else {
+            panic!("run")
+        };
         assert!(run.request.quick);
     }
 
@@ -101,19 +105,37 @@ mod tests {
     #[test]
     fn a_negative_number_is_answered_as_one() {
         for (arguments, says) in [
-            (["compare", "--iters", "-1"].as_slice(), "invalid value '-1' for '--iters <N>': give a whole number"),
-            (&["compare", "tune", "--iters", "-1"], "invalid value '-1' for '--iters <N>': give a whole number"),
-            (&["compare", "--seeds", "-1"], "invalid value '-1' for '--seeds"),
+            (
+                ["compare", "--iters", "-1"].as_slice(),
+                "invalid value '-1' for '--iters <N>': give a whole number",
+            ),
+            (
+                &["compare", "tune", "--iters", "-1"],
+                "invalid value '-1' for '--iters <N>': give a whole number",
+            ),
+            (
+                &["compare", "--seeds", "-1"],
+                "invalid value '-1' for '--seeds",
+            ),
         ] {
             let error = Cli::try_parse_from(arguments).unwrap_err();
-            assert!(error.exit_code() == 2 && error.to_string().contains(says), "{error}");
+            assert!(
+                error.exit_code() == 2 && error.to_string().contains(says),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn the_help_shows_examples_and_exit_codes() {
         let help = Cli::command().render_long_help().to_string();
-        for part in ["Examples:", "Exit codes:", "compare accept", "--save-outputs", "1x8:2x113:203x64"] {
+        for part in [
+            "Examples:",
+            "Exit codes:",
+            "compare accept",
+            "--save-outputs",
+            "1x8:2x113:203x64",
+        ] {
             assert!(help.contains(part), "{part}");
         }
     }

@@ -30,7 +30,9 @@ pub enum CompletionError {
         folder: PathBuf,
     },
     /// It cannot be read.
-    #[error("the record cannot be completed; give a folder that `compare run` wrote with --record DIR")]
+    #[error(
+        "the record cannot be completed; give a folder that `compare run` wrote with --record DIR"
+    )]
     Store(#[from] StoreError),
     /// It is of other kernels.
     #[error("{name} is of other versions of {}; run `compare` again with this build, then complete that record", stages.join(", "))]
@@ -41,13 +43,17 @@ pub enum CompletionError {
         stages: Vec<String>,
     },
     /// No number without a green gate.
-    #[error("{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again")]
+    #[error(
+        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
+    )]
     NothingGreen {
         /// The record.
         name: String,
     },
     /// It is of another machine.
-    #[error("{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record")]
+    #[error(
+        "{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record"
+    )]
     OtherGpu {
         /// The record.
         name: String,
@@ -73,7 +79,10 @@ impl Completing {
     /// Opens the record in `folder`, or the newest one under target/compare, and the ladder as it was limited for that
     /// record. Words that name nothing, a record of another build and one of another GPU are refused, in this order; that
     /// there is no GPU is for the caller to say.
-    pub fn begin(folder: Option<&Path>, chosen: &Chosen) -> Result<(Self, Ladder), CompletionError> {
+    pub fn begin(
+        folder: Option<&Path>,
+        chosen: &Chosen,
+    ) -> Result<(Self, Ladder), CompletionError> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds();
         chosen.of(&builds)?;
@@ -89,12 +98,20 @@ impl Completing {
     fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
         let folder = match folder {
             Some(folder) => folder.to_path_buf(),
-            None => newest(&machine::workspace().unwrap_or_default().join("target/compare"))?,
+            None => newest(
+                &machine::workspace()
+                    .unwrap_or_default()
+                    .join("target/compare"),
+            )?,
         };
         let record = Record::read(&folder)?;
         let name = name_of(&folder);
         judge(&name, &record, builds)?;
-        Ok(Self { folder, name, record })
+        Ok(Self {
+            folder,
+            name,
+            record,
+        })
     }
 
     /// Refuses a GPU that the record is not of.
@@ -116,7 +133,11 @@ impl Completing {
 
     /// What a report on `stages` says of the record, as text.
     pub fn shown(&self, stages: &[StageMeta], section: Section) -> String {
-        let known = Known { stages, run: Some((&self.name, &self.record)), committed: &[] };
+        let known = Known {
+            stages,
+            run: Some((&self.name, &self.record)),
+            committed: &[],
+        };
         let document = show::document(&verdict::report(known), &[section], &[]);
         terminal(&document, WIDTH)
     }
@@ -124,9 +145,14 @@ impl Completing {
     /// Adds rows, or puts them in the place of those that they renew, and writes the record.
     /// An empty folder below target/ for what a tool writes of it.
     pub fn work(&self, below: &str) -> anyhow::Result<PathBuf> {
-        let work = machine::workspace().unwrap_or_default().join("target").join(below).join(&self.name);
+        let work = machine::workspace()
+            .unwrap_or_default()
+            .join("target")
+            .join(below)
+            .join(&self.name);
         let _ = std::fs::remove_dir_all(&work);
-        std::fs::create_dir_all(&work).with_context(|| format!("cannot write {}", work.display()))?;
+        std::fs::create_dir_all(&work)
+            .with_context(|| format!("cannot write {}", work.display()))?;
         Ok(work)
     }
 
@@ -149,20 +175,34 @@ impl Completing {
 
 /// The newest record in `folder`: names begin with the time.
 fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
-    let newest = names(folder)?.pop().ok_or_else(|| CompletionError::None { folder: folder.to_path_buf() })?;
+    let newest = names(folder)?.pop().ok_or_else(|| CompletionError::None {
+        folder: folder.to_path_buf(),
+    })?;
     Ok(folder.join(newest))
 }
 
 fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
     let name = name.to_string();
     let recorded = |build: &StageBuild| {
-        record.meta.stages.iter().any(|stage| (&stage.id, &stage.identity) == (&build.id, &build.identity))
+        record
+            .meta
+            .stages
+            .iter()
+            .any(|stage| (&stage.id, &stage.identity) == (&build.id, &build.identity))
     };
-    let stages: Vec<String> = builds.iter().filter(|build| !recorded(build)).map(|build| build.id.clone()).collect();
+    let stages: Vec<String> = builds
+        .iter()
+        .filter(|build| !recorded(build))
+        .map(|build| build.id.clone())
+        .collect();
     if !stages.is_empty() {
         return Err(CompletionError::OtherBuild { name, stages });
     }
-    if !record.rows.iter().any(|row| row.on == On::All && is_green(record, &row.subject)) {
+    if !record
+        .rows
+        .iter()
+        .any(|row| row.on == On::All && is_green(record, &row.subject))
+    {
         return Err(CompletionError::NothingGreen { name });
     }
     Ok(())
@@ -176,18 +216,26 @@ mod tests {
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        names.iter().for_each(|name| record.write(&folder.path().join(name)).unwrap());
+        names
+            .iter()
+            .for_each(|name| record.write(&folder.path().join(name)).unwrap());
         folder
     }
 
     #[test]
     fn the_newest_record_is_taken() {
-        let names =
-            ["20261120T000000Z-b", "20261121T000000Z-a", ".20261122T000000Z-c.1.tmp", "20261123T000000Z-d.partial"];
+        let names = [
+            "20261120T000000Z-b",
+            "20261121T000000Z-a",
+            ".20261122T000000Z-c.1.tmp",
+            "20261123T000000Z-d.partial",
+        ];
         let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
-        let missing = newest(&folder.path().join("nowhere")).unwrap_err().to_string();
+        let missing = newest(&folder.path().join("nowhere"))
+            .unwrap_err()
+            .to_string();
         assert!(missing.contains("run `compare` first"), "{missing}");
     }
 
@@ -199,7 +247,10 @@ mod tests {
         assert!(opened.is_green("stage1-cpasync", "cpasync-32x64"));
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
-        assert!(other.contains("measured on NVIDIA H200, and this is NVIDIA L4"), "{other}");
+        assert!(
+            other.contains("measured on NVIDIA H200, and this is NVIDIA L4"),
+            "{other}"
+        );
     }
 
     #[test]
@@ -208,11 +259,22 @@ mod tests {
         changed[1].meta.identity = "another".into();
         let record = timed(US);
         let error = judge("a", &record, &changed).unwrap_err().to_string();
-        assert!(error.contains("other versions of stage1-cpasync; run `compare` again"), "{error}");
-        let two = VARIANTS[..2].iter().fold(record, |record, subject| record.failing(subject, GateId::C2));
+        assert!(
+            error.contains("other versions of stage1-cpasync; run `compare` again"),
+            "{error}"
+        );
+        let two = VARIANTS[..2].iter().fold(record, |record, subject| {
+            record.failing(subject, GateId::C2)
+        });
         assert!(judge("a", &two, &builds()).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
-        assert!(matches!(judge("a", &red, &builds()), Err(CompletionError::NothingGreen { .. })));
-        assert!(matches!(Completing::open(Some(Path::new("no/such")), &builds()), Err(CompletionError::Store(_))));
+        assert!(matches!(
+            judge("a", &red, &builds()),
+            Err(CompletionError::NothingGreen { .. })
+        ));
+        assert!(matches!(
+            Completing::open(Some(Path::new("no/such")), &builds()),
+            Err(CompletionError::Store(_))
+        ));
     }
 }

@@ -86,18 +86,25 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let root = machine::workspace();
     let two = |[base, new]: [&String; 2], pool: bool| {
         let base = source::resolve(base, root.as_deref(), pool)?;
-        Ok((base, source::resolve(new, root.as_deref(), pool).and_then(Side::in_this_format)?))
+        Ok((
+            base,
+            source::resolve(new, root.as_deref(), pool).and_then(Side::in_this_format)?,
+        ))
     };
     let mut sides = match two([&args.base, &args.new], args.pool) {
         Err(error @ SourceError::NoRecords { .. }) => {
-            bail!(NoData(format!("{error}; commit one with `compare accept`, or name another")))
+            bail!(NoData(format!(
+                "{error}; commit one with `compare accept`, or name another"
+            )))
         }
         sides => vec![sides?],
     };
     let mut notes = Vec::new();
     if let [base, new] = &args.also[..] {
         match two([base, new], false) {
-            Err(error @ SourceError::NoRecords { .. }) => notes.push(format!("{error}: not compared.")),
+            Err(error @ SourceError::NoRecords { .. }) => {
+                notes.push(format!("{error}: not compared."))
+            }
             also => sides.push(also?),
         }
     }
@@ -106,19 +113,32 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
         false => vec![],
     };
     let comparison = compare(&sides, &now, args.threshold / 100.0, notes);
-    let text = args.format.print(&layout::document(&comparison), &layout::json(&comparison));
+    let text = args
+        .format
+        .print(&layout::document(&comparison), &layout::json(&comparison));
     let exit = comparison.overall.exit;
-    let Some(path) = &args.out else { return Ok(Answer::new(exit, text)) };
+    let Some(path) = &args.out else {
+        return Ok(Answer::new(exit, text));
+    };
     write_atomically(path, text.as_bytes())?;
     Ok(Answer::new(exit, comparison.overall.to_string()))
 }
 
 /// Compares the records of each two sides, of which all after the first were asked for beside it; `now` is the ladder as it
 /// is built.
-fn compare<'a>(sides: &'a [(Side, Side)], now: &[StageMeta], threshold: f64, mut notes: Vec<String>) -> Comparison<'a> {
+fn compare<'a>(
+    sides: &'a [(Side, Side)],
+    now: &[StageMeta],
+    threshold: f64,
+    mut notes: Vec<String>,
+) -> Comparison<'a> {
     let (mut pairs, mut missing, mut unpaired) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (base, new)) in sides.iter().enumerate() {
-        missing.extend(base.other_format.iter().map(|error| whole(error.to_string())));
+        missing.extend(
+            base.other_format
+                .iter()
+                .map(|error| whole(error.to_string())),
+        );
         let (mut found, alone) = pair_up(&base.records, &new.records);
         unpaired.extend(alone);
         if at > 0 {
@@ -129,55 +149,104 @@ fn compare<'a>(sides: &'a [(Side, Side)], now: &[StageMeta], threshold: f64, mut
             }
         }
         pairs.extend(found.into_iter().map(|(base, (name, record))| {
-            let outdated = if new.is_folder { outdated(record, now) } else { vec![] };
+            let outdated = if new.is_folder {
+                outdated(record, now)
+            } else {
+                vec![]
+            };
             let differences = [outdated, differences(&base.1, record, threshold)].concat();
-            Pair { base: (&base.0, &base.1), new: (name, record), differences }
+            Pair {
+                base: (&base.0, &base.1),
+                new: (name, record),
+                differences,
+            }
         }));
     }
     notes.extend(harness(&pairs).note(&kernels_changed(&pairs)));
-    let all = pairs.iter().flat_map(|pair| &pair.differences).chain(&missing);
+    let all = pairs
+        .iter()
+        .flat_map(|pair| &pair.differences)
+        .chain(&missing);
     let overall = of_differences(&all.cloned().collect::<Vec<_>>());
-    let names = |side: fn(&(Side, Side)) -> &Side| joined(sides.iter().map(|sides| &side(sides).name), " and ");
+    let names = |side: fn(&(Side, Side)) -> &Side| {
+        joined(sides.iter().map(|sides| &side(sides).name), " and ")
+    };
     let (base, new) = (names(|sides| &sides.0), names(|sides| &sides.1));
-    Comparison { base, new, pairs, missing, unpaired, notes, overall }
+    Comparison {
+        base,
+        new,
+        pairs,
+        missing,
+        unpaired,
+        notes,
+        overall,
+    }
 }
 
 fn harness(pairs: &[Pair<'_>]) -> Harness {
-    let Some(Pair { base, new, .. }) = pairs.first() else { return Harness::Unknown("nothing is compared".into()) };
+    let Some(Pair { base, new, .. }) = pairs.first() else {
+        return Harness::Unknown("nothing is compared".into());
+    };
     let (base, new) = (&base.1.meta, &new.1.meta);
     match (&base.git, &new.git) {
-        _ if base.tool_version != new.tool_version => {
-            Harness::Changed(vec![format!("compare {} against {}", base.tool_version, new.tool_version)])
-        }
-        (Git::Commit { sha, dirty }, Git::Commit { sha: other, dirty: other_dirty }) => {
-            source::harness(sha, other, *dirty || *other_dirty)
-        }
+        _ if base.tool_version != new.tool_version => Harness::Changed(vec![format!(
+            "compare {} against {}",
+            base.tool_version, new.tool_version
+        )]),
+        (
+            Git::Commit { sha, dirty },
+            Git::Commit {
+                sha: other,
+                dirty: other_dirty,
+            },
+        ) => source::harness(sha, other, *dirty || *other_dirty),
         _ => Harness::Unknown("a record does not say which commit it was built from".into()),
     }
 }
 
 /// Stages whose kernel differs in any pair.
 fn kernels_changed<'a>(pairs: &[Pair<'a>]) -> Vec<&'a str> {
-    let changed = pairs.iter().flat_map(|Pair { base: (_, base), new: (_, new), .. }| {
-        let stages = new.meta.stages.iter();
-        stages.filter(|stage| base.stage(&stage.id).is_some_and(|old| old.identity != stage.identity))
-    });
+    let changed = pairs.iter().flat_map(
+        |Pair {
+             base: (_, base),
+             new: (_, new),
+             ..
+         }| {
+            let stages = new.meta.stages.iter();
+            stages.filter(|stage| {
+                base.stage(&stage.id)
+                    .is_some_and(|old| old.identity != stage.identity)
+            })
+        },
+    );
     distinct(changed.map(|stage| stage.id.as_str()))
 }
 
 /// Records of one GPU and backend beside each other. Where no two are of one kind, the newest stand beside each other:
 /// resources and counters may still be compared.
 fn pair_up<'a>(base: &'a [Named], new: &'a [Named]) -> (Vec<(&'a Named, &'a Named)>, Vec<String>) {
-    let find =
-        |records: &'a [Named], like: &Named| records.iter().find(|record| source::kind(record) == source::kind(like));
-    let mut pairs: Vec<_> = new.iter().filter_map(|record| Some((find(base, record)?, record))).collect();
+    let find = |records: &'a [Named], like: &Named| {
+        records
+            .iter()
+            .find(|record| source::kind(record) == source::kind(like))
+    };
+    let mut pairs: Vec<_> = new
+        .iter()
+        .filter_map(|record| Some((find(base, record)?, record)))
+        .collect();
     if pairs.is_empty() {
         pairs.extend(base.last().zip(new.last()));
     }
     let mut unpaired = Vec::new();
     for (records, side) in [(base, "the base"), (new, "the new side")] {
-        let alone = records.iter().filter(|(name, _)| !pairs.iter().any(|(a, b)| a.0 == *name || b.0 == *name));
-        unpaired.extend(alone.map(|(name, _)| format!("{name}: only {side} has a record of this GPU and backend")));
+        let alone = records
+            .iter()
+            .filter(|(name, _)| !pairs.iter().any(|(a, b)| a.0 == *name || b.0 == *name));
+        unpaired.extend(
+            alone.map(|(name, _)| {
+                format!("{name}: only {side} has a record of this GPU and backend")
+            }),
+        );
     }
     (pairs, unpaired)
 }

@@ -55,27 +55,49 @@ fn size(bytes: u128) -> String {
 
 /// Bytes that a problem takes on the host.
 fn bytes(problem: &Problem) -> u128 {
-    let elements = |extents: [usize; 4]| extents.iter().map(|&extent| extent as u128).product::<u128>();
+    let elements = |extents: [usize; 4]| {
+        extents
+            .iter()
+            .map(|&extent| extent as u128)
+            .product::<u128>()
+    };
     let [query, key] = BYTES_PER_ELEMENT;
     elements(problem.shape.q_extents()) * query + elements(problem.shape.kv_extents()) * key
 }
 
 /// Refuses `cases` whose largest problem does not fit in `available` bytes, where that is known, or which would keep the
 /// emulator busy for more than a day on `processors`.
-pub fn check(cases: &[PlannedCase], processors: usize, available: Option<u128>) -> Result<(), Hopeless> {
-    let largest = cases.iter().map(|case| (bytes(&case.problem), case)).max_by_key(|(bytes, _)| *bytes);
+pub fn check(
+    cases: &[PlannedCase],
+    processors: usize,
+    available: Option<u128>,
+) -> Result<(), Hopeless> {
+    let largest = cases
+        .iter()
+        .map(|case| (bytes(&case.problem), case))
+        .max_by_key(|(bytes, _)| *bytes);
     match (largest, available) {
         (Some((needed, case)), Some(available)) if needed > available => {
             let problem = case.place.to_string();
-            return Err(Hopeless::Memory { problem, needed, available });
+            return Err(Hopeless::Memory {
+                problem,
+                needed,
+                available,
+            });
         }
         _ => {}
     }
     let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
-    let scores = emulated.map(|case| u128::from(case.problem.scores())).sum::<u128>();
+    let scores = emulated
+        .map(|case| u128::from(case.problem.scores()))
+        .sum::<u128>();
     let seconds = scores / (SCORES_PER_SECOND * processors.max(1) as u128);
     if seconds > MOST_SECONDS {
-        return Err(Hopeless::Time { scores, processors, seconds });
+        return Err(Hopeless::Time {
+            scores,
+            processors,
+            seconds,
+        });
     }
     Ok(())
 }
@@ -86,7 +108,9 @@ pub fn available() -> Option<u128> {
 }
 
 fn available_in(meminfo: &str) -> Option<u128> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }
@@ -102,8 +126,17 @@ mod tests {
     fn case(shape: Shape, mode: Mode) -> PlannedCase {
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
         let place = Place::of(&shape.to_string(), &problem);
-        let source = Source::Seeded { family: Family::Normal, seed: 0 };
-        PlannedCase { subject: crate::testing::SCALAR.into(), place, source, problem, mode }
+        let source = Source::Seeded {
+            family: Family::Normal,
+            seed: 0,
+        };
+        PlannedCase {
+            subject: crate::testing::SCALAR.into(),
+            place,
+            source,
+            problem,
+            mode,
+        }
     }
 
     const GB: u128 = 1_000_000_000;
@@ -112,19 +145,40 @@ mod tests {
     fn a_problem_that_does_not_fit_is_refused_with_the_figures() {
         let huge = [case(Shape::bhsd(1024, 1024, 4096, 64), Mode::Device)];
         let error = check(&huge, 2, Some(24 * GB)).unwrap_err().to_string();
-        assert!(error.starts_with("1024x1024x4096x64 f16 full takes about 26938.0 GB of memory"), "{error}");
-        assert!(error.contains("24.0 GB are available") && error.contains("--shapes"), "{error}");
-        assert_eq!(check(&huge, 2, None), Ok(()), "where nobody knows, nobody refuses");
+        assert!(
+            error.starts_with("1024x1024x4096x64 f16 full takes about 26938.0 GB of memory"),
+            "{error}"
+        );
+        assert!(
+            error.contains("24.0 GB are available") && error.contains("--shapes"),
+            "{error}"
+        );
+        assert_eq!(
+            check(&huge, 2, None),
+            Ok(()),
+            "where nobody knows, nobody refuses"
+        );
         // The tensors of 65535 x 65535 x 2^24 x 128 are counted, not overflowed.
-        let largest = [case(Shape::bhsd(65_535, 65_535, 1 << 24, 128), Mode::Device)];
-        assert!(matches!(check(&largest, 2, Some(24 * GB)), Err(Hopeless::Memory { .. })));
+        let largest = [case(
+            Shape::bhsd(65_535, 65_535, 1 << 24, 128),
+            Mode::Device,
+        )];
+        assert!(matches!(
+            check(&largest, 2, Some(24 * GB)),
+            Err(Hopeless::Memory { .. })
+        ));
     }
 
     #[test]
     fn what_the_emulator_cannot_end_is_refused_and_the_ladders_own_shapes_are_not() {
         let long = Shape::bhsd(1, 64, 131_072, 64);
-        let error = check(&[case(long, Mode::Plain)], 2, None).unwrap_err().to_string();
-        assert!(error.starts_with("the emulator would take at least 38 hours for 1099511627776 scores"), "{error}");
+        let error = check(&[case(long, Mode::Plain)], 2, None)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("the emulator would take at least 38 hours for 1099511627776 scores"),
+            "{error}"
+        );
         assert_eq!(check(&[case(long, Mode::Device)], 2, None), Ok(()));
         let named = common::problem::NAMED_SHAPES.map(|named| case(named.shape, Mode::Plain));
         assert_eq!(check(&named, 1, Some(4 * GB)), Ok(()));
@@ -132,7 +186,10 @@ mod tests {
 
     #[test]
     fn available_memory_is_read_as_linux_writes_it() {
-        assert_eq!(available_in("MemTotal: 9 kB\nMemAvailable:   23572988 kB\n"), Some(23_572_988 * 1024));
+        assert_eq!(
+            available_in("MemTotal: 9 kB\nMemAvailable:   23572988 kB\n"),
+            Some(23_572_988 * 1024)
+        );
         assert_eq!(available_in("MemFree: 9 kB\n"), None);
     }
 }

@@ -41,8 +41,14 @@ pub struct HistoryArgs {
 /// Prints the history, and draws it where asked.
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Answer> {
     let builds = registry::builds()?;
-    let stage = args.stage.as_deref().map(|word| select::stage(word, &builds)).transpose()?;
+    let stage = args
+        .stage
+        .as_deref()
+        .map(|word| select::stage(word, &builds))
+        .transpose()?;
     let committed = show::committed(&args.results.clone().unwrap_or_else(machine::results))?;
     let series = follow(&committed, stage.map(|stage| stage.id.as_str()));
-    Ok(Answer::pass(args.format.print(&layout::document(&series), &series)))
+    Ok(Answer::pass(
+        args.format.print(&layout::document(&series), &series),
+    ))
 }

@@ -32,7 +32,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, Args)]
 pub struct LaunchArgs {
     /// Stages and variants, in the order of the launches: stage0-scalar/wmma-qk-32x64
-    #[arg(long, value_delimiter = ',', value_name = "STAGE/VARIANT,..", required = true)]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "STAGE/VARIANT,..",
+        required = true
+    )]
     pub places: Vec<String>,
     #[command(flatten)]
     pub problems: Problems,
@@ -56,18 +61,29 @@ pub fn arguments(
     watchdog: u64,
     results: &Path,
 ) -> Vec<OsString> {
-    let each_once = |word: &dyn Fn(&Named) -> String| joined(distinct(problems.iter().map(word)), ",");
+    let each_once =
+        |word: &dyn Fn(&Named) -> String| joined(distinct(problems.iter().map(word)), ",");
     let mut words = vec![
         "launch".to_string(),
         format!("--places={}", places.join(",")),
         format!("--shapes={}", each_once(&|(name, _)| name.clone())),
-        format!("--dtypes={}", each_once(&|(_, problem)| problem.dtype.to_string())),
-        format!("--masks={}", each_once(&|(_, problem)| problem.mask.to_string())),
+        format!(
+            "--dtypes={}",
+            each_once(&|(_, problem)| problem.dtype.to_string())
+        ),
+        format!(
+            "--masks={}",
+            each_once(&|(_, problem)| problem.mask.to_string())
+        ),
         format!("--watchdog={watchdog}"),
     ];
     words.extend(device.map(|device| format!("--device={device}")));
     words.push("--results".to_string());
-    words.into_iter().map(OsString::from).chain([results.as_os_str().to_os_string()]).collect()
+    words
+        .into_iter()
+        .map(OsString::from)
+        .chain([results.as_os_str().to_os_string()])
+        .collect()
 }
 
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as a row. Fails
@@ -85,17 +101,27 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
         let mut references: HashMap<Probability, Reference> = HashMap::new();
         for (stage, variant) in &places {
             let outcome = match stage.prepare(variant, problem) {
-                Err(unsupported) => Outcome::Unsupported { reason: unsupported.to_string() },
+                Err(unsupported) => Outcome::Unsupported {
+                    reason: unsupported.to_string(),
+                },
                 Ok(prepared) => {
                     let reference = match references.entry(prepared.kernel.probability) {
                         Entry::Occupied(known) => known.into_mut(),
-                        Entry::Vacant(place) => place.insert(reference(&inputs, prepared.kernel.probability)?),
+                        Entry::Vacant(place) => {
+                            place.insert(reference(&inputs, prepared.kernel.probability)?)
+                        }
                     };
-                    once(&device, stage, &prepared, &staged, reference)
-                        .unwrap_or_else(|error| Outcome::Failed { reason: error.to_string() })
+                    once(&device, stage, &prepared, &staged, reference).unwrap_or_else(|error| {
+                        Outcome::Failed {
+                            reason: error.to_string(),
+                        }
+                    })
                 }
             };
-            let on = On::Case(Place::of(shape_name, problem), format!("{}:0", Family::Normal));
+            let on = On::Case(
+                Place::of(shape_name, problem),
+                format!("{}:0", Family::Normal),
+            );
             let row = Row::new(Subject::variant(stage.info().id, variant), on, Source::Gpu);
             let row = rows::of_outcome(row, &outcome);
             append(&args.results, &row)?;
@@ -111,11 +137,16 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
 }
 
 /// The stages and variants that words like `stage0-scalar/wmma-qk-32x64` name.
-fn places<'a>(words: &'a [String], stages: &'a [LoadedStage]) -> Result<Vec<(&'a LoadedStage, &'a str)>, SelectError> {
+fn places<'a>(
+    words: &'a [String],
+    stages: &'a [LoadedStage],
+) -> Result<Vec<(&'a LoadedStage, &'a str)>, SelectError> {
     let place = |word: &'a String| {
         let (id, variant) = word.split_once('/').unwrap_or((word, ""));
         let stage = stages.iter().find(|stage| stage.info().id == id);
-        let stage = stage.ok_or_else(|| select::unknown("stage", id, stages.iter().map(|stage| stage.info().id)))?;
+        let stage = stage.ok_or_else(|| {
+            select::unknown("stage", id, stages.iter().map(|stage| stage.info().id))
+        })?;
         let known = stage.variants();
         match known.contains(&variant) {
             true => Ok((stage, variant)),
@@ -135,7 +166,12 @@ fn once(
 ) -> Result<Outcome, CudaError> {
     let execution = device.execute(stage, prepared, staged)?;
     let output = staged.output.elements(&execution.output);
-    let evidence = Evidence { problem: &staged.problem, family: Some(Family::Normal), reference, output: &output };
+    let evidence = Evidence {
+        problem: &staged.problem,
+        family: Some(Family::Normal),
+        reference,
+        output: &output,
+    };
     let (errors, numeric) = gate::numeric_gates(&evidence);
     let mut gates = numeric.to_vec();
     gates.push(gate::c6(&buffers(staged, &execution).collect::<Vec<_>>()));
@@ -152,7 +188,9 @@ fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
 /// What a launch process wrote so far; nothing where it wrote nothing. A line that was cut off ends the list.
 pub fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
+    text.lines()
+        .map_while(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 /// Whether the variant took the problem.
@@ -163,8 +201,15 @@ pub fn is_taken(row: &&Row) -> bool {
 /// What is wrong with a launch, if anything is: `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
 pub fn failure(row: &Row) -> Option<String> {
     row.failure()?;
-    let failed = row.failed().map(|(gate, judged)| format!("{gate}: {}", judged.reason));
-    Some(format!("{} {}: {}", row.subject, row.on, joined(failed, "; ")))
+    let failed = row
+        .failed()
+        .map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+    Some(format!(
+        "{} {}: {}",
+        row.subject,
+        row.on,
+        joined(failed, "; ")
+    ))
 }
 
 #[cfg(test)]
@@ -176,7 +221,11 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_answered_with_the_nearest() {
         let stages = crate::registry::load().unwrap();
-        let message = |word: &str| places(&[word.to_string()], &stages).unwrap_err().to_string();
+        let message = |word: &str| {
+            places(&[word.to_string()], &stages)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(message("stage0-scaler/wmma-qk-32x64").contains("did you mean 'stage0-scalar'"));
         assert!(message("stage0-scalar/wmma-qk-32x46").contains("did you mean 'wmma-qk-32x64'"));
         assert!(message("stage0-scalar").contains("there is no variant ''"));

@@ -37,25 +37,41 @@ pub fn list(args: &ListArgs) -> anyhow::Result<Answer> {
     let builds = ladder.builds();
     let counters = match ladder.stages.iter().find(|stage| !stage.is_traced()) {
         None => Ok("the emulator".to_string()),
-        Some(stage) => Err(format!("{} has no traced build; g++ 12 or later makes one", stage.info().id)),
+        Some(stage) => Err(format!(
+            "{} has no traced build; g++ 12 or later makes one",
+            stage.info().id
+        )),
     };
-    let here = measurable(&builds, ladder.gpu.map(|device| device.info().name.clone()), counters);
+    let here = measurable(
+        &builds,
+        ladder.gpu.map(|device| device.info().name.clone()),
+        counters,
+    );
     Ok(Answer::pass(match args.json {
         true => json(&data(&builds, &here)),
         false => terminal(&document(&builds, &here), WIDTH),
     }))
 }
 
-fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Result<String, String>) -> [Measurable; 4] {
+fn measurable(
+    stages: &[StageBuild],
+    gpu: Result<String, String>,
+    counters: Result<String, String>,
+) -> [Measurable; 4] {
     let compiled = stages.iter().map(|stage| match &stage.device_compiler {
         DeviceCompiler::Built { nvcc, archs, .. } => Ok(format!("{nvcc} for {}", archs.join(", "))),
         DeviceCompiler::Absent { reason } => Err(format!("{}: {reason}", stage.id)),
     });
     let compiled = compiled.reduce(|known, next| known.and_then(|known| next.map(|_| known)));
-    let correctness = gpu.clone().unwrap_or_else(|_| "on the emulator".to_string());
+    let correctness = gpu
+        .clone()
+        .unwrap_or_else(|_| "on the emulator".to_string());
     [
         ("correctness (C1-C6)", Ok(correctness)),
-        ("registers, spills, occupancy (R1)", compiled.unwrap_or_else(|| Err("there is no stage".to_string()))),
+        (
+            "registers, spills, occupancy (R1)",
+            compiled.unwrap_or_else(|| Err("there is no stage".to_string())),
+        ),
         ("latency (L1), the emulator beside the GPU (B1)", gpu),
         ("counters (E1)", counters),
     ]
@@ -63,7 +79,15 @@ fn measurable(stages: &[StageBuild], gpu: Result<String, String>, counters: Resu
 
 /// The different values of a variant's instances, in words.
 fn each<T: ToString>(variant: &VariantBuild, fact: impl Fn(&KernelBuild) -> T) -> String {
-    joined(distinct(variant.kernels.iter().map(|kernel| fact(kernel).to_string())), ", ")
+    joined(
+        distinct(
+            variant
+                .kernels
+                .iter()
+                .map(|kernel| fact(kernel).to_string()),
+        ),
+        ", ",
+    )
 }
 
 /// `sm_80: 96-128, sm_90a: 104`
@@ -77,12 +101,18 @@ fn registers(variant: &VariantBuild) -> String {
             (least, most) => format!("{arch}: {least}-{most}"),
         }
     };
-    if by_arch.is_empty() { "NO DATA".to_string() } else { joined(by_arch.into_iter().map(range), ", ") }
+    if by_arch.is_empty() {
+        "NO DATA".to_string()
+    } else {
+        joined(by_arch.into_iter().map(range), ", ")
+    }
 }
 
 /// The element types that take a family.
 fn dtypes(family: &Family) -> Vec<&'static str> {
-    let takes = Dtype::ALL.into_iter().filter(|&dtype| Family::for_dtype(dtype).contains(family));
+    let takes = Dtype::ALL
+        .into_iter()
+        .filter(|&dtype| Family::for_dtype(dtype).contains(family));
     takes.map(Dtype::name).collect()
 }
 
@@ -94,12 +124,22 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
             true => format!("claims {claim}"),
             false => format!("predicts {claim}: {}", claim.why),
         });
-        let refused = stage.refused.iter().map(|refusal| format!("unsupported: {refusal}"));
+        let refused = stage
+            .refused
+            .iter()
+            .map(|refusal| format!("unsupported: {refusal}"));
         let rows = stage.variants.iter().map(|variant| {
-            let default = if variant.name == stage.default_variant { " (default)" } else { "" };
+            let default = if variant.name == stage.default_variant {
+                " (default)"
+            } else {
+                ""
+            };
             row![
                 format!("{}{default}", variant.name),
-                each(variant, |k| format!("{}x{}", k.facts.block_m, k.facts.block_n)),
+                each(variant, |k| format!(
+                    "{}x{}",
+                    k.facts.block_m, k.facts.block_n
+                )),
                 each(variant, |k| k.facts.threads),
                 each(variant, |k| k.facts.dynamic_shared_bytes),
                 registers(variant),
@@ -107,7 +147,15 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
                 each(variant, |k| k.facts.head_dim),
             ]
         });
-        let columns = ["variant", "tile", "threads", "dynamic shared bytes", "registers", "dtypes", "head dims"];
+        let columns = [
+            "variant",
+            "tile",
+            "threads",
+            "dynamic shared bytes",
+            "registers",
+            "dtypes",
+            "head dims",
+        ];
         blocks.extend([
             Block::section(format!("{}: {}", stage.id, stage.idea)),
             Block::bullets(before.chain(claims).chain(refused)),
@@ -116,11 +164,26 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
     }
     let shapes = named_shapes().map(|named| {
         let s = &named.shape;
-        let extents = [s.batch, s.heads_q, s.heads_kv, s.seq_q, s.seq_kv, s.head_dim];
-        [named.name.into()].into_iter().chain(extents.map(|extent| extent.to_string().into())).collect()
+        let extents = [
+            s.batch, s.heads_q, s.heads_kv, s.seq_q, s.seq_kv, s.head_dim,
+        ];
+        [named.name.into()]
+            .into_iter()
+            .chain(extents.map(|extent| extent.to_string().into()))
+            .collect()
     });
-    let columns = ["shape", "batch", "query heads", "key heads", "queries", "keys", "head dim"];
-    let families = Family::ALL.iter().map(|family| row![family.name(), dtypes(family).join(", ")]);
+    let columns = [
+        "shape",
+        "batch",
+        "query heads",
+        "key heads",
+        "queries",
+        "keys",
+        "head dim",
+    ];
+    let families = Family::ALL
+        .iter()
+        .map(|family| row![family.name(), dtypes(family).join(", ")]);
     let here = here.iter().map(|(what, here)| match here {
         Ok(with) => row![*what, "yes", with],
         Err(reason) => row![*what, "no", reason],
@@ -132,12 +195,19 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
         Block::Table(metrics::gates()),
         Block::Table(Table::of(["on this machine", "", "with, or why not"], here)),
     ]);
-    Document { blocks, ..Document::default() }
+    Document {
+        blocks,
+        ..Document::default()
+    }
 }
 
 fn data(stages: &[StageBuild], here: &[Measurable]) -> Value {
-    let families = Family::ALL.iter().map(|family| json!({ "name": family.name(), "dtypes": dtypes(family) }));
-    let gates = GateId::ALL.iter().map(|&gate| json!({ "gate": gate, "rule": metrics::rule(gate) }));
+    let families = Family::ALL
+        .iter()
+        .map(|family| json!({ "name": family.name(), "dtypes": dtypes(family) }));
+    let gates = GateId::ALL
+        .iter()
+        .map(|&gate| json!({ "gate": gate, "rule": metrics::rule(gate) }));
     let here = here.iter().map(|(what, here)| match here {
         Ok(with) => json!({ "what": what, "status": "yes", "with": with }),
         Err(reason) => json!({ "what": what, "status": "no", "reason": reason }),
@@ -159,7 +229,11 @@ mod tests {
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for() {
-        let here = measurable(&builds(), Err("no driver".into()), Ok("the emulator".into()));
+        let here = measurable(
+            &builds(),
+            Err("no driver".into()),
+            Ok("the emulator".into()),
+        );
         let text = terminal(&document(&builds(), &here), 300);
         for part in [
             "== stage1-cpasync: K and V copied one tile ahead ==\n\n- builds on stage0-scalar\n",
@@ -186,7 +260,14 @@ mod tests {
 
     #[test]
     fn the_json_says_the_same() {
-        let document = data(&builds(), &measurable(&builds(), Ok("NVIDIA H200".into()), Err("no traced build".into())));
+        let document = data(
+            &builds(),
+            &measurable(
+                &builds(),
+                Ok("NVIDIA H200".into()),
+                Err("no traced build".into()),
+            ),
+        );
         assert_eq!(document["stages"][0]["default_variant"], "wmma-qk-32x64");
         assert_eq!(document["rows"][0]["subject"], "stage0-scalar/scalar-32x64");
         assert_eq!(document["rows"][0]["figures"]["tile_m"], 32);
@@ -194,14 +275,39 @@ mod tests {
         assert_eq!(document["machine"][2]["with"], "NVIDIA H200");
         assert_eq!(document["machine"][1]["status"], "no");
         assert_eq!(document["machine"][3]["reason"], "no traced build");
-        assert_eq!(document["stages"][1]["claims"][1]["metric"], "global_read_bytes");
-        assert_eq!(document["gates"].as_array().map(Vec::len), Some(GateId::ALL.len()));
+        assert_eq!(
+            document["stages"][1]["claims"][1]["metric"],
+            "global_read_bytes"
+        );
+        assert_eq!(
+            document["gates"].as_array().map(Vec::len),
+            Some(GateId::ALL.len())
+        );
     }
 
     #[test]
     fn the_real_ladder_can_be_listed() {
-        let text = list(&ListArgs { json: false, device: None }).unwrap().text;
-        assert!(crate::registry::STAGES.iter().all(|stage| text.contains(stage.info().id)));
-        assert!(serde_json::from_str::<Value>(&list(&ListArgs { json: true, device: None }).unwrap().text).is_ok());
+        let text = list(&ListArgs {
+            json: false,
+            device: None,
+        })
+        .unwrap()
+        .text;
+        assert!(
+            crate::registry::STAGES
+                .iter()
+                .all(|stage| text.contains(stage.info().id))
+        );
+        assert!(
+            serde_json::from_str::<Value>(
+                &list(&ListArgs {
+                    json: true,
+                    device: None
+                })
+                .unwrap()
+                .text
+            )
+            .is_ok()
+        );
     }
 }

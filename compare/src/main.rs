@@ -88,5 +88,9 @@ fn exit_of(error: &anyhow::Error) -> Exit {
     if error.is::<Interrupted>() {
         return Exit::Interrupted;
     }
-    if error.chain().any(is_of_a_launch) { Exit::Fail } else { Exit::Usage }
+    if error.chain().any(is_of_a_launch) {
+        Exit::Fail
+    } else {
+        Exit::Usage
+    }
 }

@@ -23,7 +23,9 @@ impl Content {
     /// Whether `file` begins as this program's own do; an empty file is nobody's.
     fn is_ours(self, file: &Path) -> io::Result<bool> {
         let mut text = Vec::new();
-        fs::File::open(file)?.take(Self::LONGEST).read_to_end(&mut text)?;
+        fs::File::open(file)?
+            .take(Self::LONGEST)
+            .read_to_end(&mut text)?;
         let text = String::from_utf8_lossy(&text);
         Ok(text.is_empty()
             || match self {
@@ -60,12 +62,22 @@ pub struct Output {
 impl Output {
     /// The report, at `path`.
     pub fn report(path: &Path) -> Vec<Self> {
-        vec![Self { flag: "--report", path: path.to_path_buf(), content: Content::Report }]
+        vec![Self {
+            flag: "--report",
+            path: path.to_path_buf(),
+            content: Content::Report,
+        }]
     }
 
     /// Text to `path`, if one is given.
     pub fn text(flag: &'static str, path: Option<&PathBuf>) -> Vec<Self> {
-        path.map(|path| Self { flag, path: path.clone(), content: Content::Any }).into_iter().collect()
+        path.map(|path| Self {
+            flag,
+            path: path.clone(),
+            content: Content::Any,
+        })
+        .into_iter()
+        .collect()
     }
 }
 
@@ -80,14 +92,27 @@ pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
 /// Refuses outputs that cannot be written, that are each other or one of `inputs`, or that would destroy what this program
 /// did not write. Creates and changes nothing.
 pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> anyhow::Result<()> {
-    for (index, Output { flag, path, content }) in outputs.iter().enumerate() {
+    for (
+        index,
+        Output {
+            flag,
+            path,
+            content,
+        },
+    ) in outputs.iter().enumerate()
+    {
         if is_stream(path) {
             continue;
         }
         let shown = path.display();
         ensure!(!path.is_dir(), "{flag} {shown}: is a folder; give a file");
-        let others = outputs[..index].iter().map(|other| (other.flag, other.path.as_path()));
-        if let Some((other, _)) = others.chain(inputs.iter().copied()).find(|(_, other)| is_same(path, other)) {
+        let others = outputs[..index]
+            .iter()
+            .map(|other| (other.flag, other.path.as_path()));
+        if let Some((other, _)) = others
+            .chain(inputs.iter().copied())
+            .find(|(_, other)| is_same(path, other))
+        {
             bail!("{flag} and {other} are one file, {shown}; give each its own");
         }
         let unwritable = || format!("{flag}: cannot write {shown}; choose another place");
@@ -139,7 +164,9 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn is_part_of_a_record(path: &Path) -> bool {
-    let is_record_file = path.file_name().is_some_and(|name| FILES.iter().any(|file| name == *file));
+    let is_record_file = path
+        .file_name()
+        .is_some_and(|name| FILES.iter().any(|file| name == *file));
     is_record_file && folder_of(path).join(META).is_file()
 }
 
@@ -159,7 +186,11 @@ mod tests {
     use crate::testing::emulated;
 
     fn output(flag: &'static str, path: &Path, content: Content) -> Output {
-        Output { flag, path: path.to_path_buf(), content }
+        Output {
+            flag,
+            path: path.to_path_buf(),
+            content,
+        }
     }
 
     #[test]
@@ -172,18 +203,45 @@ mod tests {
         #[cfg(unix)]
         std::os::unix::fs::symlink(at("in"), at("soft")).unwrap();
         for name in ["in", "hard", "soft", "sub/../in"] {
-            let error = check(&[output("--report", &at(name), Content::Report)], &[("--input", &at("in"))]);
+            let error = check(
+                &[output("--report", &at(name), Content::Report)],
+                &[("--input", &at("in"))],
+            );
             let error = error.unwrap_err().to_string();
-            assert!(error.contains("--report and --input are one file"), "{name}: {error}");
+            assert!(
+                error.contains("--report and --input are one file"),
+                "{name}: {error}"
+            );
         }
-        let both = [("new", "sub/../new"), ("no/such/folder/x", "no/such/folder/x")]
-            .map(|(a, b)| [output("--report", &at(a), Content::Report), output("--json", &at(b), Content::Json)]);
+        let both = [
+            ("new", "sub/../new"),
+            ("no/such/folder/x", "no/such/folder/x"),
+        ]
+        .map(|(a, b)| {
+            [
+                output("--report", &at(a), Content::Report),
+                output("--json", &at(b), Content::Json),
+            ]
+        });
         for both in both {
             let error = check(&both, &[]).unwrap_err().to_string();
-            assert!(error.contains("--json and --report are one file"), "{error}");
+            assert!(
+                error.contains("--json and --report are one file"),
+                "{error}"
+            );
         }
-        assert!(check(&[output("--report", &at("new"), Content::Report)], &[("--input", &at("in"))]).is_ok());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "checking leaves nothing behind");
+        assert!(
+            check(
+                &[output("--report", &at("new"), Content::Report)],
+                &[("--input", &at("in"))]
+            )
+            .is_ok()
+        );
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            4,
+            "checking leaves nothing behind"
+        );
     }
 
     #[test]
@@ -199,11 +257,22 @@ mod tests {
             (Content::Report, "# COMPARE\n\nFAIL", "[workspace]\n"),
             (Content::Json, "{\n  \"meta\": {}}", "{ \"name\": \"x\" }"),
         ] {
-            assert!(!refused(content, ours) && !refused(content, "") && refused(content, foreign), "{content:?}");
+            assert!(
+                !refused(content, ours) && !refused(content, "") && refused(content, foreign),
+                "{content:?}"
+            );
         }
         assert!(!refused(Content::Any, "anything"));
         emulated().write(folder.path()).unwrap();
-        let error = check(&[output("--out", &folder.path().join("rows.jsonl"), Content::Any)], &[]).unwrap_err();
+        let error = check(
+            &[output(
+                "--out",
+                &folder.path().join("rows.jsonl"),
+                Content::Any,
+            )],
+            &[],
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("is part of a record"), "{error}");
     }
 
@@ -217,6 +286,9 @@ mod tests {
         assert!(refused(folder.path()).contains("is a folder"));
         assert!(refused(&file.join("below")).contains("cannot write"));
         // Below target/: the check tries the folder, and build scripts watch the crate's own.
-        assert!(check(Path::new("/dev/null")).is_ok() && check(Path::new("../target/relative.json")).is_ok());
+        assert!(
+            check(Path::new("/dev/null")).is_ok()
+                && check(Path::new("../target/relative.json")).is_ok()
+        );
     }
 }

@@ -54,7 +54,9 @@ pub enum PeersError {
     #[error(transparent)]
     Completion(#[from] CompletionError),
     /// Python sees another GPU than this process.
-    #[error("Python's first GPU is {theirs}, ours is {ours}; set CUDA_VISIBLE_DEVICES to one of them")]
+    #[error(
+        "Python's first GPU is {theirs}, ours is {ours}; set CUDA_VISIBLE_DEVICES to one of them"
+    )]
     TwoGpus {
         /// Python's.
         theirs: String,
@@ -74,34 +76,58 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = match measure(args)? {
         Ok(completing) => completing,
         Err(reason) => {
-            return Ok(Answer::no_data(format!("peers are timed on a GPU by a Python with PyTorch: {reason}")));
+            return Ok(Answer::no_data(format!(
+                "peers are timed on a GPU by a Python with PyTorch: {reason}"
+            )));
         }
     };
-    let Completing { name, record, folder } = &completing;
+    let Completing {
+        name,
+        record,
+        folder,
+    } = &completing;
     let (stages, committed) = (registry::metas()?, read_all(&machine::results())?);
-    let report = judge::verdict::report(Known { stages: &stages, run: Some((name, record)), committed: &committed });
+    let report = judge::verdict::report(Known {
+        stages: &stages,
+        run: Some((name, record)),
+        committed: &committed,
+    });
     render::write(&render::of_run(&report, folder, &report_path))?;
     let of_peers = || {
-        report.claims.iter().filter(|claimed| claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none())
+        report.claims.iter().filter(|claimed| {
+            claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none()
+        })
     };
     let failed = of_peers().filter(|claimed| claimed.is_broken());
-    let failed: Vec<String> = failed.map(|claimed| format!("FAIL {}", claimed.title())).collect();
-    let is_timed = |row: &Row| !question::is_ours(record, row) && row.figures.contains_key(&Metric::P50);
-    let is_undecided = !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
+    let failed: Vec<String> = failed
+        .map(|claimed| format!("FAIL {}", claimed.title()))
+        .collect();
+    let is_timed =
+        |row: &Row| !question::is_ours(record, row) && row.figures.contains_key(&Metric::P50);
+    let is_undecided =
+        !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
     let exit = match (failed.is_empty(), is_undecided) {
         (false, _) => Exit::Fail,
         (true, true) => Exit::Undecided,
         (true, false) => Exit::Pass,
     };
     let text = completing.shown(&stages, Section::Peers);
-    let text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
+    let text = format!(
+        "{text}\nrecord: {}\nreport: {}",
+        folder.display(),
+        report_path.display()
+    );
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 
 /// Measures into the record; the inner error is why nothing can be measured here.
 fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
-    let chosen = Chosen { stages: args.stages.clone(), variants: vec![] };
-    let (mut completing, Ladder { stages, gpu }) = Completing::begin(args.record.as_deref(), &chosen)?;
+    let chosen = Chosen {
+        stages: args.stages.clone(),
+        variants: vec![],
+    };
+    let (mut completing, Ladder { stages, gpu }) =
+        Completing::begin(args.record.as_deref(), &chosen)?;
     let device = match gpu {
         Ok(device) => device,
         Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
@@ -113,13 +139,24 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     };
     check_uuid(&hello, &device)?;
     let builds = builds(&stages);
-    let chosen: Vec<&StageBuild> =
-        chosen.of(&builds).map_err(CompletionError::from)?.into_iter().map(|picked| picked.stage).collect();
+    let chosen: Vec<&StageBuild> = chosen
+        .of(&builds)
+        .map_err(CompletionError::from)?
+        .into_iter()
+        .map(|picked| picked.stage)
+        .collect();
     let items = choose::items(&args.problems, &chosen);
     // Where problems are chosen, only those are measured.
-    let growth = if args.problems == Problems::default() { choose::growth(&chosen) } else { vec![] };
+    let growth = if args.problems == Problems::default() {
+        choose::growth(&chosen)
+    } else {
+        vec![]
+    };
     let meta = &mut completing.record.meta;
-    let software = hello.software.iter().map(|(name, version)| format!("{name} {version}"));
+    let software = hello
+        .software
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"));
     meta.tools.insert(Source::Peers, software.collect());
     meta.methods.insert(Source::Peers, METHOD.to_string());
     // What another session measured is not put beside this one's.
@@ -132,22 +169,40 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Err(error) => ceiling.note(error.to_string()),
     };
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
-    let missing = hello.absent.iter().map(|(peer, reason)| absent(peer, On::All, reason));
+    let missing = hello
+        .absent
+        .iter()
+        .map(|(peer, reason)| absent(peer, On::All, reason));
     completing.append(missing.chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
-    let bench = bench(&device, &stages, &builds, &timed, args.iters.unwrap_or(SAMPLES), hello)?;
+    let bench = bench(
+        &device,
+        &stages,
+        &builds,
+        &timed,
+        args.iters.unwrap_or(SAMPLES),
+        hello,
+    )?;
     for (done, item) in items.iter().enumerate() {
-        let label = format!("{} {} {}", item.shape_name, item.problem.dtype, item.problem.mask);
+        let label = format!(
+            "{} {} {}",
+            item.shape_name, item.problem.dtype, item.problem.mask
+        );
         bars.step("problem", &label, done, items.len());
         let rows = bench.measure(item, &mut python)?;
-        completing.record.names(&item.shape_name, item.problem.shape);
+        completing
+            .record
+            .names(&item.shape_name, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
         completing.append(rows)?;
     }
     for (done, item) in growth.iter().enumerate() {
         bars.step("growth", &item.shape_name, done, growth.len());
-        let row = matrix_flops.map(|flops| bench.alone(item, flops)).transpose()?.flatten();
+        let row = matrix_flops
+            .map(|flops| bench.alone(item, flops))
+            .transpose()?
+            .flatten();
         completing.append(row)?;
     }
     bars.finish();
@@ -162,7 +217,10 @@ fn bench<'a>(
     samples: usize,
     hello: Hello,
 ) -> Result<Bench<'a>, BenchError> {
-    let plan = Plan { samples, ..Plan::default() };
+    let plan = Plan {
+        samples,
+        ..Plan::default()
+    };
     Ok(Bench {
         device,
         stages,
@@ -177,7 +235,10 @@ fn bench<'a>(
 
 /// `--python`, else PYTHON, else `python3`.
 fn program(args: &PeersArgs) -> String {
-    let named = args.python.clone().or_else(|| std::env::var("PYTHON").ok().filter(|name| !name.is_empty()));
+    let named = args
+        .python
+        .clone()
+        .or_else(|| std::env::var("PYTHON").ok().filter(|name| !name.is_empty()));
     named.unwrap_or_else(|| "python3".to_string())
 }
 
@@ -193,5 +254,8 @@ fn check_uuid(hello: &Hello, device: &CudaDevice) -> Result<(), PeersError> {
         return Ok(());
     }
     let theirs = hello.uuid.clone().unwrap_or_else(|| hello.gpu.clone());
-    Err(PeersError::TwoGpus { theirs, ours: info.uuid.clone() })
+    Err(PeersError::TwoGpus {
+        theirs,
+        ours: info.uuid.clone(),
+    })
 }

@@ -61,7 +61,11 @@ const NCU: Places = Places {
     name: "ncu",
     variable: "NCU",
     pinned: Some(".cuda/nvidia/cu13/bin/ncu"),
-    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+    usual: &[
+        "/usr/local/cuda/bin",
+        "/opt/cuda/bin",
+        "/usr/local/cuda-13/bin",
+    ],
 };
 
 /// ncu's own file, for its user interface.
@@ -84,9 +88,18 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
-    let (places, red) = places(&selected, &builds, !args.chosen.variants.is_empty(), &record);
+    let (places, red) = places(
+        &selected,
+        &builds,
+        !args.chosen.variants.is_empty(),
+        &record,
+    );
     if places.is_empty() {
-        bail!(NoData(format!("none of what was selected is green in {}: {}", record.name, red.join(", "))));
+        bail!(NoData(format!(
+            "none of what was selected is green in {}: {}",
+            record.name,
+            red.join(", ")
+        )));
     }
     ladder.gpu_to("profile on")?;
     let ncu = NCU.find().map_err(NoData)?;
@@ -94,7 +107,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let launched = match measure(&ncu, &places, (&problems, device), &work, args.quiet)? {
         Ok(launched) => launched,
         Err(red) => {
-            let text = format!("FAIL: not green under ncu, so that no figure means anything: {red}");
+            let text =
+                format!("FAIL: not green under ncu, so that no figure means anything: {red}");
             return Ok(Answer::new(Exit::Fail, text));
         }
     };
@@ -102,14 +116,31 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     for (name, problem) in &problems {
         record.record.names(name, problem.shape);
     }
-    record.by(Source::Ncu, format!("ncu {}", ncu.version), METHOD.to_string());
+    record.by(
+        Source::Ncu,
+        format!("ncu {}", ncu.version),
+        METHOD.to_string(),
+    );
     record.append(found)?;
-    let claims = selected.iter().flat_map(|picked| picked.stage.claims.iter().map(|claim| (&picked.stage.meta, claim)));
-    let refuted = claims.filter(|(_, claim)| claim.metric.is_judged_by_ncu()).filter_map(|(stage, claim)| {
-        let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
-        let is_refuted = finding.verdict == Verdict::Fail;
-        is_refuted.then(|| format!("FAIL E1 on this GPU: {}: {claim}: {}", stage.id, finding.reason))
+    let claims = selected.iter().flat_map(|picked| {
+        picked
+            .stage
+            .claims
+            .iter()
+            .map(|claim| (&picked.stage.meta, claim))
     });
+    let refuted = claims
+        .filter(|(_, claim)| claim.metric.is_judged_by_ncu())
+        .filter_map(|(stage, claim)| {
+            let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
+            let is_refuted = finding.verdict == Verdict::Fail;
+            is_refuted.then(|| {
+                format!(
+                    "FAIL E1 on this GPU: {}: {claim}: {}",
+                    stage.id, finding.reason
+                )
+            })
+        });
     let refuted: Vec<String> = refuted.collect();
     let text = format!(
         "{}\nprofile: {}\nfor ncu's user interface: {}",
@@ -117,7 +148,11 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         record.folder.display(),
         work.join(REPORT).display()
     );
-    let exit = if refuted.is_empty() { Exit::Pass } else { Exit::Fail };
+    let exit = if refuted.is_empty() {
+        Exit::Pass
+    } else {
+        Exit::Fail
+    };
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
 }
 
@@ -130,29 +165,50 @@ fn places(
     record: &Completing,
 ) -> (Vec<String>, Vec<String>) {
     let stages = metas(ladder);
-    let known = Known { stages: &stages, run: Some((&record.name, &record.record)), committed: &[] };
+    let known = Known {
+        stages: &stages,
+        run: Some((&record.name, &record.record)),
+        committed: &[],
+    };
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
-            wanted.extend(variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str())));
+            wanted.extend(
+                variants
+                    .iter()
+                    .map(|variant| (stage.id.as_str(), variant.name.as_str())),
+            );
         } else {
             wanted.push((&stage.id, best::variant(&known, &stage.meta)));
             wanted.extend(named_by_claims(&stage.meta, &stages));
         }
     }
-    let all =
-        ladder.iter().flat_map(|stage| stage.variants.iter().map(|variant| (stage.id.as_str(), variant.name.as_str())));
-    let (green, red): (Vec<_>, Vec<_>) =
-        all.filter(|place| wanted.contains(place)).partition(|(stage, variant)| record.is_green(stage, variant));
-    let words =
-        |places: Vec<(&str, &str)>| places.into_iter().map(|(stage, variant)| format!("{stage}/{variant}")).collect();
+    let all = ladder.iter().flat_map(|stage| {
+        stage
+            .variants
+            .iter()
+            .map(|variant| (stage.id.as_str(), variant.name.as_str()))
+    });
+    let (green, red): (Vec<_>, Vec<_>) = all
+        .filter(|place| wanted.contains(place))
+        .partition(|(stage, variant)| record.is_green(stage, variant));
+    let words = |places: Vec<(&str, &str)>| {
+        places
+            .into_iter()
+            .map(|(stage, variant)| format!("{stage}/{variant}"))
+            .collect()
+    };
     (words(green), words(red))
 }
 
 /// The variants that ncu must look at to judge what `stage` predicts.
 fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'a str, &'a str)> {
     let mut names = Vec::new();
-    for claim in stage.claims.iter().filter(|claim| claim.metric.is_judged_by_ncu()) {
+    for claim in stage
+        .claims
+        .iter()
+        .filter(|claim| claim.metric.is_judged_by_ncu())
+    {
         for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
             names.push((stage.id.as_str(), variant.name.as_str()));
             names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
@@ -172,14 +228,38 @@ fn measure(
     let (log, done) = (work.join("ncu.log"), work.join("launches"));
     let planned = places.len() * problems.len();
     let mut command = Command::new(&tool.path);
-    command.args(["--clock-control", "none", "--cache-control", "all", "--force-overwrite", "--export"]);
-    command.arg(work.join(REPORT)).args(["--metrics", &ncu::names().join(",")]);
-    command.arg(std::env::current_exe()?).args(launch::arguments(places, problems, device, WATCHDOG_SECONDS, &done));
+    command.args([
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "all",
+        "--force-overwrite",
+        "--export",
+    ]);
+    command
+        .arg(work.join(REPORT))
+        .args(["--metrics", &ncu::names().join(",")]);
+    command
+        .arg(std::env::current_exe()?)
+        .args(launch::arguments(
+            places,
+            problems,
+            device,
+            WATCHDOG_SECONDS,
+            &done,
+        ));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
     let ended = tool::run(command, &log, limit, || {
         let finished = results(&done).len().min(planned - 1);
-        bars.step("profile", places.get(finished % places.len()).map_or("", String::as_str), finished, planned);
+        bars.step(
+            "profile",
+            places
+                .get(finished % places.len())
+                .map_or("", String::as_str),
+            finished,
+            planned,
+        );
     })?;
     bars.finish();
     let launched = results(&done);
@@ -188,11 +268,17 @@ fn measure(
     }
     if ended == Ended::TimedOut {
         let (seconds, made) = (limit.as_secs(), launched.len());
-        bail!(NoData(format!("ncu was ended after {seconds} s, with {made} of {planned} launches")));
+        bail!(NoData(format!(
+            "ncu was ended after {seconds} s, with {made} of {planned} launches"
+        )));
     }
     if !ended.is_success() || launched.len() < planned {
         let printed = std::fs::read_to_string(&log).unwrap_or_default();
-        bail!(NoData(format!("{}; its log is {}", csv::reason(&printed), log.display())));
+        bail!(NoData(format!(
+            "{}; its log is {}",
+            csv::reason(&printed),
+            log.display()
+        )));
     }
     Ok(Ok(launched))
 }
@@ -207,9 +293,21 @@ fn figures(
 ) -> anyhow::Result<Vec<Row>> {
     let table = work.join("profile.csv");
     let mut import = Command::new(&tool.path);
-    import.arg("--import").arg(work.join(REPORT)).args(["--csv", "--page", "raw", "--print-units", "base"]);
-    tool::run(import, &table, Duration::from_secs(SECONDS_PER_LAUNCH * (launched.len() as u64 + 2)), || ())?;
-    let lines = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names()).map_err(|error| error.to_string());
+    import.arg("--import").arg(work.join(REPORT)).args([
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+    ]);
+    tool::run(
+        import,
+        &table,
+        Duration::from_secs(SECONDS_PER_LAUNCH * (launched.len() as u64 + 2)),
+        || (),
+    )?;
+    let lines = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names())
+        .map_err(|error| error.to_string());
     let rows = lines.and_then(|lines| with_lines(ladder, problems, launched, lines));
     Ok(rows.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
@@ -223,22 +321,42 @@ fn with_lines(
 ) -> Result<Vec<Row>, String> {
     let launched: Vec<&Row> = launched.iter().filter(launch::is_taken).collect();
     if launched.len() != lines.len() {
-        return Err(format!("ncu has {} launches, the program made {}", lines.len(), launched.len()));
+        return Err(format!(
+            "ncu has {} launches, the program made {}",
+            lines.len(),
+            launched.len()
+        ));
     }
     let join = |(row, line): (&Row, csv::Launch)| {
-        let On::Case(place, _) = &row.on else { return Err(format!("{} is no launch", row.on)) };
-        let problem = problems.iter().find(|(name, problem)| Place::of(name, problem) == *place);
+        let On::Case(place, _) = &row.on else {
+            return Err(format!("{} is no launch", row.on));
+        };
+        let problem = problems
+            .iter()
+            .find(|(name, problem)| Place::of(name, problem) == *place);
         let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
         let facts = problem.zip(stage).and_then(|((_, problem), stage)| {
-            Some(&stage.variant(row.subject.name())?.instance(problem.dtype, problem.shape.head_dim)?.facts)
+            Some(
+                &stage
+                    .variant(row.subject.name())?
+                    .instance(problem.dtype, problem.shape.head_dim)?
+                    .facts,
+            )
         });
         let symbol = facts.map_or("", |facts| &*facts.symbol);
         if line.kernel != symbol {
-            return Err(format!("ncu has a launch of {}, where the program launched {symbol}", line.kernel));
+            return Err(format!(
+                "ncu has a launch of {}, where the program launched {symbol}",
+                line.kernel
+            ));
         }
         let row = rows::profiled(row.subject.clone(), place.clone(), &line.values);
         let has_maps = facts.is_some_and(|facts| facts.boxes.is_some());
-        Ok(if has_maps { ncu::without_unseen(row) } else { row })
+        Ok(if has_maps {
+            ncu::without_unseen(row)
+        } else {
+            row
+        })
     };
     launched.into_iter().zip(lines).map(join).collect()
 }
@@ -252,11 +370,18 @@ mod tests {
     use common::verdict::GateId;
 
     fn completing(record: Record) -> Completing {
-        Completing { folder: PathBuf::new(), name: "a".into(), record }
+        Completing {
+            folder: PathBuf::new(),
+            name: "a".into(),
+            record,
+        }
     }
 
     fn row(kernel: &str) -> csv::Launch {
-        csv::Launch { kernel: kernel.into(), values: [("m".to_string(), 1.0)].into() }
+        csv::Launch {
+            kernel: kernel.into(),
+            values: [("m".to_string(), 1.0)].into(),
+        }
     }
 
     #[test]
@@ -264,35 +389,67 @@ mod tests {
         let ladder = builds();
         let chosen = |stages: &[&str], variants: &[&str]| {
             let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
-            Chosen { stages: words(stages), variants: words(variants) }.of(&ladder).unwrap()
+            Chosen {
+                stages: words(stages),
+                variants: words(variants),
+            }
+            .of(&ladder)
+            .unwrap()
         };
         let selected = chosen(&[], &[]);
         let record = timed(US);
         let all = VARIANTS;
         let (green, red) = places(&selected, &ladder, false, &completing(record.clone()));
-        assert_eq!((green.as_slice(), red.len()), (&all.map(String::from)[..], 0));
-        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &completing(record.clone()));
+        assert_eq!(
+            (green.as_slice(), red.len()),
+            (&all.map(String::from)[..], 0)
+        );
+        let (green, _) = places(
+            &chosen(&["1"], &["cpasync-32x64"]),
+            &ladder,
+            true,
+            &completing(record.clone()),
+        );
         assert_eq!(green, all[2..]);
         let record = record.failing(SCALAR, GateId::C1);
         let (green, red) = places(&selected, &ladder, false, &completing(record));
-        assert_eq!((green.as_slice(), red), (&all.map(String::from)[1..], vec![all[0].to_string()]));
+        assert_eq!(
+            (green.as_slice(), red),
+            (&all.map(String::from)[1..], vec![all[0].to_string()])
+        );
     }
 
     #[test]
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
         let ladder = builds();
-        let launched: Vec<Row> = [SCALAR, CPASYNC].map(|subject| case(subject, Source::Gpu, None)).into();
+        let launched: Vec<Row> = [SCALAR, CPASYNC]
+            .map(|subject| case(subject, Source::Gpu, None))
+            .into();
         let problems = [("mission".to_string(), claims_problem(Dtype::F16))];
-        let join = |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, launched.clone(), lines);
-        let good = join(vec![row("scalar_32x64_f16_d64"), row("cpasync_32x64_f16_d64")]).unwrap();
+        let join =
+            |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, launched.clone(), lines);
+        let good = join(vec![
+            row("scalar_32x64_f16_d64"),
+            row("cpasync_32x64_f16_d64"),
+        ])
+        .unwrap();
         assert_eq!(
             (good[1].subject.as_str(), &good[1].on, good[1].by),
             (CPASYNC, &crate::testing::mission(), Source::Ncu)
         );
         assert!(
-            join(vec![row("scalar_32x64_f16_d64")]).unwrap_err().contains("ncu has 1 launches, the program made 2")
+            join(vec![row("scalar_32x64_f16_d64")])
+                .unwrap_err()
+                .contains("ncu has 1 launches, the program made 2")
         );
-        let swapped = join(vec![row("cpasync_32x64_f16_d64"), row("scalar_32x64_f16_d64")]).unwrap_err();
-        assert!(swapped.contains("where the program launched scalar_32x64_f16_d64"), "{swapped}");
+        let swapped = join(vec![
+            row("cpasync_32x64_f16_d64"),
+            row("scalar_32x64_f16_d64"),
+        ])
+        .unwrap_err();
+        assert!(
+            swapped.contains("where the program launched scalar_32x64_f16_d64"),
+            "{swapped}"
+        );
     }
 }

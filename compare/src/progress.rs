@@ -24,7 +24,11 @@ impl Progress {
             (_, true) => Shown::Bar,
             _ => Shown::Lines { tenths: 0 },
         };
-        Self { shown, kind: "", bar: ProgressBar::hidden() }
+        Self {
+            shown,
+            kind: "",
+            bar: ProgressBar::hidden(),
+        }
     }
 
     /// A step of `kind` starts; `done` of `total` are finished.
@@ -66,7 +70,8 @@ impl Progress {
 
 fn bar(kind: &'static str, total: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{prefix:>7} [{bar:30}] {pos}/{len}, {eta} left  {wide_msg}");
+    let style =
+        ProgressStyle::with_template("{prefix:>7} [{bar:30}] {pos}/{len}, {eta} left  {wide_msg}");
     bar.set_style(style.expect("the template is valid").progress_chars("=> "));
     bar.set_prefix(kind);
     bar.enable_steady_tick(std::time::Duration::from_millis(250));

@@ -46,26 +46,37 @@ impl Ladder {
     pub fn open() -> Result<Self, LadderError> {
         let stages = load()?;
         let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
-        let gpu = gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
+        let gpu =
+            gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
         Ok(Self { stages, gpu })
     }
 
     /// The same without a GPU, which nobody asked for.
     pub fn without_gpu(reason: &str) -> Result<Self, LadderError> {
-        Ok(Self { stages: load()?, gpu: Err(reason.to_string()) })
+        Ok(Self {
+            stages: load()?,
+            gpu: Err(reason.to_string()),
+        })
     }
 
     /// Has the stages refuse what the open GPU cannot run, or the smaller device that was asked for.
     pub fn limit(&mut self, asked: Option<DeviceLimits>) -> Result<(), LadderError> {
-        let limits = DeviceLimits::of_launches(asked, self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
-        self.stages.iter_mut().for_each(|stage| stage.device = limits);
+        let limits = DeviceLimits::of_launches(
+            asked,
+            self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()),
+        )?;
+        self.stages
+            .iter_mut()
+            .for_each(|stage| stage.device = limits);
         Ok(())
     }
 
     /// What a record says of the stages.
     /// The GPU that a command needs `to` do its work.
     pub fn gpu_to(&self, to: &str) -> Result<&CudaDevice, NoData> {
-        self.gpu.as_ref().map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
+        self.gpu
+            .as_ref()
+            .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
     }
 
     pub fn builds(&self) -> Vec<StageBuild> {
@@ -76,17 +87,30 @@ impl Ladder {
 /// Why the stages cannot run on a GPU that has their instructions.
 fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
     let lacks = |stage: &&LoadedStage| {
-        let Artifacts { fatbin, architectures, .. } = stage.attention.artifacts();
-        fatbin.is_none() && (architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch)))
+        let Artifacts {
+            fatbin,
+            architectures,
+            ..
+        } = stage.attention.artifacts();
+        fatbin.is_none()
+            && (architectures.is_empty() || architectures.iter().any(|arch| gpu.is(arch)))
     };
     let stage = stages.iter().find(lacks)?;
-    let GpuBuild::Absent { reason, remedy } = &stage.report.gpu else { return None };
-    Some(format!("{} was built without GPU code, {reason}; {remedy} and build again", stage.info().id))
+    let GpuBuild::Absent { reason, remedy } = &stage.report.gpu else {
+        return None;
+    };
+    Some(format!(
+        "{} was built without GPU code, {reason}; {remedy} and build again",
+        stage.info().id
+    ))
 }
 
 /// Reads every stage's table and build report.
 pub fn load() -> Result<Vec<LoadedStage>, LadderError> {
-    Ok(STAGES.iter().map(|stage| LoadedStage::load(*stage)).collect::<Result<_, _>>()?)
+    Ok(STAGES
+        .iter()
+        .map(|stage| LoadedStage::load(*stage))
+        .collect::<Result<_, _>>()?)
 }
 
 /// What a record says of the stages, without a device.

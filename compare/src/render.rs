@@ -43,15 +43,28 @@ pub struct Rendered {
 }
 
 pub fn compare_md(report: &Report<'_>, path: &Path) -> Rendered {
-    Rendered { path: path.to_path_buf(), text: page::markdown::markdown(&pages::report::document(report)) }
+    Rendered {
+        path: path.to_path_buf(),
+        text: page::markdown::markdown(&pages::report::document(report)),
+    }
 }
 
 /// The report at `path`, and in the record's own folder the same as a page beside it.
 pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
     let beside = compare_md(report, &folder.join("COMPARE.md"));
-    let page = Rendered { path: folder.join("report.html"), text: page::html::page(&pages::report::document(report)) };
-    let asked = Rendered { path: path.to_path_buf(), text: beside.text.clone() };
-    if is_stream(path) { vec![asked] } else { vec![beside, page, asked] }
+    let page = Rendered {
+        path: folder.join("report.html"),
+        text: page::html::page(&pages::report::document(report)),
+    };
+    let asked = Rendered {
+        path: path.to_path_buf(),
+        text: beside.text.clone(),
+    };
+    if is_stream(path) {
+        vec![asked]
+    } else {
+        vec![beside, page, asked]
+    }
 }
 
 /// COMPARE.md and the README's ladder from the committed records alone; with `--check` only whether they say the same.
@@ -72,26 +85,47 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             results.display()
         );
     }
-    committed.iter().try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
+    committed
+        .iter()
+        .try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
     let stages = registry::metas()?;
-    let report = verdict::report(Known { stages: &stages, run: None, committed: &committed });
+    let report = verdict::report(Known {
+        stages: &stages,
+        run: None,
+        committed: &committed,
+    });
     let mut files = vec![compare_md(&report, &report_path)];
     if args.report.is_none() {
         let path = machine::root("--report FILE")?.join("README.md");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        files.push(Rendered { text: readme(&text, &report)?, path });
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        files.push(Rendered {
+            text: readme(&text, &report)?,
+            path,
+        });
     }
     if !args.check {
         write(&files)?;
         return Ok(Answer::pass(""));
     }
-    let is_stale = |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
-    let stale: Vec<String> = files.iter().filter(is_stale).map(|file| file.path.display().to_string()).collect();
+    let is_stale =
+        |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
+    let stale: Vec<String> = files
+        .iter()
+        .filter(is_stale)
+        .map(|file| file.path.display().to_string())
+        .collect();
     Ok(match stale.is_empty() {
-        true => Answer::pass(format!("up to date with {} committed records", committed.len())),
+        true => Answer::pass(format!(
+            "up to date with {} committed records",
+            committed.len()
+        )),
         false => Answer::new(
             Exit::Fail,
-            format!("not what the committed records say: {}; run `compare render`", stale.join(", ")),
+            format!(
+                "not what the committed records say: {}; run `compare render`",
+                stale.join(", ")
+            ),
         ),
     })
 }
@@ -122,12 +156,19 @@ fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
 pub fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
     let place = place_of_ladder(readme)?;
     let ladder = page::markdown::blocks(&pages::ladder::readme(report));
-    Ok(format!("{}\n{}\n{}", &readme[..place.start], ladder.trim_end(), &readme[place.end..]))
+    Ok(format!(
+        "{}\n{}\n{}",
+        &readme[..place.start],
+        ladder.trim_end(),
+        &readme[place.end..]
+    ))
 }
 
 /// Writes each file at once.
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
-    files.iter().try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
+    files
+        .iter()
+        .try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -153,22 +153,45 @@ struct Finished {
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let report_path = output::report_path(args.report.as_deref())?;
     let mut outputs = Output::report(&report_path);
-    let is_standard_output = args.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let is_standard_output = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
     let json = args.json.iter().filter(|_| !is_standard_output);
-    outputs.extend(json.map(|path| Output { flag: "--json", path: path.clone(), content: Content::Json }));
-    let input: Vec<_> = args.input.iter().map(|path| ("--input", path.as_path())).collect();
+    outputs.extend(json.map(|path| Output {
+        flag: "--json",
+        path: path.clone(),
+        content: Content::Json,
+    }));
+    let input: Vec<_> = args
+        .input
+        .iter()
+        .map(|path| ("--input", path.as_path()))
+        .collect();
     output::check(&outputs, &input)?;
-    let Finished { folder, name, record } = measure(args)?;
+    let Finished {
+        folder,
+        name,
+        record,
+    } = measure(args)?;
     let committed = read_all(&machine::results())?;
     // The stages of this very run: on a smaller device they are without what it refuses.
-    let known = Known { stages: &record.meta.stages, run: Some((&name, &record)), committed: &committed };
+    let known = Known {
+        stages: &record.meta.stages,
+        run: Some((&name, &record)),
+        committed: &committed,
+    };
     let report = verdict::report(known);
     render::write(&render::of_run(&report, &folder, &report_path))?;
     let terminal = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
     let reproach = pages::summary::reproach(&report).filter(|_| args.quiet);
     let mut notes: Vec<String> = reproach.iter().map(&terminal).collect();
     let text = terminal(&pages::summary::document(&report));
-    let text = format!("{text}\nrecord: {}\nreport: {}", folder.display(), report_path.display());
+    let text = format!(
+        "{text}\nrecord: {}\nreport: {}",
+        folder.display(),
+        report_path.display()
+    );
     if let Some(path) = &args.json {
         let json = answer::json(&pages::json::json(&report));
         if is_standard_output {
@@ -178,7 +201,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         }
         write_atomically(path, json.as_bytes())?;
     }
-    Ok(Answer::new(report.overall.exit, text).quiet(args.quiet).noting(notes))
+    Ok(Answer::new(report.overall.exit, text)
+        .quiet(args.quiet)
+        .noting(notes))
 }
 
 /// Runs what `args` ask for and writes the record. Nothing else is written.
@@ -190,15 +215,25 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     ladder.limit(limited)?;
     let Ladder { stages, gpu } = &ladder;
     let device = gpu.as_ref().ok();
-    let backend = if device.is_some() { BackendKind::Cuda } else { BackendKind::Emulated };
+    let backend = if device.is_some() {
+        BackendKind::Cuda
+    } else {
+        BackendKind::Emulated
+    };
     let unheeded = unheeded(args, backend);
     let mut bars = Bars::new(args.quiet);
     if !unheeded.is_empty() {
-        bars.say(&format!("note: {} without effect: nothing is timed without a GPU", unheeded.join(" and ")));
+        bars.say(&format!(
+            "note: {} without effect: nothing is timed without a GPU",
+            unheeded.join(" and ")
+        ));
     }
     let mut builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let request = Request { file: file.as_ref().map(|file| file.problem.clone()), ..args.request.clone() };
+    let request = Request {
+        file: file.as_ref().map(|file| file.problem.clone()),
+        ..args.request.clone()
+    };
     let mut plan = plan::plan(&builds, &request, backend)?;
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     estimate::check(&plan.cases, processors, estimate::available())?;
@@ -213,7 +248,13 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     if !plan.timings.is_empty() {
         let cache = TuningCache::read(&tune::path_of(&machine.name))?;
         if let Some(cache) = cache.filter(|cache| Some(cache.gpu.as_str()) == machine.gpu.name()) {
-            tune::keep_best(&mut plan, &request, &builds, &cache, &format!("tune/{}.json", machine.name));
+            tune::keep_best(
+                &mut plan,
+                &request,
+                &builds,
+                &cache,
+                &format!("tune/{}.json", machine.name),
+            );
         }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);
@@ -223,21 +264,34 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     };
     refuse_committed(&out, &results)?;
     if let Some(path) = &args.save_outputs {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot write to {}", path.display()))?;
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot write to {}", path.display()))?;
     }
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
     // Of what is run, and not where a run is to be quick: a stage's code takes seconds to read.
-    let is_run =
-        |build: &StageBuild| plan.tier > Tier::T0 && plan.cases.iter().any(|case| case.subject.stage() == build.id);
+    let is_run = |build: &StageBuild| {
+        plan.tier > Tier::T0
+            && plan
+                .cases
+                .iter()
+                .any(|case| case.subject.stage() == build.id)
+    };
     let code = sass::read(stages, builds.iter_mut().filter(|build| is_run(build)));
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     match code {
         Ok(tool) => {
-            let tool = tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]));
+            let tool =
+                tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]));
             measured.record.meta.tools.extend(tool);
         }
-        Err(why) => drop(measured.record.meta.methods.insert(Source::Ptxas, format!("machine code not read: {why}"))),
+        Err(why) => drop(
+            measured
+                .record
+                .meta
+                .methods
+                .insert(Source::Ptxas, format!("machine code not read: {why}")),
+        ),
     }
     measured.record.meta.device = limited;
     let mut seconds_before = 0;
@@ -254,23 +308,39 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         None => Unfinished::create(&out, &base_name)?,
     };
     let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
-    bars.say(&format!("record: {} until the run has ended", folder.display()));
+    bars.say(&format!(
+        "record: {} until the run has ended",
+        folder.display()
+    ));
     let missing = measured.missing(&plan.cases);
-    let of_plan = |stage: &&LoadedStage| missing.iter().any(|case| case.subject.stage() == stage.info().id);
+    let of_plan = |stage: &&LoadedStage| {
+        missing
+            .iter()
+            .any(|case| case.subject.stage() == stage.info().id)
+    };
     let planned: Vec<&LoadedStage> = stages.iter().filter(of_plan).collect();
     let planned_cases = measured.finished() + missing.len();
     // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
     let is_settled = |id: &&str| planned.iter().all(|stage| stage.info().id != *id);
-    measured.settled = stages.iter().map(|stage| stage.info().id).filter(is_settled).map(String::from).collect();
+    measured.settled = stages
+        .iter()
+        .map(|stage| stage.info().id)
+        .filter(is_settled)
+        .map(String::from)
+        .collect();
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
         bars.step("self-test", stage.info().id, done, planned.len());
         done += 1;
     });
-    rows::self_test(faults::selftest(), &synchronisation).into_iter().for_each(|row| measured.record.append(row));
+    rows::self_test(faults::selftest(), &synchronisation)
+        .into_iter()
+        .for_each(|row| measured.record.append(row));
     measured.broken = synchronisation.map_or(vec![], |suppressed| suppressed.broken);
     if let Some(file) = &file {
-        judge_given_output(file, &plan).into_iter().for_each(|row| measured.record.append(row));
+        judge_given_output(file, &plan)
+            .into_iter()
+            .for_each(|row| measured.record.append(row));
     }
     measured.record.write(&folder)?;
     let mut recorder = Recorder {
@@ -288,7 +358,10 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         builds: &builds,
         device,
         file: file.as_ref(),
-        timing: TimingPlan { samples: iters.unwrap_or(SAMPLES), ..TimingPlan::default() },
+        timing: TimingPlan {
+            samples: iters.unwrap_or(SAMPLES),
+            ..TimingPlan::default()
+        },
         samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
         in_flight: execute::in_flight(),
     };
@@ -296,16 +369,35 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     recorder.bars.finish();
     let cases = measured.finished();
     measured.record.meta.progress = match &outcome {
-        Ok(()) => Progress::Complete { cases, seconds: seconds_before + start.elapsed().as_secs() },
-        Err(_) => Progress::Partial { finished: cases, planned: planned_cases },
+        Ok(()) => Progress::Complete {
+            cases,
+            seconds: seconds_before + start.elapsed().as_secs(),
+        },
+        Err(_) => Progress::Partial {
+            finished: cases,
+            planned: planned_cases,
+        },
     };
     measured.record.write(&folder)?;
     if let Err(ExecuteError::Sink(SinkError::Interrupted)) = outcome {
-        bail!(Interrupted { folder, finished: cases, planned: planned_cases });
+        bail!(Interrupted {
+            folder,
+            finished: cases,
+            planned: planned_cases
+        });
     }
-    outcome.with_context(|| format!("the run stopped; what was finished is in {}", folder.display()))?;
+    outcome.with_context(|| {
+        format!(
+            "the run stopped; what was finished is in {}",
+            folder.display()
+        )
+    })?;
     let folder = unfinished.finish()?;
-    Ok(Finished { folder, name, record: measured.record })
+    Ok(Finished {
+        folder,
+        name,
+        record: measured.record,
+    })
 }
 
 /// Whether Ctrl-C was pressed, or the process asked to end, from now on. What has ended is then kept; a second time ends the
@@ -314,7 +406,11 @@ fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first time the flag is not set yet.
-        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted.code().into(), Arc::clone(&flag))?;
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            Exit::Interrupted.code().into(),
+            Arc::clone(&flag),
+        )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)
@@ -322,14 +418,20 @@ fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
 
 /// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
 fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
-    let flags = [("--sweep", args.request.sweep), ("--iters", args.request.iters.is_some_and(|iters| iters > 0))];
-    let given = flags.into_iter().filter(|(_, is_given)| *is_given && backend == BackendKind::Emulated);
+    let flags = [
+        ("--sweep", args.request.sweep),
+        ("--iters", args.request.iters.is_some_and(|iters| iters > 0)),
+    ];
+    let given = flags
+        .into_iter()
+        .filter(|(_, is_given)| *is_given && backend == BackendKind::Emulated);
     given.map(|(flag, _)| flag).collect()
 }
 
 /// Refuses to make a record where committed ones are.
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
-    let canonical = |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
+    let canonical =
+        |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
     ensure!(
         !canonical(out)?.starts_with(canonical(results)?),
         "--out {}: that is where committed records are; run elsewhere, then `compare accept` the record",
@@ -344,23 +446,31 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
         return Ok(Ladder::without_gpu("not asked for: --backend emulated")?);
     }
     match Ladder::open()? {
-        Ladder { gpu: Err(reason), .. } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
+        Ladder {
+            gpu: Err(reason), ..
+        } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
         ladder => Ok(ladder),
     }
 }
 
 /// What this machine, backend and tier can measure.
 fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
-    let no = |reason: &str| Measurable::No { reason: reason.to_string() };
-    let compiled = builds.iter().find_map(|build| match &build.device_compiler {
-        DeviceCompiler::Absent { reason } => Some(reason.clone()),
-        DeviceCompiler::Built { .. } => None,
-    });
+    let no = |reason: &str| Measurable::No {
+        reason: reason.to_string(),
+    };
+    let compiled = builds
+        .iter()
+        .find_map(|build| match &build.device_compiler {
+            DeviceCompiler::Absent { reason } => Some(reason.clone()),
+            DeviceCompiler::Built { .. } => None,
+        });
     let scope = |gate: GateId| match gate {
-        GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => Measurable::Yes,
-        GateId::C7 => {
-            no("compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU")
+        GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
+            Measurable::Yes
         }
+        GateId::C7 => no(
+            "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
+        ),
         GateId::B1 if plan.backend == BackendKind::Emulated => {
             no("one backend alone: a run on a GPU compares its outputs with the emulator's")
         }
@@ -372,42 +482,71 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             no("hazards are judged by the emulator: run with --backend emulated")
         }
         GateId::H1 if !traced => no("the C++ compiler has no traced build; g++ 12 or later has"),
-        GateId::H1 if !plan.cases.iter().any(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)) => {
+        GateId::H1
+            if !plan
+                .cases
+                .iter()
+                .any(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)) =>
+        {
             no("no problem is small enough to be traced")
         }
         GateId::H1 => Measurable::Yes,
-        GateId::R1 => compiled.clone().map_or(Measurable::Yes, |reason| Measurable::No { reason }),
-        GateId::L1 if plan.timings.is_empty() => no("latency is measured on a GPU, and not with --iters 0"),
+        GateId::R1 => compiled
+            .clone()
+            .map_or(Measurable::Yes, |reason| Measurable::No { reason }),
+        GateId::L1 if plan.timings.is_empty() => {
+            no("latency is measured on a GPU, and not with --iters 0")
+        }
         GateId::L1 => Measurable::Yes,
         GateId::E1
-            if !builds
-                .iter()
-                .any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()) && plan.has_stage(&stage.id)) =>
+            if !builds.iter().any(|stage| {
+                stage.claims.iter().any(|claim| !claim.is_of_speed()) && plan.has_stage(&stage.id)
+            }) =>
         {
             no("no stage of this run states evidence claims")
         }
         GateId::E1 if plan.counted.is_empty() => {
             no("its claims are about mission, full mask, which is not in this run with f16")
         }
-        GateId::E1 if !traced => no("the C++ compiler has no traced build, which counts; g++ 12 or later has"),
+        GateId::E1 if !traced => {
+            no("the C++ compiler has no traced build, which counts; g++ 12 or later has")
+        }
         GateId::E1 | GateId::S1 => Measurable::Yes,
     };
     let of_runs = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    of_runs.map(|gate| GateScope { gate, measurable: scope(gate) }).collect()
+    of_runs
+        .map(|gate| GateScope {
+            gate,
+            measurable: scope(gate),
+        })
+        .collect()
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.
 fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
-    let Some(out) = &file.out else { return Vec::new() };
+    let Some(out) = &file.out else {
+        return Vec::new();
+    };
     let problems = distinct(plan.cases.iter().map(|case| case.problem));
     let judge = |problem: &Problem| {
         let inputs = file.inputs(problem).ok()?;
         let reference = reference(&inputs, Probability::F16).ok()?;
-        let evidence = gate::Evidence { problem, family: None, reference: &reference, output: out };
+        let evidence = gate::Evidence {
+            problem,
+            family: None,
+            reference: &reference,
+            output: out,
+        };
         let (errors, gates) = gate::numeric_gates(&evidence);
         let on = On::Named(format!("out, {} mask", problem.mask));
         let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
-        Some(rows::of_outcome(row, &Outcome::Checked { errors, gates: gates.to_vec() }))
+        Some(rows::of_outcome(
+            row,
+            &Outcome::Checked {
+                errors,
+                gates: gates.to_vec(),
+            },
+        ))
     };
     problems.iter().filter_map(judge).collect()
 }
@@ -429,19 +568,37 @@ impl Sink for Recorder<'_> {
     }
 
     fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
-        let Some(folder) = self.outputs else { return Ok(()) };
+        let Some(folder) = self.outputs else {
+            return Ok(());
+        };
         let words = format!("{} {}", case.subject, case.on());
-        let name: String =
-            words.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+        let name: String = words
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "._-".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .collect();
         let path = folder.join(format!("{name}.safetensors"));
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError::Unwritable {
             what: format!("the output {} cannot be written", path.display()),
             source,
         };
-        let bytes: Vec<u8> = output.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let view = TensorView::new(StoredDtype::F16, case.problem.shape.q_extents().to_vec(), &bytes)
+        let bytes: Vec<u8> = output
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let view = TensorView::new(
+            StoredDtype::F16,
+            case.problem.shape.q_extents().to_vec(),
+            &bytes,
+        )
+        .map_err(|error| failed(error.to_string().into()))?;
+        let file = safetensors::serialize([("out", view)], None)
             .map_err(|error| failed(error.to_string().into()))?;
-        let file = safetensors::serialize([("out", view)], None).map_err(|error| failed(error.to_string().into()))?;
         write_atomically(&path, &file).map_err(|error| failed(error.into()))
     }
 
@@ -454,12 +611,18 @@ impl Sink for Recorder<'_> {
             return Ok(());
         }
         let finished = measured.finished();
-        measured.record.meta.progress = Progress::Partial { finished, planned: self.planned };
+        measured.record.meta.progress = Progress::Partial {
+            finished,
+            planned: self.planned,
+        };
         measured.summarise(self.builds);
-        let written = measured.record.write(self.folder).map_err(|error| SinkError::Unwritable {
-            what: format!("the record {} cannot be written", self.folder.display()),
-            source: error.into(),
-        });
+        let written = measured
+            .record
+            .write(self.folder)
+            .map_err(|error| SinkError::Unwritable {
+                what: format!("the record {} cannot be written", self.folder.display()),
+                source: error.into(),
+            });
         self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());
         written
     }
@@ -487,9 +650,18 @@ mod tests {
 
     #[test]
     fn flags_about_timing_have_no_effect_without_a_gpu() {
-        let args =
-            |sweep, iters| RunArgs { request: Request { sweep, iters, ..Request::default() }, ..RunArgs::default() };
-        assert_eq!(unheeded(&args(true, Some(7)), BackendKind::Emulated), ["--sweep", "--iters"]);
+        let args = |sweep, iters| RunArgs {
+            request: Request {
+                sweep,
+                iters,
+                ..Request::default()
+            },
+            ..RunArgs::default()
+        };
+        assert_eq!(
+            unheeded(&args(true, Some(7)), BackendKind::Emulated),
+            ["--sweep", "--iters"]
+        );
         for (args, backend) in [
             (args(false, None), BackendKind::Emulated),
             (args(false, Some(0)), BackendKind::Emulated),

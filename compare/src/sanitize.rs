@@ -65,7 +65,11 @@ const COMPUTE_SANITIZER: Places = Places {
     name: "compute-sanitizer",
     variable: "SANITIZER",
     pinned: Some(".cuda/nvidia/cu13/compute-sanitizer/compute-sanitizer"),
-    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+    usual: &[
+        "/usr/local/cuda/bin",
+        "/opt/cuda/bin",
+        "/usr/local/cuda-13/bin",
+    ],
 };
 
 /// The tools and their options; warnings of racecheck count.
@@ -102,8 +106,7 @@ const BLIND_SPOTS: [&str; 5] = [
 ];
 
 /// What an older version's initcheck does not say.
-const NO_SHARED_INITCHECK: &str =
-    "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
+const NO_SHARED_INITCHECK: &str = "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
 
 /// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
 /// overwritten.
@@ -117,34 +120,72 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let work = record.work("sanitize")?;
     let knows_shared = is_at_least(&tool.version, SHARED_INITCHECK);
     let device = record.record.meta.device;
-    let session = Session { tool: &tool, problems: &problems, device, work: &work, limit: args.limit };
+    let session = Session {
+        tool: &tool,
+        problems: &problems,
+        device,
+        work: &work,
+        limit: args.limit,
+    };
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, Picked { stage, variants }) in selected.iter().enumerate() {
-        let variants: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
+        let variants: Vec<String> = variants
+            .iter()
+            .map(|variant| variant.name.clone())
+            .collect();
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
             bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
             if !variants.is_empty() {
-                let options = if *name == "initcheck" && !knows_shared { &[] } else { *options };
+                let options = if *name == "initcheck" && !knows_shared {
+                    &[]
+                } else {
+                    *options
+                };
                 checks.extend(session.check(stage, &variants, name, options)?);
             }
         }
     }
     bars.finish();
-    let with = |verdict: Verdict| checks.iter().filter(move |check| check.result.verdict == verdict);
-    let failed: Vec<String> = with(Verdict::Fail).map(|check| format!("FAIL C7 {check}")).collect();
+    let with = |verdict: Verdict| {
+        checks
+            .iter()
+            .filter(move |check| check.result.verdict == verdict)
+    };
+    let failed: Vec<String> = with(Verdict::Fail)
+        .map(|check| format!("FAIL C7 {check}"))
+        .collect();
     let undecided = with(Verdict::NoData).count();
     if undecided == checks.len() {
-        bail!(NoData(checks.first().map_or("no variant was selected".to_string(), Check::to_string)));
+        bail!(NoData(checks.first().map_or(
+            "no variant was selected".to_string(),
+            Check::to_string
+        )));
     }
-    let launched = problems.iter().map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
-    let blind_spots = BLIND_SPOTS.iter().chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
-    let method = format!("launched on {}. Not seen: {}", joined(launched, ", "), joined(blind_spots, "; "));
-    record.by(Source::ComputeSanitizer, format!("compute-sanitizer {}", tool.version), method);
+    let launched = problems
+        .iter()
+        .map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
+    let blind_spots = BLIND_SPOTS
+        .iter()
+        .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
+    let method = format!(
+        "launched on {}. Not seen: {}",
+        joined(launched, ", "),
+        joined(blind_spots, "; ")
+    );
+    record.by(
+        Source::ComputeSanitizer,
+        format!("compute-sanitizer {}", tool.version),
+        method,
+    );
     record.append(found(&checks))?;
     let text = record.shown(&metas(&builds), Section::Sanitizer);
-    let text = format!("{text}\nsanitizer: {}\nlogs: {}", record.folder.display(), work.display());
+    let text = format!(
+        "{text}\nsanitizer: {}\nlogs: {}",
+        record.folder.display(),
+        work.display()
+    );
     let exit = match (failed.is_empty(), undecided) {
         (false, _) => Exit::Fail,
         (true, 0) => Exit::Pass,
@@ -175,15 +216,24 @@ fn found(checks: &[Check]) -> Vec<Row> {
         by_variant.entry(&check.subject).or_default().push(check);
     }
     let row = |(subject, checks): (&Subject, Vec<&Check>)| {
-        let tools: Vec<(&str, &GateResult)> = checks.iter().map(|check| (&*check.tool, &check.result)).collect();
-        rows::sanitized(subject.clone(), &tools, checks.iter().map(|check| check.launches).sum())
+        let tools: Vec<(&str, &GateResult)> = checks
+            .iter()
+            .map(|check| (&*check.tool, &check.result))
+            .collect();
+        rows::sanitized(
+            subject.clone(),
+            &tools,
+            checks.iter().map(|check| check.launches).sum(),
+        )
     };
     by_variant.into_iter().map(row).collect()
 }
 
 /// Whether a version like `2025.3.1.0` is this one or later; one that cannot be read is not.
 fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
-    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let mut parts = version
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }
 
@@ -205,31 +255,55 @@ impl Session<'_> {
         name: &str,
         options: &[&str],
     ) -> anyhow::Result<Vec<Check>> {
-        let places: Vec<String> = variants.iter().map(|variant| format!("{}/{variant}", stage.id)).collect();
+        let places: Vec<String> = variants
+            .iter()
+            .map(|variant| format!("{}/{variant}", stage.id))
+            .collect();
         let mut command = Command::new(&self.tool.path);
-        command.args(["--tool", name, "--error-exitcode", FOUND]).args(options);
+        command
+            .args(["--tool", name, "--error-exitcode", FOUND])
+            .args(options);
         let label = format!("{}-{name}", stage.id);
         let (text, ended, launched) = self.run(command, &places, &label, WATCHDOG_SECONDS)?;
         let log = log::parse(&text);
         let symbols = |variant: &String| -> Vec<String> {
-            let of = stage.variant(variant).into_iter().flat_map(|variant| &variant.kernels);
+            let of = stage
+                .variant(variant)
+                .into_iter()
+                .flat_map(|variant| &variant.kernels);
             of.map(|kernel| kernel.facts.symbol.clone()).collect()
         };
         let all: Vec<String> = variants.iter().flat_map(symbols).collect();
         let failed = red(&launched);
-        let mut run = Run { log: &log, ended, failed, limit: self.limit, without: Without::NotTried, symbols: &all };
+        let mut run = Run {
+            log: &log,
+            ended,
+            failed,
+            limit: self.limit,
+            without: Without::NotTried,
+            symbols: &all,
+        };
         if !run.is_orderly() && log.refused.is_none() {
             run.without = self.without(&places, &format!("{label}-without"))?;
         }
         // A variant that takes none of the problems, as on a device with too little memory, has nothing to be judged on.
         let check = |variant: &String| {
             let subject = Subject::variant(&stage.id, variant);
-            let taken = launched.iter().filter(|row| row.subject == subject).filter(launch::is_taken);
+            let taken = launched
+                .iter()
+                .filter(|row| row.subject == subject)
+                .filter(launch::is_taken);
             let launches = taken.clone().filter(|row| row.failure().is_none()).count();
-            let refused = launched.iter().filter(|row| row.subject == subject).count() - taken.count();
+            let refused =
+                launched.iter().filter(|row| row.subject == subject).count() - taken.count();
             let planned = self.problems.len() - refused;
             let result = (planned > 0).then(|| run.judge(&symbols(variant), launches, planned))?;
-            Some(Check { subject, tool: name.to_string(), launches, result })
+            Some(Check {
+                subject,
+                tool: name.to_string(),
+                launches,
+                result,
+            })
         };
         Ok(variants.iter().filter_map(check).collect())
     }
@@ -243,14 +317,24 @@ impl Session<'_> {
         let (_, ended, launched) = self.finish(command, label)?;
         Ok(match (red(&launched), &ended) {
             (Some(reason), _) => Without::Fails(reason),
-            (None, Ended::TimedOut) => Without::Fails(format!("not at its end after {} s", self.limit)),
-            (None, Ended::Exited(status)) if !status.success() => Without::Fails(format!("it ended with {status}")),
+            (None, Ended::TimedOut) => {
+                Without::Fails(format!("not at its end after {} s", self.limit))
+            }
+            (None, Ended::Exited(status)) if !status.success() => {
+                Without::Fails(format!("it ended with {status}"))
+            }
             (None, Ended::Exited(_)) => Without::Passes,
         })
     }
 
     fn arguments(&self, places: &[String], label: &str, watchdog: u64) -> Vec<std::ffi::OsString> {
-        launch::arguments(places, self.problems, self.device, watchdog, &self.work.join(format!("{label}.launches")))
+        launch::arguments(
+            places,
+            self.problems,
+            self.device,
+            watchdog,
+            &self.work.join(format!("{label}.launches")),
+        )
     }
 
     /// Runs this program under `command`.
@@ -261,7 +345,9 @@ impl Session<'_> {
         label: &str,
         watchdog: u64,
     ) -> anyhow::Result<(String, Ended, Vec<Row>)> {
-        command.arg(std::env::current_exe()?).args(self.arguments(places, label, watchdog));
+        command
+            .arg(std::env::current_exe()?)
+            .args(self.arguments(places, label, watchdog));
         self.finish(command, label)
     }
 
@@ -269,7 +355,11 @@ impl Session<'_> {
         let log = self.work.join(format!("{label}.log"));
         let ended = tool::run(command, &log, Duration::from_secs(self.limit), || ())?;
         let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-        Ok((text, ended, results(&self.work.join(format!("{label}.launches")))))
+        Ok((
+            text,
+            ended,
+            results(&self.work.join(format!("{label}.launches"))),
+        ))
     }
 }
 
@@ -287,23 +377,45 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        let table =
-            [("2025.4.0.0", true), ("2025.3.1.0", false), ("2025.10", true), ("2026.4.0.0", true), ("?", false)];
+        let table = [
+            ("2025.4.0.0", true),
+            ("2025.3.1.0", false),
+            ("2025.10", true),
+            ("2026.4.0.0", true),
+            ("?", false),
+        ];
         for (version, expected) in table {
-            assert_eq!(is_at_least(version, SHARED_INITCHECK), expected, "{version}");
+            assert_eq!(
+                is_at_least(version, SHARED_INITCHECK),
+                expected,
+                "{version}"
+            );
         }
     }
 
     #[test]
     fn a_row_per_variant_says_the_worst_of_its_tools() {
         let check = |subject: &str, tool: &str, verdict| {
-            let result = GateResult { gate: GateId::C7, verdict, reason: "planted".into() };
-            Check { subject: subject.into(), tool: tool.into(), launches: 2, result }
+            let result = GateResult {
+                gate: GateId::C7,
+                verdict,
+                reason: "planted".into(),
+            };
+            Check {
+                subject: subject.into(),
+                tool: tool.into(),
+                launches: 2,
+                result,
+            }
         };
         use Verdict::{Fail, NoData, Pass};
         let said = |verdicts: [Verdict; 2]| {
             let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
-            let rows = found(&tools.map(|(tool, verdict)| check(WMMA, tool, verdict)).collect::<Vec<_>>());
+            let rows = found(
+                &tools
+                    .map(|(tool, verdict)| check(WMMA, tool, verdict))
+                    .collect::<Vec<_>>(),
+            );
             assert_eq!((rows.len(), rows[0].value(Metric::Cases)), (1, Some(4.0)));
             let judged = rows[0].verdicts[&GateId::C7].clone();
             (judged.verdict, judged.reason, judged.passed, judged.of)
@@ -314,9 +426,22 @@ mod tests {
             ([NoData, Fail], Fail, "racecheck: planted", 0),
             ([Fail, Fail], Fail, "memcheck: planted", 0),
         ] {
-            assert_eq!(said(verdicts), (verdict, reason.to_string(), Some(passed), Some(2)), "{verdicts:?}");
+            assert_eq!(
+                said(verdicts),
+                (verdict, reason.to_string(), Some(passed), Some(2)),
+                "{verdicts:?}"
+            );
         }
-        let both = [check(WMMA, "memcheck", Pass), check(SCALAR, "memcheck", Pass)];
-        assert_eq!(found(&both).iter().map(|row| row.subject.as_str()).collect::<Vec<_>>(), [SCALAR, WMMA]);
+        let both = [
+            check(WMMA, "memcheck", Pass),
+            check(SCALAR, "memcheck", Pass),
+        ];
+        assert_eq!(
+            found(&both)
+                .iter()
+                .map(|row| row.subject.as_str())
+                .collect::<Vec<_>>(),
+            [SCALAR, WMMA]
+        );
     }
 }

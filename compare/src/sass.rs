@@ -66,12 +66,20 @@ const CUOBJDUMP: Places = Places {
     name: "cuobjdump",
     variable: "CUOBJDUMP",
     pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
-    usual: &["/usr/local/cuda/bin", "/opt/cuda/bin", "/usr/local/cuda-13/bin"],
+    usual: &[
+        "/usr/local/cuda/bin",
+        "/opt/cuda/bin",
+        "/usr/local/cuda-13/bin",
+    ],
 };
 
 /// Prints what the chosen instances consist of.
 pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
-    let inputs: Vec<(&str, &Path)> = args.against.iter().map(|path| ("--against", path.as_path())).collect();
+    let inputs: Vec<(&str, &Path)> = args
+        .against
+        .iter()
+        .map(|path| ("--against", path.as_path()))
+        .collect();
     output::check(&Output::text("--save", args.save.as_ref()), &inputs)?;
     let ladder = Ladder::without_gpu("code is read, not run")?;
     let builds = ladder.builds();
@@ -81,7 +89,8 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
         "--save and --against are about one stage; choose it by --stages"
     );
     let before = args.against.as_ref().map(|path| {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}; --save writes one", path.display()))
+        std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}; --save writes one", path.display()))
     });
     let before = before.transpose()?;
     let tool = match CUOBJDUMP.find() {
@@ -90,7 +99,13 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
     };
     let (mut lines, mut loops) = (Vec::new(), Vec::new());
     for picked in picked {
-        let Some(stage) = ladder.stages.iter().find(|stage| stage.info().id == picked.stage.id) else { continue };
+        let Some(stage) = ladder
+            .stages
+            .iter()
+            .find(|stage| stage.info().id == picked.stage.id)
+        else {
+            continue;
+        };
         let listing = match listing(stage, &tool) {
             Ok(listing) => listing,
             Err(reason) => return Ok(Answer::no_data(reason)),
@@ -101,23 +116,39 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
         for variant in picked.variants {
             let is_chosen = |kernel: &&KernelBuild| {
                 (args.dtypes.is_empty() || args.dtypes.contains(&kernel.facts.dtype))
-                    && (args.head_dims.is_empty() || args.head_dims.contains(&kernel.facts.head_dim))
+                    && (args.head_dims.is_empty()
+                        || args.head_dims.contains(&kernel.facts.head_dim))
             };
             for kernel in variant.kernels.iter().filter(is_chosen) {
                 let archs = || kernel.built.iter().map(|built| built.ptxas.arch.as_str());
-                let Some(arch) = args.arch.as_deref().or(archs().next_back()) else { continue };
-                let of = |text: &str| functions(text, arch).into_iter().find(|one| one.symbol == kernel.facts.symbol);
+                let Some(arch) = args.arch.as_deref().or(archs().next_back()) else {
+                    continue;
+                };
+                let of = |text: &str| {
+                    functions(text, arch)
+                        .into_iter()
+                        .find(|one| one.symbol == kernel.facts.symbol)
+                };
                 let Some(now) = of(&listing) else {
                     let built = archs().collect::<Vec<_>>().join(", ");
-                    anyhow::bail!("{} has no code for {arch}; it was built for {built}", picked.stage.id);
+                    anyhow::bail!(
+                        "{} has no code for {arch}; it was built for {built}",
+                        picked.stage.id
+                    );
                 };
-                let name = format!("{} {} d{} {arch}", variant.name, kernel.facts.dtype, kernel.facts.head_dim);
+                let name = format!(
+                    "{} {} d{} {arch}",
+                    variant.name, kernel.facts.dtype, kernel.facts.head_dim
+                );
                 match before.as_deref().map(of) {
                     None => {
                         lines.push(format!("{name}: {}", words(&now)));
                         loops.extend(args.main_loop.then(|| format!("{name}\n{}", shown(&now))));
                     }
-                    Some(None) => lines.push(format!("{name}: not in the listing before; {}", words(&now))),
+                    Some(None) => lines.push(format!(
+                        "{name}: not in the listing before; {}",
+                        words(&now)
+                    )),
                     Some(Some(then)) => {
                         lines.push(format!("{name}: {}", moved(&then, &now)));
                         loops.extend(differ(&then, &now).map(|text| format!("{name}\n{text}")));
@@ -126,7 +157,10 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
             }
         }
     }
-    let document = Document { blocks: vec![Block::bullets(lines)], ..Document::default() };
+    let document = Document {
+        blocks: vec![Block::bullets(lines)],
+        ..Document::default()
+    };
     let text = [vec![terminal(&document, WIDTH)], loops].concat();
     Ok(Answer::pass(text.join("\n")))
 }
@@ -142,14 +176,26 @@ pub fn read<'a>(
     }
     let tool = CUOBJDUMP.find()?;
     builds.into_par_iter().try_for_each(|build| {
-        let Some(stage) = stages.iter().find(|stage| stage.info().id == build.id) else { return Ok(()) };
+        let Some(stage) = stages.iter().find(|stage| stage.info().id == build.id) else {
+            return Ok(());
+        };
         let mut archs: Vec<String> = Vec::new();
-        let built = build.variants.iter().flat_map(|variant| &variant.kernels).flat_map(|kernel| &kernel.built);
+        let built = build
+            .variants
+            .iter()
+            .flat_map(|variant| &variant.kernels)
+            .flat_map(|kernel| &kernel.built);
         built.for_each(|built| archs.push(built.ptxas.arch.clone()));
         archs.sort();
         archs.dedup();
-        let listing = if archs.is_empty() { String::new() } else { listing(stage, &tool)? };
-        archs.iter().for_each(|arch| machine_code::complete(build, &listing, arch));
+        let listing = if archs.is_empty() {
+            String::new()
+        } else {
+            listing(stage, &tool)?
+        };
+        archs
+            .iter()
+            .for_each(|arch| machine_code::complete(build, &listing, arch));
         Ok::<(), String>(())
     })?;
     Ok(Some(tool))
@@ -159,7 +205,9 @@ pub fn read<'a>(
 fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     let id = stage.info().id;
     let Some(fatbin) = stage.attention.artifacts().fatbin else {
-        return Err(format!("{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"));
+        return Err(format!(
+            "{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"
+        ));
     };
     let run = || -> std::io::Result<std::process::Output> {
         let file = std::env::temp_dir().join(format!("compare-{id}-{}.fatbin", std::process::id()));
@@ -167,16 +215,25 @@ fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
         // It starts nvdisasm, which lies beside it.
         let folders = tool.path.parent().map(PathBuf::from).into_iter();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
-        let output = Command::new(&tool.path).arg("-sass").arg(&file).env("PATH", path).output();
+        let path =
+            std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
+        let output = Command::new(&tool.path)
+            .arg("-sass")
+            .arg(&file)
+            .env("PATH", path)
+            .output();
         std::fs::remove_file(&file)?;
         output
     };
-    let output = run().map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
+    let output =
+        run().map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.lines().next().unwrap_or("nothing said");
-        return Err(format!("{} does not read the code of {id}: {said}", tool.path.display()));
+        return Err(format!(
+            "{} does not read the code of {id}: {said}",
+            tool.path.display()
+        ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -186,11 +243,22 @@ const IN_LOOP: &str = " in the main loop";
 
 /// `29,808 bytes of machine code; in the main loop 190 instructions, 8 HGMMA, …`, without what does not occur.
 fn words(function: &Function) -> String {
-    let figures = function.figures().into_iter().filter(|(_, value)| *value != 0.0);
+    let figures = function
+        .figures()
+        .into_iter()
+        .filter(|(_, value)| *value != 0.0);
     let word = |(metric, value): (Metric, f64)| format!("{} {metric}", metric.show(value));
-    let (of_loop, of_all): (Vec<String>, Vec<String>) = figures.map(word).partition(|word| word.ends_with(IN_LOOP));
-    let of_loop: Vec<&str> = of_loop.iter().map(|word| word.trim_end_matches(IN_LOOP)).collect();
-    let of_loop = if of_loop.is_empty() { vec![] } else { vec![format!("in the main loop {}", of_loop.join(", "))] };
+    let (of_loop, of_all): (Vec<String>, Vec<String>) =
+        figures.map(word).partition(|word| word.ends_with(IN_LOOP));
+    let of_loop: Vec<&str> = of_loop
+        .iter()
+        .map(|word| word.trim_end_matches(IN_LOOP))
+        .collect();
+    let of_loop = if of_loop.is_empty() {
+        vec![]
+    } else {
+        vec![format!("in the main loop {}", of_loop.join(", "))]
+    };
     [of_all, of_loop].concat().join("; ")
 }
 
@@ -200,14 +268,22 @@ fn moved(then: &Function, now: &Function) -> String {
     let word = |((metric, was), (_, is)): ((Metric, f64), (Metric, f64))| match () {
         () if was == 0.0 && is == 0.0 => None,
         () if was == is => Some(format!("{metric} as before ({})", metric.show(is))),
-        () => Some(format!("{metric} {} → {}", metric.show(was), metric.show(is))),
+        () => Some(format!(
+            "{metric} {} → {}",
+            metric.show(was),
+            metric.show(is)
+        )),
     };
     pairs.filter_map(word).collect::<Vec<_>>().join("; ")
 }
 
 /// The main loop, an instruction a line.
 fn shown(function: &Function) -> String {
-    function.main_loop().iter().map(|one| format!("  {:5x}  {}\n", one.address, one.text)).collect()
+    function
+        .main_loop()
+        .iter()
+        .map(|one| format!("  {:5x}  {}\n", one.address, one.text))
+        .collect()
 }
 
 /// Both main loops as one text with the lines that went and came; nothing where the same instructions stand in the same order,
@@ -222,7 +298,8 @@ fn differ(then: &Function, now: &Function) -> Option<String> {
     let [old, new] = [&old, &new].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
     let diff = TextDiff::from_slices(&old, &new);
     let line = |change: similar::Change<&str>| {
-        let text = |of: &[&Instruction], at: Option<usize>| at.map_or("", |at| &of[at].text).to_string();
+        let text =
+            |of: &[&Instruction], at: Option<usize>| at.map_or("", |at| &of[at].text).to_string();
         match change.tag() {
             ChangeTag::Delete => format!("- {}\n", text(&before, change.old_index())),
             ChangeTag::Insert => format!("+ {}\n", text(&after, change.new_index())),

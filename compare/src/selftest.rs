@@ -44,12 +44,20 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let is_named = |stage: &&LoadedStage| named.iter().any(|named| named.id == stage.info().id);
     let chosen: Vec<&LoadedStage> = ladder.stages.iter().filter(is_named).collect();
     eprintln!("planting faults (some seconds)");
-    let found = faults::selftest().context("the gates have no reference: a fault of this program, not of a stage")?;
+    let found = faults::selftest()
+        .context("the gates have no reference: a fault of this program, not of a stage")?;
     let sites = suppress_each(&chosen, Presets::All, |stage| {
-        eprintln!("leaving out each synchronisation site of {} (seconds to a minute)", stage.info().id);
+        eprintln!(
+            "leaving out each synchronisation site of {} (seconds to a minute)",
+            stage.info().id
+        );
     });
     let mut rows = rows::self_test(Ok(found), &sites);
-    rows.extend(sites.iter().flat_map(|sites| sites.broken.iter().map(rows::broken)));
+    rows.extend(
+        sites
+            .iter()
+            .flat_map(|sites| sites.broken.iter().map(rows::broken)),
+    );
     match &ladder.gpu {
         Ok(device) => {
             eprintln!("trying the timer on {} (half a minute)", device.info().name);
@@ -62,7 +70,10 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
 
 fn answer(rows: &[Row], as_json: bool) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
-    let document = || Document { blocks: blocks(rows), ..Document::default() };
+    let document = || Document {
+        blocks: blocks(rows),
+        ..Document::default()
+    };
     let text = match as_json {
         true => json(&serde_json::json!({ "wrong": wrong, "killed": tally(rows), "rows": rows })),
         false => terminal(&document(), WIDTH),
@@ -72,15 +83,24 @@ fn answer(rows: &[Row], as_json: bool) -> Answer {
 
 /// The checks of the timer on the first stage's default variant and the problem of the claims.
 fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>> {
-    let Some(stage) = stages.first() else { return Ok(Vec::new()) };
+    let Some(stage) = stages.first() else {
+        return Ok(Vec::new());
+    };
     let problem = claims_problem(Dtype::F16);
     let prepared = stage.prepare(stage.info().default_variant, &problem);
-    let prepared = prepared.context("the timer needs a default variant that takes the problem of the claims")?;
+    let prepared = prepared
+        .context("the timer needs a default variant that takes the problem of the claims")?;
     let inputs = (0..2).map(|seed| Inputs::generate(&problem, Family::Normal, seed));
-    let contents = inputs.map(|inputs| Staged::new(&inputs, Layout::Packed)).collect();
+    let contents = inputs
+        .map(|inputs| Staged::new(&inputs, Layout::Packed))
+        .collect();
     let pool = device.pool(contents)?;
     let checks = timer_checks(device, stage, &prepared, &pool, &Plan::default());
-    Ok(checks.context("check the GPU with nvidia-smi and run again")?.iter().map(rows::timer).collect())
+    Ok(checks
+        .context("check the GPU with nvidia-smi and run again")?
+        .iter()
+        .map(rows::timer)
+        .collect())
 }
 
 #[cfg(test)]
@@ -93,8 +113,12 @@ mod tests {
     use common::verdict::{GateId, GateResult};
 
     fn faults() -> Vec<Caught> {
-        let subject =
-            |fault, cases_failed, gates_that_failed| Caught { fault, cases: 8, cases_failed, gates_that_failed };
+        let subject = |fault, cases_failed, gates_that_failed| Caught {
+            fault,
+            cases: 8,
+            cases_failed,
+            gates_that_failed,
+        };
         vec![
             subject(None, 0, vec![]),
             subject(Some(Fault::Zeros), 8, vec![GateId::C2, GateId::C3]),
@@ -109,23 +133,49 @@ mod tests {
         let Answer { exit, text, .. } = answer(&rows, false);
         assert_eq!(exit, Exit::Fail);
         assert!(
-            text.contains("1 of 2 planted faults are killed by a gate") && text.contains("failed by C2 C3"),
+            text.contains("1 of 2 planted faults are killed by a gate")
+                && text.contains("failed by C2 C3"),
             "{text}"
         );
-        assert!(text.contains("WRONG: self-test: stale tile") || text.contains("no gate fails"), "{text}");
-        assert!(text.contains("NO DATA") && text.contains("no driver") && text.contains("no traced build"), "{text}");
+        assert!(
+            text.contains("WRONG: self-test: stale tile") || text.contains("no gate fails"),
+            "{text}"
+        );
+        assert!(
+            text.contains("NO DATA")
+                && text.contains("no driver")
+                && text.contains("no traced build"),
+            "{text}"
+        );
     }
 
     #[test]
     fn checks_of_the_timer_are_rows() {
         let check = |name: &str, ok| {
-            rows::timer(&TimerCheck { name: name.into(), expected: "slower".into(), found: "same".into(), ok })
+            rows::timer(&TimerCheck {
+                name: name.into(),
+                expected: "slower".into(),
+                found: "same".into(),
+                ok,
+            })
         };
-        let rows = [check("the same arm twice", true), check("injected delay of 5 %", false)];
+        let rows = [
+            check("the same arm twice", true),
+            check("injected delay of 5 %", false),
+        ];
         let text = answer(&rows, false).text;
-        assert!(text.contains("injected delay of 5 %") && text.contains("same. expected slower"), "{text}");
+        assert!(
+            text.contains("injected delay of 5 %") && text.contains("same. expected slower"),
+            "{text}"
+        );
         let document: serde_json::Value = serde_json::from_str(&answer(&rows, true).text).unwrap();
-        assert_eq!((&document["wrong"], &document["rows"][1]["verdicts"]["S1"]["is"]), (&1.into(), &"fail".into()));
+        assert_eq!(
+            (
+                &document["wrong"],
+                &document["rows"][1]["verdicts"]["S1"]["is"]
+            ),
+            (&1.into(), &"fail".into())
+        );
     }
 
     #[test]
@@ -137,21 +187,40 @@ mod tests {
         };
         let good = said(suppressed());
         assert_eq!(good.exit, Exit::Pass);
-        let words = |text: &str| text.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");
+        let words = |text: &str| {
+            text.split_whitespace()
+                .filter(|word| *word != "|")
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         let text = words(&good.text);
-        assert!(text.contains("1 are killed, 1 survive and are listed as redundant, 0 survive"), "{text}");
+        assert!(
+            text.contains("1 are killed, 1 survive and are listed as redundant, 0 survive"),
+            "{text}"
+        );
         let mut bad = suppressed();
         bad.sites[0].listed = None;
         bad.sites[1].listed = Some("it is not".into());
         bad.errors.push("an entry names nothing".into());
         let result = GateResult::judge(GateId::H1, false, "race");
-        bad.broken = vec![Broken { stage: "stage0-scalar".into(), variant: "scalar-32x64".into(), result }];
+        bad.broken = vec![Broken {
+            stage: "stage0-scalar".into(),
+            variant: "scalar-32x64".into(),
+            result,
+        }];
         let bad = said(bad);
         let text = words(&bad.text);
-        assert_eq!((bad.exit, text.matches("FAIL").count()), (Exit::Fail, 4), "{text}");
-        for part in
-            ["an entry names nothing", "mutant survives: remove it", "it is needed: remove its entry", "H1: race"]
-        {
+        assert_eq!(
+            (bad.exit, text.matches("FAIL").count()),
+            (Exit::Fail, 4),
+            "{text}"
+        );
+        for part in [
+            "an entry names nothing",
+            "mutant survives: remove it",
+            "it is needed: remove its entry",
+            "H1: race",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

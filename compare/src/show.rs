@@ -51,30 +51,56 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         return Ok(Answer::pass(crate::pages::metrics::page()));
     }
     let built = registry::builds()?;
-    let named = select::stages(&args.stages, &built)?.into_iter().filter(|_| !args.stages.is_empty());
+    let named = select::stages(&args.stages, &built)?
+        .into_iter()
+        .filter(|_| !args.stages.is_empty());
     let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
     let results = machine::results();
     let (named, committed) = match &args.record {
         None => (None, up_to(committed(&results)?, &ids)),
         Some(path) => {
-            let folder = if path.is_dir() { path.clone() } else { results.join(path) };
+            let folder = if path.is_dir() {
+                path.clone()
+            } else {
+                results.join(path)
+            };
             let name = name_of(&folder);
             // Of a committed record what came later is not known.
-            let before = read_all(&results)?.into_iter().filter(|(other, _)| *other < name).collect();
+            let before = read_all(&results)?
+                .into_iter()
+                .filter(|(other, _)| *other < name)
+                .collect();
             (Some((name, Record::read(&folder)?)), before)
         }
     };
-    let stages = named.as_ref().map_or_else(|| metas(&built), |(_, record)| record.meta.stages.clone());
+    let stages = named
+        .as_ref()
+        .map_or_else(|| metas(&built), |(_, record)| record.meta.stages.clone());
     let run = named.as_ref().map(|(name, record)| (name.as_str(), record));
-    let document = layout::document(&report(Known { stages: &stages, run, committed: &committed }), &args.parts, &ids);
+    let document = layout::document(
+        &report(Known {
+            stages: &stages,
+            run,
+            committed: &committed,
+        }),
+        &args.parts,
+        &ids,
+    );
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 
 /// The records up to the newest that includes these stages; all, where none does. A later one of other stages says nothing of them.
 fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
-    let includes =
-        |record: &Record, id: &String| record.rows.iter().any(|row| row.on == On::All && row.subject.stage() == *id);
-    if let Some(newest) = committed.iter().rposition(|(_, record)| stages.iter().all(|id| includes(record, id))) {
+    let includes = |record: &Record, id: &String| {
+        record
+            .rows
+            .iter()
+            .any(|row| row.on == On::All && row.subject.stage() == *id)
+    };
+    if let Some(newest) = committed
+        .iter()
+        .rposition(|(_, record)| stages.iter().all(|id| includes(record, id)))
+    {
         committed.truncate(newest + 1);
     }
     committed
@@ -84,7 +110,10 @@ fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
 pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
     let committed = read_all(results)?;
     if committed.is_empty() {
-        bail!(NoData(format!("there is no record in {}; commit one with `compare accept`", results.display())));
+        bail!(NoData(format!(
+            "there is no record in {}; commit one with `compare accept`",
+            results.display()
+        )));
     }
     Ok(committed)
 }

@@ -5,10 +5,13 @@ use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::peers::pair::{Sampled, pairs};
-use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier};
+use crate::record::meta::{
+    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
+};
 use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
-    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
+    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta,
+    Subject, VariantMeta,
 };
 use common::check::Outcome;
 use common::claim::Rival;
@@ -35,55 +38,94 @@ pub const GPU: &str = "NVIDIA H200";
 /// Medians of [`VARIANTS`] with which both claims of the ladder hold.
 pub const US: [f64; 3] = [32.0, 20.0, 15.0];
 
-pub const C1_TO_C6: [GateId; 6] = [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6];
+pub const C1_TO_C6: [GateId; 6] = [
+    GateId::C1,
+    GateId::C2,
+    GateId::C3,
+    GateId::C4,
+    GateId::C5,
+    GateId::C6,
+];
 
 pub fn mission() -> On {
     On::Problem(Place::claims(Dtype::F16))
 }
 
 pub fn instance() -> On {
-    On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) }
+    On::Instance {
+        dtype: Dtype::F16,
+        head_dim: 64,
+        arch: Some("sm_90a".into()),
+    }
 }
 
 /// Two stages, of which each claims to be faster than the family before, and to read as many bytes. Built without nvcc.
 pub fn ladder() -> Vec<StageMeta> {
-    let stage = |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
-        let family = families.last().expect("a stage has variants").to_string();
-        let (stage, base, at_least) = ("stage0-scalar".to_string(), claim.0.to_string(), claim.1);
-        let claim = |metric, relation, why: &str| Claim {
-            family: family.clone(),
-            metric,
-            relation,
-            on: Place::claims(Dtype::F16),
-            why: why.into(),
+    let stage =
+        |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
+            let family = families.last().expect("a stage has variants").to_string();
+            let (stage, base, at_least) =
+                ("stage0-scalar".to_string(), claim.0.to_string(), claim.1);
+            let claim = |metric, relation, why: &str| Claim {
+                family: family.clone(),
+                metric,
+                relation,
+                on: Place::claims(Dtype::F16),
+                why: why.into(),
+            };
+            let faster = Relation::Faster {
+                stage: stage.clone(),
+                family: base.clone(),
+                at_least,
+            };
+            let equal = Relation::Ratio {
+                stage,
+                family: base,
+                at_least: 1.0,
+                at_most: 1.0,
+            };
+            let variant = |family: &&str| VariantMeta {
+                name: format!("{family}-32x64"),
+                family: family.to_string(),
+                takes_claims: Dtype::ALL.into(),
+            };
+            StageMeta {
+                id: id.into(),
+                idea: idea.into(),
+                predecessor: predecessor.map(String::from),
+                default_variant: format!("{family}-32x64"),
+                identity: format!("{id}-identity"),
+                host_compiler: "g++ (GCC) 12.2.0".into(),
+                device_compiler: DeviceCompiler::Absent {
+                    reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
+                },
+                claims: vec![
+                    claim(Metric::P50, faster, ""),
+                    claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
+                ],
+                variants: families.iter().map(variant).collect(),
+                retired: vec![],
+                refused: vec![],
+            }
         };
-        let faster = Relation::Faster { stage: stage.clone(), family: base.clone(), at_least };
-        let equal = Relation::Ratio { stage, family: base, at_least: 1.0, at_most: 1.0 };
-        let variant = |family: &&str| VariantMeta {
-            name: format!("{family}-32x64"),
-            family: family.to_string(),
-            takes_claims: Dtype::ALL.into(),
-        };
-        StageMeta {
-            id: id.into(),
-            idea: idea.into(),
-            predecessor: predecessor.map(String::from),
-            default_variant: format!("{family}-32x64"),
-            identity: format!("{id}-identity"),
-            host_compiler: "g++ (GCC) 12.2.0".into(),
-            device_compiler: DeviceCompiler::Absent { reason: "nvcc was not found; run scripts/cuda-toolkit".into() },
-            claims: vec![
-                claim(Metric::P50, faster, ""),
-                claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
-            ],
-            variants: families.iter().map(variant).collect(),
-            retired: vec![],
-            refused: vec![],
-        }
-    };
-    let scalar = stage("stage0-scalar", "tiled softmax", None, &["scalar", "wmma-qk"], ("scalar", 1.5));
+    let scalar = stage(
+        "stage0-scalar",
+        "tiled softmax",
+        None,
+        &["scalar", "wmma-qk"],
+        ("scalar", 1.5),
+    );
     let base = Some("stage0-scalar");
-    vec![scalar, stage("stage1-cpasync", "K and V copied one tile ahead", base, &["cpasync"], ("wmma-qk", 1.1))]
+    vec![
+        scalar,
+        stage(
+            "stage1-cpasync",
+            "K and V copied one tile ahead",
+            base,
+            &["cpasync"],
+            ("wmma-qk", 1.1),
+        ),
+    ]
 }
 
 /// The ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its flash too.
@@ -92,11 +134,18 @@ pub fn claiming() -> Vec<StageMeta> {
     let claim = |rival, at_least, goal| Claim {
         family: "cpasync".into(),
         metric: Metric::P50,
-        relation: Relation::FasterThanPeer { rival, at_least, goal },
+        relation: Relation::FasterThanPeer {
+            rival,
+            at_least,
+            goal,
+        },
         on: Place::claims(Dtype::F16),
         why: String::new(),
     };
-    stages[1].claims.extend([claim(Rival::FastestPyTorch, 1.5, Some(1.7)), claim(Rival::PyTorchFlash, 1.0, None)]);
+    stages[1].claims.extend([
+        claim(Rival::FastestPyTorch, 1.5, Some(1.7)),
+        claim(Rival::PyTorchFlash, 1.0, None),
+    ]);
     stages
 }
 
@@ -117,14 +166,27 @@ fn build(stage: StageMeta) -> StageBuild {
         dynamic_shared_bytes: 37_376,
         boxes: None,
         cluster: 1,
-        caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 << 10 }),
+        caps: Some(Caps {
+            register_cap: 128,
+            shared_cap_bytes: 48 << 10,
+        }),
         probability: Probability::F32,
     };
     let variant = |VariantMeta { name, family, .. }: &VariantMeta| {
-        let kernels = Dtype::ALL.map(|dtype| KernelBuild { facts: kernel(name, dtype), built: vec![] });
-        VariantBuild { kernels: kernels.into(), name: name.clone(), family: family.clone() }
+        let kernels = Dtype::ALL.map(|dtype| KernelBuild {
+            facts: kernel(name, dtype),
+            built: vec![],
+        });
+        VariantBuild {
+            kernels: kernels.into(),
+            name: name.clone(),
+            family: family.clone(),
+        }
     };
-    StageBuild { variants: stage.variants.iter().map(variant).collect(), meta: stage }
+    StageBuild {
+        variants: stage.variants.iter().map(variant).collect(),
+        meta: stage,
+    }
 }
 
 /// One site that is needed, and one that is listed as redundant.
@@ -143,15 +205,35 @@ pub fn suppressed() -> Suppressed {
     let redundant = Some("scalar reads Q behind the barriers around the first K and V");
     let sites = vec![
         site("scalar", Finding::Survived { cases: 4 }, redundant),
-        site("wmma-qk", Finding::Killed { gate: GateId::H1, what, at }, None),
+        site(
+            "wmma-qk",
+            Finding::Killed {
+                gate: GateId::H1,
+                what,
+                at,
+            },
+            None,
+        ),
     ];
-    Suppressed { sites, ..Suppressed::default() }
+    Suppressed {
+        sites,
+        ..Suppressed::default()
+    }
 }
 
 /// One case of a variant on `mission`; `broken` fails.
 pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
-    let judge =
-        |gate| GateResult::judge(gate, broken != Some(gate), if broken == Some(gate) { "too large" } else { "fine" });
+    let judge = |gate| {
+        GateResult::judge(
+            gate,
+            broken != Some(gate),
+            if broken == Some(gate) {
+                "too large"
+            } else {
+                "fine"
+            },
+        )
+    };
     let errors = Errors {
         rows: 4096,
         sampled: false,
@@ -173,21 +255,37 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
         end_to_end: None,
     };
     let on = On::Case(Place::claims(Dtype::F16), "normal:0".into());
-    let outcome = Outcome::Checked { errors, gates: C1_TO_C6.map(judge).to_vec() };
+    let outcome = Outcome::Checked {
+        errors,
+        gates: C1_TO_C6.map(judge).to_vec(),
+    };
     rows::of_outcome(Row::new(subject, on, by), &outcome)
 }
 
 /// Of a whole emulated run that came to its end; no gate has a scope yet.
 pub fn meta(stages: Vec<StageMeta>) -> Meta {
-    let gpu = Gpu::Absent { reason: "no NVIDIA driver".into() };
+    let gpu = Gpu::Absent {
+        reason: "no NVIDIA driver".into(),
+    };
     Meta {
         schema: SCHEMA,
         started: "2026-11-20T18:30:00Z".into(),
-        progress: Progress::Complete { cases: 3, seconds: 4 },
+        progress: Progress::Complete {
+            cases: 3,
+            seconds: 4,
+        },
         tool_version: "0.1.0".into(),
         command: vec!["compare".into()],
-        git: Git::Commit { sha: "0123456789abcdef".into(), dirty: false },
-        machine: Machine { name: "linux".into(), platform: "linux x86_64".into(), processors: 2, gpu },
+        git: Git::Commit {
+            sha: "0123456789abcdef".into(),
+            dirty: false,
+        },
+        machine: Machine {
+            name: "linux".into(),
+            platform: "linux x86_64".into(),
+            processors: 2,
+            gpu,
+        },
         tier: Tier::T1,
         backend: BackendKind::Emulated,
         scope: Scope::Whole,
@@ -207,19 +305,50 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
 
 /// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
 pub fn emulated() -> Record {
-    let no = |gate, reason: &str| GateScope { gate, measurable: Measurable::No { reason: reason.into() } };
-    let yes = |gate| GateScope { gate, measurable: Measurable::Yes };
+    let no = |gate, reason: &str| GateScope {
+        gate,
+        measurable: Measurable::No {
+            reason: reason.into(),
+        },
+    };
+    let yes = |gate| GateScope {
+        gate,
+        measurable: Measurable::Yes,
+    };
     let mut gates: Vec<GateScope> = C1_TO_C6.map(yes).into();
-    gates.extend([no(GateId::R1, "no nvcc"), yes(GateId::E1), no(GateId::L1, "latency is measured on a GPU")]);
-    let mut record = Record::new(Meta { gates, ..meta(ladder()) });
+    gates.extend([
+        no(GateId::R1, "no nvcc"),
+        yes(GateId::E1),
+        no(GateId::L1, "latency is measured on a GPU"),
+    ]);
+    let mut record = Record::new(Meta {
+        gates,
+        ..meta(ladder())
+    });
     for subject in VARIANTS {
-        record = record.with(checked(subject, Source::Emulator)).counted(subject, 1_048_576, 0);
+        record = record
+            .with(checked(subject, Source::Emulator))
+            .counted(subject, 1_048_576, 0);
     }
-    let model = Caught { fault: None, cases: 4, cases_failed: 0, gates_that_failed: vec![] };
-    let fault =
-        Caught { fault: Some(Fault::ALL[0]), cases_failed: 4, gates_that_failed: vec![GateId::C2], ..model.clone() };
-    let record = record.with(rows::planted(&model)).with(rows::planted(&fault));
-    suppressed().sites.iter().fold(record, |record, site| record.with(rows::site(site)))
+    let model = Caught {
+        fault: None,
+        cases: 4,
+        cases_failed: 0,
+        gates_that_failed: vec![],
+    };
+    let fault = Caught {
+        fault: Some(Fault::ALL[0]),
+        cases_failed: 4,
+        gates_that_failed: vec![GateId::C2],
+        ..model.clone()
+    };
+    let record = record
+        .with(rows::planted(&model))
+        .with(rows::planted(&fault));
+    suppressed()
+        .sites
+        .iter()
+        .fold(record, |record, site| record.with(rows::site(site)))
 }
 
 /// All cases of a variant: one, and it is green.
@@ -230,12 +359,16 @@ fn checked(subject: &str, by: Source) -> Row {
         .figure(Metric::ErrorOfBound, 0.17)
         .figure(Metric::RowErrorOfBound, 0.15)
         .note("mission f16 full normal:0");
-    C1_TO_C6.into_iter().fold(of, |row, gate| row.verdict(&GateResult::judge(gate, true, "fine")))
+    C1_TO_C6.into_iter().fold(of, |row, gate| {
+        row.verdict(&GateResult::judge(gate, true, "fine"))
+    })
 }
 
 /// Samples around `us`, 0.1 % apart, the same every time.
 pub fn samples(us: f64) -> Vec<f64> {
-    (0..40).map(|i| us * (1.0 + 0.001 * f64::from(i % 3))).collect()
+    (0..40)
+        .map(|i| us * (1.0 + 0.001 * f64::from(i % 3)))
+        .collect()
 }
 
 /// The same ladder on a GPU, with a latency for each of [`VARIANTS`] and the pairs of both claims.
@@ -246,19 +379,32 @@ pub fn timed(us: [f64; 3]) -> Record {
     record.scope(GateId::L1, Measurable::Yes);
     record.rows.retain(|row| row.on != On::All);
     for (subject, us) in VARIANTS.into_iter().zip(us) {
-        record = record.with(checked(subject, Source::Gpu)).sampled(subject, mission(), &samples(us));
+        record =
+            record
+                .with(checked(subject, Source::Gpu))
+                .sampled(subject, mission(), &samples(us));
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
         let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
         let speed_of_light = SpeedOfLight::none("literal samples");
-        rows::pair(new.into(), base.into(), Place::claims(Dtype::F16), Source::Gpu, &pair, &speed_of_light)
+        rows::pair(
+            new.into(),
+            base.into(),
+            Place::claims(Dtype::F16),
+            Source::Gpu,
+            &pair,
+            &speed_of_light,
+        )
     };
-    record.with(pair(WMMA, us[1], SCALAR, us[0])).with(pair(CPASYNC, us[2], WMMA, us[1]))
+    record
+        .with(pair(WMMA, us[1], SCALAR, us[0]))
+        .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
 /// The committed records, oldest first.
 pub fn committed() -> Vec<crate::judge::Named> {
-    crate::record::store::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../results")).unwrap()
+    crate::record::store::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../results"))
+        .unwrap()
 }
 
 /// What tests change in a record.
@@ -279,7 +425,10 @@ impl Record {
     }
 
     pub fn row_mut(&mut self, subject: &str, on: &On, by: Source) -> &mut Row {
-        let found = self.rows.iter_mut().find(|row| row.key() == (&subject.into(), on, by, None));
+        let found = self
+            .rows
+            .iter_mut()
+            .find(|row| row.key() == (&subject.into(), on, by, None));
         found.expect("the record has this row")
     }
 
@@ -296,8 +445,16 @@ impl Record {
 
     /// A gate says this of a variant over its cases.
     pub fn says(mut self, subject: &str, gate: GateId, verdict: Verdict) -> Self {
-        let reason = if verdict == Verdict::Pass { String::new() } else { "too large".into() };
-        let judged = Judged::from(&GateResult { gate, verdict, reason });
+        let reason = if verdict == Verdict::Pass {
+            String::new()
+        } else {
+            "too large".into()
+        };
+        let judged = Judged::from(&GateResult {
+            gate,
+            verdict,
+            reason,
+        });
         self.summary_mut(subject).verdicts.insert(gate, judged);
         self
     }
@@ -322,14 +479,23 @@ impl Record {
         let of = Summary::of(us).unwrap();
         let row = Row::new(subject, on.clone(), Source::Gpu)
             .under("warm L2")
-            .figure(Metric::P50, (of.p50, of.p50_interval.low, of.p50_interval.high))
+            .figure(
+                Metric::P50,
+                (of.p50, of.p50_interval.low, of.p50_interval.high),
+            )
             .figure(Metric::P90, of.p90)
             .figure(Metric::Samples, of.samples)
             .figure(Metric::SmMhz, 1980_u32);
         let subject = Subject::from(subject);
-        self.samples.retain(|old| (&old.subject, &old.on) != (&subject, &on));
+        self.samples
+            .retain(|old| (&old.subject, &old.on) != (&subject, &on));
         let device_ns = us.iter().map(|us| 1e3 * us).collect();
-        self.samples.push(Samples { subject, on, by: Source::Gpu, device_ns });
+        self.samples.push(Samples {
+            subject,
+            on,
+            by: Source::Gpu,
+            device_ns,
+        });
         self.with(row)
     }
 
@@ -347,8 +513,11 @@ impl Record {
     /// As nvcc would have built it for sm_90a: the f16 instance of each variant with these registers and spilled bytes.
     pub fn built(mut self, registers: u32, spills: u32) -> Self {
         for stage in &mut self.meta.stages {
-            stage.device_compiler =
-                DeviceCompiler::Built { nvcc: "13.0.88".into(), flags: vec![], archs: vec!["sm_90a".into()] };
+            stage.device_compiler = DeviceCompiler::Built {
+                nvcc: "13.0.88".into(),
+                flags: vec![],
+                archs: vec!["sm_90a".into()],
+            };
         }
         let row = |subject: &str| {
             let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
@@ -362,19 +531,27 @@ impl Record {
             row.sass = Some(format!("sass of {subject}"));
             row
         };
-        VARIANTS.into_iter().fold(self, |record, subject| record.with(row(subject)))
+        VARIANTS
+            .into_iter()
+            .fold(self, |record, subject| record.with(row(subject)))
     }
 
     /// What compute-sanitizer found in a variant under memcheck and racecheck.
     pub fn sanitized(self, subject: &str, verdicts: [Verdict; 2]) -> Self {
-        let results = verdicts.map(|verdict| GateResult { gate: GateId::C7, verdict, reason: "planted".into() });
+        let results = verdicts.map(|verdict| GateResult {
+            gate: GateId::C7,
+            verdict,
+            reason: "planted".into(),
+        });
         let tools = [("memcheck", &results[0]), ("racecheck", &results[1])];
         self.with(rows::sanitized(subject.into(), &tools, 4))
     }
 
     /// After `compare sanitize`, which found nothing.
     pub fn clean(self) -> Self {
-        VARIANTS.into_iter().fold(self, |record, subject| record.sanitized(subject, [Verdict::Pass; 2]))
+        VARIANTS.into_iter().fold(self, |record, subject| {
+            record.sanitized(subject, [Verdict::Pass; 2])
+        })
     }
 
     /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours` microseconds; peers by name with
@@ -388,7 +565,13 @@ impl Record {
             let theirs = peer_sampled(peer, us, is_right);
             self = self.with(theirs.row(&place, "warm L2").unwrap());
             let speed_of_light = SpeedOfLight::none("literal samples");
-            let rows = pairs(&theirs, std::slice::from_ref(&ours), &place, &speed_of_light).unwrap();
+            let rows = pairs(
+                &theirs,
+                std::slice::from_ref(&ours),
+                &place,
+                &speed_of_light,
+            )
+            .unwrap();
             self = rows.into_iter().fold(self, Record::with);
         }
         self
@@ -401,7 +584,10 @@ impl Record {
             claim: claim.to_string(),
             evidence: finding.reason,
         });
-        self.meta.negative = Some(Negative { reason: reason.into(), claims: refuted.collect() });
+        self.meta.negative = Some(Negative {
+            reason: reason.into(),
+            claims: refuted.collect(),
+        });
         self
     }
 }
@@ -415,6 +601,9 @@ pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
         device_us: samples(us),
         single_us: samples(us + 40.0),
         host_us: samples(20.0),
-        judged: OfBuffers { max_abs: 1.5e-4, gates: gates.to_vec() },
+        judged: OfBuffers {
+            max_abs: 1.5e-4,
+            gates: gates.to_vec(),
+        },
     }
 }

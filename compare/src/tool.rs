@@ -39,9 +39,14 @@ impl Places {
         let Self { name, variable, .. } = self;
         if let Some(named) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
             let path = PathBuf::from(&named);
-            return version(&path).map(|version| Tool { path, version }).map_err(|why| {
-                format!("{variable} names {}, which is no working {name}: {why}", named.to_string_lossy())
-            });
+            return version(&path)
+                .map(|version| Tool { path, version })
+                .map_err(|why| {
+                    format!(
+                        "{variable} names {}, which is no working {name}: {why}",
+                        named.to_string_lossy()
+                    )
+                });
         }
         let found = self.candidates().into_iter().find_map(|path| {
             let version = version(&path).ok()?;
@@ -53,24 +58,45 @@ impl Places {
     }
 
     fn candidates(&self) -> Vec<PathBuf> {
-        let pinned = self.pinned.and_then(|pinned| Some(machine::workspace()?.join(pinned)));
+        let pinned = self
+            .pinned
+            .and_then(|pinned| Some(machine::workspace()?.join(pinned)));
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path: Vec<PathBuf> = std::env::split_paths(&path).map(|folder| folder.join(self.name)).collect();
-        let usual = self.usual.iter().map(|folder| Path::new(folder).join(self.name));
-        pinned.into_iter().chain(on_path).chain(usual).filter(|path| path.is_file()).collect()
+        let on_path: Vec<PathBuf> = std::env::split_paths(&path)
+            .map(|folder| folder.join(self.name))
+            .collect();
+        let usual = self
+            .usual
+            .iter()
+            .map(|folder| Path::new(folder).join(self.name));
+        pinned
+            .into_iter()
+            .chain(on_path)
+            .chain(usual)
+            .filter(|path| path.is_file())
+            .collect()
     }
 }
 
 /// What `--version` prints after the word "Version", or of CUDA's compilers after ", V".
 fn version(path: &Path) -> Result<String, String> {
-    let output = Command::new(path).arg("--version").output().map_err(|error| error.to_string())?;
+    let output = Command::new(path)
+        .arg("--version")
+        .output()
+        .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     version_in(&text).ok_or_else(|| "it prints no version".to_string())
 }
 
 fn version_in(text: &str) -> Option<String> {
-    let word = text.split("Version").nth(1).or_else(|| text.split(", V").nth(1))?.split_whitespace().next()?;
-    word.starts_with(|c: char| c.is_ascii_digit()).then(|| word.to_string())
+    let word = text
+        .split("Version")
+        .nth(1)
+        .or_else(|| text.split(", V").nth(1))?
+        .split_whitespace()
+        .next()?;
+    word.starts_with(|c: char| c.is_ascii_digit())
+        .then(|| word.to_string())
 }
 
 /// How a process ended.
@@ -91,9 +117,17 @@ impl Ended {
 
 /// Runs `command` with both output streams in the file `log`, for `limit` at most. `look` is called again and again
 /// while it runs.
-pub fn run(mut command: Command, log: &Path, limit: Duration, mut look: impl FnMut()) -> io::Result<Ended> {
+pub fn run(
+    mut command: Command,
+    log: &Path,
+    limit: Duration,
+    mut look: impl FnMut(),
+) -> io::Result<Ended> {
     let out = File::create(log)?;
-    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out);
     // A group of its own: what the tool starts ends with it.
     let mut child = command.process_group(0).spawn()?;
     let start = Instant::now();
@@ -112,7 +146,10 @@ pub fn run(mut command: Command, log: &Path, limit: Duration, mut look: impl FnM
 
 fn kill_group(child: &mut Child) -> io::Result<()> {
     // Killing a group takes a system call that the standard library does not offer; `kill` is in every POSIX system.
-    let killed = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).stderr(Stdio::null()).status();
+    let killed = Command::new("kill")
+        .args(["-KILL", "--", &format!("-{}", child.id())])
+        .stderr(Stdio::null())
+        .status();
     if !killed.is_ok_and(|status| status.success()) {
         child.kill()?;
     }
@@ -128,8 +165,7 @@ mod tests {
         let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025 NVIDIA Corporation\nVersion \
                    2025.3.1.0 (build 36398880) (public-release)\n";
         assert_eq!(version_in(ncu).as_deref(), Some("2025.3.1.0"));
-        let cuobjdump =
-            "cuobjdump: NVIDIA (R) Cuda compiler\nCuda compilation tools, release 13.2, V13.2.51\nBuild cuda_13.2\n";
+        let cuobjdump = "cuobjdump: NVIDIA (R) Cuda compiler\nCuda compilation tools, release 13.2, V13.2.51\nBuild cuda_13.2\n";
         assert_eq!(version_in(cuobjdump).as_deref(), Some("13.2.51"));
         assert_eq!(version_in("Version unknown"), None);
         assert_eq!(version_in("usage: ls"), None);
@@ -137,9 +173,17 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_is_answered_with_what_to_do() {
-        let places = Places { name: "no-such-tool", variable: "NO_SUCH_TOOL", pinned: None, usual: &["/nowhere"] };
+        let places = Places {
+            name: "no-such-tool",
+            variable: "NO_SUCH_TOOL",
+            pinned: None,
+            usual: &["/nowhere"],
+        };
         let reason = places.find().unwrap_err();
-        assert!(reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"), "{reason}");
+        assert!(
+            reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"),
+            "{reason}"
+        );
     }
 
     #[test]
@@ -151,15 +195,28 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        let ended = run(shell("echo out; echo err >&2; exit 3"), &log, Duration::from_secs(60), || ()).unwrap();
+        let ended = run(
+            shell("echo out; echo err >&2; exit 3"),
+            &log,
+            Duration::from_secs(60),
+            || (),
+        )
+        .unwrap();
         assert!(matches!(ended, Ended::Exited(status) if status.code() == Some(3)));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
         // The inner process holds the log open; it would outlive a plain kill of the outer one.
-        let ended = run(shell("sleep 600 & echo $!; wait"), &log, Duration::from_millis(300), || ()).unwrap();
+        let ended = run(
+            shell("sleep 600 & echo $!; wait"),
+            &log,
+            Duration::from_millis(300),
+            || (),
+        )
+        .unwrap();
         assert_eq!(ended, Ended::TimedOut);
         let inner = std::fs::read_to_string(&log).unwrap();
         // It has been sent the signal, and dies when it is scheduled next; without it, it would sleep for ten minutes.
-        let state = || std::fs::read_to_string(format!("/proc/{}/stat", inner.trim())).unwrap_or_default();
+        let state =
+            || std::fs::read_to_string(format!("/proc/{}/stat", inner.trim())).unwrap_or_default();
         let is_gone = || state().is_empty() || state().contains(") Z ");
         let gone = (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(100));

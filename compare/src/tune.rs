@@ -82,7 +82,10 @@ const WARM_UP: Duration = Duration::from_millis(100);
 
 /// The tuning cache of a machine: `tune/nvidia-h200.json` of the workspace.
 pub fn path_of(machine: &str) -> PathBuf {
-    machine::workspace().unwrap_or_default().join("tune").join(format!("{machine}.json"))
+    machine::workspace()
+        .unwrap_or_default()
+        .join("tune")
+        .join(format!("{machine}.json"))
 }
 
 /// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. A ranking
@@ -116,14 +119,23 @@ fn from_record(args: &TuneArgs, folder: &Path) -> anyhow::Result<Answer> {
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
     let planned = ranking::of_record(&record);
     if planned.is_empty() {
-        bail!(no_data(format!("{} has no timings; run `compare` on a GPU", folder.display())));
+        bail!(no_data(format!(
+            "{} has no timings; run `compare` on a GPU",
+            folder.display()
+        )));
     }
     let reasons = shared_code(record.by(Source::Ptxas));
     if !reasons.is_empty() {
         return Ok(same_code(&reasons));
     }
     let (path, cache) = open(args, &record.meta.machine)?;
-    written(args, path, cache, rank(&planned, &record), &record.meta.started)
+    written(
+        args,
+        path,
+        cache,
+        rank(&planned, &record),
+        &record.meta.started,
+    )
 }
 
 fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
@@ -135,7 +147,12 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
     ladder.limit(None)?;
     let builds = ladder.builds();
     let device = ladder.gpu.as_ref().map_err(no_data)?;
-    let built: Vec<Row> = args.chosen.of(&builds)?.iter().flat_map(|picked| rows::built(picked.stage)).collect();
+    let built: Vec<Row> = args
+        .chosen
+        .of(&builds)?
+        .iter()
+        .flat_map(|picked| rows::built(picked.stage))
+        .collect();
     let reasons = shared_code(&built);
     if !reasons.is_empty() {
         return Ok(same_code(&reasons));
@@ -149,7 +166,11 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
         builds: &builds,
         device: Some(device),
         file: None,
-        timing: TimingPlan { samples, warm_up: WARM_UP, ..TimingPlan::default() },
+        timing: TimingPlan {
+            samples,
+            warm_up: WARM_UP,
+            ..TimingPlan::default()
+        },
         samples_elsewhere: samples,
         in_flight: in_flight(),
     };
@@ -158,7 +179,13 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
     let timed = checked.and_then(|()| executor.time(device, &plan, &mut measured, &mut bars));
     bars.0.finish();
     timed.context("the presets could not be timed")?;
-    written(args, path, cache, rank(&plan.timings, &measured.record), &started.iso())
+    written(
+        args,
+        path,
+        cache,
+        rank(&plan.timings, &measured.record),
+        &started.iso(),
+    )
 }
 
 /// Merges `rankings` of all variants into the file.
@@ -169,24 +196,49 @@ fn written(
     rankings: Vec<Ranking>,
     tuned: &str,
 ) -> anyhow::Result<Answer> {
-    let (whole, partial): (Vec<Ranking>, Vec<Ranking>) = rankings.into_iter().partition(Ranking::is_whole);
-    whole.iter().for_each(|ranking| cache.put(&ranking.entry, tuned));
+    let (whole, partial): (Vec<Ranking>, Vec<Ranking>) =
+        rankings.into_iter().partition(Ranking::is_whole);
+    whole
+        .iter()
+        .for_each(|ranking| cache.put(&ranking.entry, tuned));
     write_json(&path, &cache)?;
     let failed = table::failures(&whole);
-    let text = format!("{}\nthe best are in {}; commit it", terminal(&table::document(&whole), WIDTH), path.display());
-    let exit = if failed.is_empty() { Exit::Pass } else { Exit::Fail };
-    let mut notes: Vec<String> =
-        partial.iter().map(|ranking| format!("not ranked: {}", table::missing(ranking))).collect();
+    let text = format!(
+        "{}\nthe best are in {}; commit it",
+        terminal(&table::document(&whole), WIDTH),
+        path.display()
+    );
+    let exit = if failed.is_empty() {
+        Exit::Pass
+    } else {
+        Exit::Fail
+    };
+    let mut notes: Vec<String> = partial
+        .iter()
+        .map(|ranking| format!("not ranked: {}", table::missing(ranking)))
+        .collect();
     notes.extend(failed.iter().map(|line| format!("FAIL {line}")));
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
 }
 
 /// The variants that compile to the same machine code as another one, and which.
 fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
-    let shares =
-        |row: &&Row| row.verdicts.get(&GateId::R1).is_some_and(|judged| judged.reason.contains(rows::SAME_CODE));
+    let shares = |row: &&Row| {
+        row.verdicts
+            .get(&GateId::R1)
+            .is_some_and(|judged| judged.reason.contains(rows::SAME_CODE))
+    };
     let shared = built.into_iter().filter(shares);
-    shared.map(|row| format!("{} ({}): {}", row.subject, row.on, row.verdicts[&GateId::R1].reason)).collect()
+    shared
+        .map(|row| {
+            format!(
+                "{} ({}): {}",
+                row.subject,
+                row.on,
+                row.verdicts[&GateId::R1].reason
+            )
+        })
+        .collect()
 }
 
 /// Where the best of a machine go, and what is there: the file as it is, or an empty one.

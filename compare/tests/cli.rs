@@ -18,8 +18,15 @@ impl Folder {
     /// `compare` on the emulator with its record and report in this folder.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(["--backend", "emulated", "--out"]).arg(self.path("records")).arg("--report");
-        command.arg(self.path("REPORT.md")).args(arguments).stdin(Stdio::null()).env_remove("ATTENTION_DEVICE");
+        command
+            .args(["--backend", "emulated", "--out"])
+            .arg(self.path("records"))
+            .arg("--report");
+        command
+            .arg(self.path("REPORT.md"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .env_remove("ATTENTION_DEVICE");
         command
     }
 
@@ -29,8 +36,10 @@ impl Folder {
 
     /// The only record in the folder.
     fn record(&self) -> PathBuf {
-        let mut records: Vec<PathBuf> =
-            std::fs::read_dir(self.path("records")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut records: Vec<PathBuf> = std::fs::read_dir(self.path("records"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert_eq!(records.len(), 1, "{records:?}");
         records.remove(0)
     }
@@ -51,7 +60,11 @@ fn json(path: &Path) -> serde_json::Value {
 #[test]
 fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
     let folder = Folder::new();
-    let output = folder.run(&["--quick", "--json", folder.path("all.json").to_str().unwrap()]);
+    let output = folder.run(&[
+        "--quick",
+        "--json",
+        folder.path("all.json").to_str().unwrap(),
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report = std::fs::read_to_string(folder.path("REPORT.md")).unwrap();
     assert!(report.starts_with("# COMPARE\n\n**PASS: "), "{report}");
@@ -61,22 +74,54 @@ fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
     let rows = document["rows"].as_array().unwrap();
     assert!(!rows.is_empty());
     for row in rows {
-        assert!(["subject", "on", "by"].iter().all(|field| row[field].is_string()), "{row}");
-        assert!(row["figures"]["p50"].is_null(), "the emulator is no timer: {row}");
+        assert!(
+            ["subject", "on", "by"]
+                .iter()
+                .all(|field| row[field].is_string()),
+            "{row}"
+        );
+        assert!(
+            row["figures"]["p50"].is_null(),
+            "the emulator is no timer: {row}"
+        );
     }
     let missing = document["missing"].as_array().unwrap();
-    assert!(missing.iter().any(|missing| missing["what"] == "latency" && missing["required"] == false), "{missing:?}");
-    assert_eq!((&document["verdict"]["word"], &document["verdict"]["exit"]), (&"PASS".into(), &0.into()));
+    assert!(
+        missing
+            .iter()
+            .any(|missing| missing["what"] == "latency" && missing["required"] == false),
+        "{missing:?}"
+    );
+    assert_eq!(
+        (&document["verdict"]["word"], &document["verdict"]["exit"]),
+        (&"PASS".into(), &0.into())
+    );
     // The page lies beside the record, and nowhere else.
-    let files = ["meta.json", "rows.jsonl", "cases.jsonl", "COMPARE.md", "report.html"];
-    assert!(files.iter().all(|name| folder.record().join(name).is_file()) && !folder.path("REPORT.html").exists());
+    let files = [
+        "meta.json",
+        "rows.jsonl",
+        "cases.jsonl",
+        "COMPARE.md",
+        "report.html",
+    ];
+    assert!(
+        files
+            .iter()
+            .all(|name| folder.record().join(name).is_file())
+            && !folder.path("REPORT.html").exists()
+    );
     let beside = std::fs::read_to_string(folder.record().join("COMPARE.md")).unwrap();
     assert_eq!(beside, report);
-    let shown =
-        Command::new(env!("CARGO_BIN_EXE_compare")).args(["show", "gates", "--record"]).arg(folder.record()).output();
+    let shown = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["show", "gates", "--record"])
+        .arg(folder.record())
+        .output();
     let shown = shown.unwrap();
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.status.success() && text.contains("wmma-qk-32x64"), "{text}");
+    assert!(
+        shown.status.success() && text.contains("wmma-qk-32x64"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -96,17 +141,38 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         (&["--input", "no/such/file.safetensors"], "cannot read"),
         (&["--unknown-flag"], "unexpected argument"),
         (&["--seeds", "many"], "invalid"),
-        (&["--device", "sm_42"], "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86"),
+        (
+            &["--device", "sm_42"],
+            "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86",
+        ),
         (&["--device", "l4"], "sm_120, sm_121"),
-        (&["--device", "sm_89", "--variants", "cpasync-32x256-k2"], "cpasync-32x256-k2: f16 d64 needs 185344 bytes"),
+        (
+            &["--device", "sm_89", "--variants", "cpasync-32x256-k2"],
+            "cpasync-32x256-k2: f16 d64 needs 185344 bytes",
+        ),
     ] {
         let output = folder.run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(expected),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
-    assert!(!folder.path("records").exists(), "nothing was run, so nothing is recorded");
+    assert_eq!(
+        std::fs::read_to_string(folder.path("REPORT.md")).unwrap(),
+        "# COMPARE\nkept"
+    );
+    assert!(
+        !folder.path("records").exists(),
+        "nothing was run, so nothing is recorded"
+    );
 }
 
 /// An L4 gives a block 99 KB: stage 3's default does not fit.
@@ -118,35 +184,75 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let summary = stderr(&output);
     assert!(
-        summary.contains("PASS: 1 variant is green") && summary.contains("(limited to what sm_89 offers)"),
+        summary.contains("PASS: 1 variant is green")
+            && summary.contains("(limited to what sm_89 offers)"),
         "{summary}"
     );
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["meta"]["device"]["capability"], 89);
     let stages = document["meta"]["stages"].as_array().unwrap();
-    let refused = stages.iter().find(|stage| stage["id"] == "stage3-wmma-pv").unwrap()["refused"].as_array().unwrap();
-    let reason = |name: &str| refused.iter().find(|refusal| refusal["variant"] == name).unwrap()["reason"].to_string();
-    assert!(reason("wmma-pv-32x128-k2").contains("f16 d64 needs 105472 bytes"), "{refused:?}");
-    let cases = document["rows"].as_array().unwrap().iter().filter(|row| row["on"].as_str().unwrap().ends_with(":0"));
+    let refused = stages
+        .iter()
+        .find(|stage| stage["id"] == "stage3-wmma-pv")
+        .unwrap()["refused"]
+        .as_array()
+        .unwrap();
+    let reason = |name: &str| {
+        refused
+            .iter()
+            .find(|refusal| refusal["variant"] == name)
+            .unwrap()["reason"]
+            .to_string()
+    };
+    assert!(
+        reason("wmma-pv-32x128-k2").contains("f16 d64 needs 105472 bytes"),
+        "{refused:?}"
+    );
+    let cases = document["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["on"].as_str().unwrap().ends_with(":0"));
     let cases: Vec<_> = cases.filter(|row| row["by"] == "emulator").collect();
-    assert!(cases.len() >= 8 && cases.iter().all(|row| row["verdicts"].is_object()), "the default takes every problem");
+    assert!(
+        cases.len() >= 8 && cases.iter().all(|row| row["verdicts"].is_object()),
+        "the default takes every problem"
+    );
     let report = std::fs::read_to_string(folder.path("REPORT.md")).unwrap();
     assert!(report.contains("limited to what sm_89 offers"), "{report}");
     let record = folder.record();
-    assert!(record.to_string_lossy().ends_with("-as-sm_89"), "{record:?}");
+    assert!(
+        record.to_string_lossy().ends_with("-as-sm_89"),
+        "{record:?}"
+    );
     for arguments in [&["accept"][..], &["tune", "--record"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
         let output = command.args(arguments).arg(&record).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains("is limited to what sm_89 offers and is not kept"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("is limited to what sm_89 offers and is not kept"),
+            "{}",
+            stderr(&output)
+        );
     }
     // Nor is it rendered where somebody copied it by hand; and what is ranked is not limited.
     let results = record.parent().unwrap().to_str().unwrap();
-    for arguments in [&["render", "--check", "--results", results][..], &["tune", "--shapes", "mission"]] {
+    for arguments in [
+        &["render", "--check", "--results", results][..],
+        &["tune", "--shapes", "mission"],
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        let output = command.args(arguments).env("ATTENTION_DEVICE", "sm_89").output().unwrap();
+        let output = command
+            .args(arguments)
+            .env("ATTENTION_DEVICE", "sm_89")
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains("is limited to what sm_89 offers and is not kept"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("is limited to what sm_89 offers and is not kept"),
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
@@ -159,7 +265,11 @@ fn places_that_cannot_be_written_are_refused_before_the_run() {
     for flag in ["--json", "--save-outputs"] {
         let output = folder.run(&["--quick", flag, inside.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(2), "{flag}: {}", stderr(&output));
-        assert!(stderr(&output).contains("cannot write"), "{flag}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("cannot write"),
+            "{flag}: {}",
+            stderr(&output)
+        );
     }
     assert!(!folder.path("REPORT.md").exists(), "{:?}", start.elapsed());
 }
@@ -168,24 +278,46 @@ fn places_that_cannot_be_written_are_refused_before_the_run() {
 fn results_never_destroy_what_is_there() {
     let folder = Folder::new();
     let path = |name: &str| path_of(&folder, name);
-    let [input, json, manifest, sub] = ["in.safetensors", "all.json", "Cargo.toml", "sub"].map(path);
+    let [input, json, manifest, sub] =
+        ["in.safetensors", "all.json", "Cargo.toml", "sub"].map(path);
     for file in [&input, &manifest] {
         std::fs::write(file, "[workspace]\n").unwrap();
     }
     std::fs::create_dir(&sub).unwrap();
     std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
     for (arguments, expected) in [
-        (&["--input", &input, "--json", &input][..], "--json and --input are one file"),
-        (&["--quick", "--json", &path("REPORT.md")], "--json and --report are one file"),
+        (
+            &["--input", &input, "--json", &input][..],
+            "--json and --input are one file",
+        ),
+        (
+            &["--quick", "--json", &path("REPORT.md")],
+            "--json and --report are one file",
+        ),
         (&["--quick", "--json", &sub], "is a folder"),
-        (&["--quick", "--json", &manifest], "this program did not write"),
+        (
+            &["--quick", "--json", &manifest],
+            "this program did not write",
+        ),
     ] {
         let output = folder.run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(expected),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
     assert!(!folder.path("records").exists() && !Path::new(&json).exists());
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
+    assert_eq!(
+        std::fs::read_to_string(folder.path("REPORT.md")).unwrap(),
+        "# COMPARE\nkept"
+    );
     assert_eq!(std::fs::read_to_string(&input).unwrap(), "[workspace]\n");
 }
 
@@ -200,11 +332,27 @@ fn outside_the_workspace_nothing_is_written_unasked() {
         (&["render", "--results", "."], "--report FILE"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(arguments).current_dir(folder.0.path()).env_remove("CARGO_MANIFEST_DIR");
+        command
+            .args(arguments)
+            .current_dir(folder.0.path())
+            .env_remove("CARGO_MANIFEST_DIR");
         let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("not inside the workspace"), "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("not inside the workspace"),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(expected),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
     assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
 }
@@ -216,12 +364,28 @@ fn rendering_without_a_record_is_refused() {
     std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
     for (results, check) in [("typo", false), ("empty", false), ("typo", true)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(["render", "--results"]).arg(folder.path(results)).arg("--report").arg(folder.path("REPORT.md"));
+        command
+            .args(["render", "--results"])
+            .arg(folder.path(results))
+            .arg("--report")
+            .arg(folder.path("REPORT.md"));
         let output = command.args(check.then_some("--check")).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{results}: {}", stderr(&output));
-        assert!(stderr(&output).contains("there is no record in "), "{}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{results}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("there is no record in "),
+            "{}",
+            stderr(&output)
+        );
     }
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
+    assert_eq!(
+        std::fs::read_to_string(folder.path("REPORT.md")).unwrap(),
+        "# COMPARE\nkept"
+    );
 }
 
 #[test]
@@ -232,7 +396,11 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("--backend cuda: "), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--backend cuda: "),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -240,28 +408,56 @@ fn a_run_goes_on_where_another_ended_and_joins_what_is_of_the_same_build() {
     let folder = Folder::new();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(["--backend", "emulated", "--quick", "--shapes", "1x1x17x64", "--masks", "full", "--report"]);
-        let output = command.arg(folder.path("REPORT.md")).args(arguments).output().unwrap();
-        (output.status.code(), stderr(&output) + &String::from_utf8_lossy(&output.stdout))
+        command.args([
+            "--backend",
+            "emulated",
+            "--quick",
+            "--shapes",
+            "1x1x17x64",
+            "--masks",
+            "full",
+            "--report",
+        ]);
+        let output = command
+            .arg(folder.path("REPORT.md"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            stderr(&output) + &String::from_utf8_lossy(&output.stdout),
+        )
     };
     let out = folder.path("records");
     let (code, text) = run(&["--stages", "0", "--out", out.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{text}");
     let record = folder.record();
     let rows = |file: &str| std::fs::read_to_string(record.join(file)).unwrap();
-    let sorted = |text: &str| text.lines().map(String::from).collect::<std::collections::BTreeSet<_>>();
+    let sorted = |text: &str| {
+        text.lines()
+            .map(String::from)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
     let (cases, summaries) = (rows("cases.jsonl"), rows("rows.jsonl"));
     // As a run is left that was interrupted after its first case.
     let partial = record.with_extension("partial");
-    std::fs::write(record.join("cases.jsonl"), cases.lines().next().unwrap().to_string() + "\n").unwrap();
+    std::fs::write(
+        record.join("cases.jsonl"),
+        cases.lines().next().unwrap().to_string() + "\n",
+    )
+    .unwrap();
     let mut meta: serde_json::Value = serde_json::from_str(&rows("meta.json")).unwrap();
     let planned = meta["progress"]["cases"].clone();
-    meta["progress"] = serde_json::json!({ "status": "partial", "finished": 1, "planned": planned });
+    meta["progress"] =
+        serde_json::json!({ "status": "partial", "finished": 1, "planned": planned });
     std::fs::write(record.join("meta.json"), meta.to_string()).unwrap();
     std::fs::rename(&record, &partial).unwrap();
     let (code, text) = run(&["--stages", "0", "--into", partial.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains(&format!("case 2 of {planned}")) && !partial.exists(), "{text}");
+    assert!(
+        text.contains(&format!("case 2 of {planned}")) && !partial.exists(),
+        "{text}"
+    );
     assert!(
         sorted(&rows("cases.jsonl")) == sorted(&cases) && rows("rows.jsonl") == summaries,
         "as if nothing had been"
@@ -271,11 +467,26 @@ fn a_run_goes_on_where_another_ended_and_joins_what_is_of_the_same_build() {
     assert_eq!(code, Some(0), "{text}");
     let joined = rows("rows.jsonl");
     assert!(sorted(&rows("cases.jsonl")).is_superset(&sorted(&cases)));
-    assert!(summaries.lines().filter(|line| !line.contains("self-test")).all(|line| joined.contains(line)));
+    assert!(
+        summaries
+            .lines()
+            .filter(|line| !line.contains("self-test"))
+            .all(|line| joined.contains(line))
+    );
     assert!(rows("meta.json").contains("\"joined\": ["));
     // Of a smaller device it says nothing.
-    let (code, text) = run(&["--stages", "1", "--device", "sm_89", "--into", record.to_str().unwrap()]);
-    assert!(code == Some(2) && text.contains("another --device"), "{code:?} {text}");
+    let (code, text) = run(&[
+        "--stages",
+        "1",
+        "--device",
+        "sm_89",
+        "--into",
+        record.to_str().unwrap(),
+    ]);
+    assert!(
+        code == Some(2) && text.contains("another --device"),
+        "{code:?} {text}"
+    );
 }
 
 #[test]
@@ -283,45 +494,80 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     let folder = Folder::new();
     std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
     // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-    let mut child = folder.command(&["--full", "--stages", "stage0-scalar", "--quiet"]).spawn().unwrap();
+    let mut child = folder
+        .command(&["--full", "--stages", "stage0-scalar", "--quiet"])
+        .spawn()
+        .unwrap();
     // A hang would end here; how fast the machine is does not matter.
     let deadline = Instant::now() + Duration::from_secs(900);
     let finished = loop {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
-        assert!(Instant::now() < deadline, "no partial record in a quarter of an hour");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "the run ended before it could be interrupted"
+        );
+        assert!(
+            Instant::now() < deadline,
+            "no partial record in a quarter of an hour"
+        );
         std::thread::sleep(Duration::from_millis(100));
-        let Ok(mut records) = std::fs::read_dir(folder.path("records")) else { continue };
-        let Some(Ok(record)) = records.next() else { continue };
-        let Ok(bytes) = std::fs::read(record.path().join("meta.json")) else { continue };
-        let meta: serde_json::Value = serde_json::from_slice(&bytes).expect("a record is whole at every moment");
+        let Ok(mut records) = std::fs::read_dir(folder.path("records")) else {
+            continue;
+        };
+        let Some(Ok(record)) = records.next() else {
+            continue;
+        };
+        let Ok(bytes) = std::fs::read(record.path().join("meta.json")) else {
+            continue;
+        };
+        let meta: serde_json::Value =
+            serde_json::from_slice(&bytes).expect("a record is whole at every moment");
         let finished = meta["progress"]["finished"].as_u64().unwrap_or(0);
         if finished > 0 {
             break finished;
         }
     };
     // Handled as Ctrl-C is, which all that a shell runs in the background ignores.
-    let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let interrupted = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(interrupted.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(std::fs::read_to_string(folder.path("REPORT.md")).unwrap(), "# COMPARE\nkept");
+    assert_eq!(
+        std::fs::read_to_string(folder.path("REPORT.md")).unwrap(),
+        "# COMPARE\nkept"
+    );
     let path = folder.record();
     assert!(path.to_string_lossy().ends_with(".partial"), "{path:?}");
     let rows = std::fs::read_to_string(path.join("cases.jsonl")).unwrap();
     assert!(rows.lines().count() as u64 >= finished);
     // By its path it says what it is; in a list of records it is none.
     let compare = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+        let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output),
+        )
     };
-    let [path, records, kept] =
-        [path, folder.path("records"), folder.path("kept")].map(|path| path.to_str().unwrap().to_string());
+    let [path, records, kept] = [path, folder.path("records"), folder.path("kept")]
+        .map(|path| path.to_str().unwrap().to_string());
     for (arguments, code, says) in [
-        (["accept", &path, "--into", &kept].as_slice(), 2, "is of a run that was ended"),
+        (
+            ["accept", &path, "--into", &kept].as_slice(),
+            2,
+            "is of a run that was ended",
+        ),
         (&["diff", &path, &path], 3, "INCOMPLETE"),
         (&["diff", &records, &path], 3, "has no records"),
     ] {
         let (found, text) = compare(arguments);
-        assert!(found == Some(code) && text.contains(says), "{arguments:?}: {found:?} {text}");
+        assert!(
+            found == Some(code) && text.contains(says),
+            "{arguments:?}: {found:?} {text}"
+        );
     }
 }
 
@@ -331,14 +577,21 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
     let (q, kv) = ([1usize, 4, 19, 64], [1usize, 2, 23, 64]);
     let values = |extents: &[usize; 4], step: f32| -> Vec<u8> {
         let count: usize = extents.iter().product();
-        (0..count).flat_map(|i| half::f16::from_f32((i as f32 * step).sin()).to_le_bytes()).collect()
+        (0..count)
+            .flat_map(|i| half::f16::from_f32((i as f32 * step).sin()).to_le_bytes())
+            .collect()
     };
     let (q_bytes, k_bytes, v_bytes) = (values(&q, 0.37), values(&kv, 0.71), values(&kv, 1.3));
     fn view<'a>(extents: &[usize; 4], bytes: &'a [u8]) -> safetensors::tensor::TensorView<'a> {
-        safetensors::tensor::TensorView::new(safetensors::Dtype::F16, extents.to_vec(), bytes).unwrap()
+        safetensors::tensor::TensorView::new(safetensors::Dtype::F16, extents.to_vec(), bytes)
+            .unwrap()
     }
     let write = |name: &str, out: Option<&[u8]>| {
-        let mut views = vec![("q", view(&q, &q_bytes)), ("k", view(&kv, &k_bytes)), ("v", view(&kv, &v_bytes))];
+        let mut views = vec![
+            ("q", view(&q, &q_bytes)),
+            ("k", view(&kv, &k_bytes)),
+            ("v", view(&kv, &v_bytes)),
+        ];
         views.extend(out.map(|bytes| ("out", view(&q, bytes))));
         let path = folder.path(name);
         std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
@@ -348,14 +601,28 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
     let saved = folder.path("outputs");
     let input = write("in.safetensors", None);
     let mut arguments = variant.to_vec();
-    arguments.extend([input.to_str().unwrap(), "--save-outputs", saved.to_str().unwrap()]);
+    arguments.extend([
+        input.to_str().unwrap(),
+        "--save-outputs",
+        saved.to_str().unwrap(),
+    ]);
     let output = folder.run(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 
     // The saved output is right, so it passes as the file's own `out`; a wrong one is called wrong.
-    let file = std::fs::read_dir(&saved).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(&saved)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let bytes = std::fs::read(file).unwrap();
-    let right = safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor("out").unwrap().data().to_vec();
+    let right = safetensors::SafeTensors::deserialize(&bytes)
+        .unwrap()
+        .tensor("out")
+        .unwrap()
+        .data()
+        .to_vec();
     let zeros = vec![0; right.len()];
     for (out, code) in [(&right, 0), (&zeros, 1)] {
         let input = write("with_out.safetensors", Some(out));
@@ -368,7 +635,10 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
 
 #[test]
 fn help_teaches_with_examples_and_exit_codes() {
-    let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("--help").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .arg("--help")
+        .output()
+        .unwrap();
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     for expected in ["Examples:", "Exit codes:", "--input", "selftest", "accept"] {
         assert!(help.contains(expected), "{expected}");
@@ -378,12 +648,21 @@ fn help_teaches_with_examples_and_exit_codes() {
 #[test]
 fn selftest_kills_every_planted_fault_and_every_mutant() {
     let arguments = ["selftest", "--stages", "stage0-scalar"];
-    let output = Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(arguments)
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("24 of 24 planted faults are killed by a gate"), "{text}");
-    assert!(words.contains("13 are killed, 1 survive and are listed as redundant, 0 survive"), "{text}");
+    assert!(
+        words.contains("24 of 24 planted faults are killed by a gate"),
+        "{text}"
+    );
+    assert!(
+        words.contains("13 are killed, 1 survive and are listed as redundant, 0 survive"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -392,13 +671,23 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
     let file = folder.path("tuned.json");
     let tune = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(["tune", "--out"]).arg(&file).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
+        command
+            .args(["tune", "--out"])
+            .arg(&file)
+            .args(arguments)
+            .env("CUDA_VISIBLE_DEVICES", "");
         let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output),
+        )
     };
     let (code, text) = tune(&["--shapes", "mission"]);
     assert_eq!(code, Some(3), "{text}");
-    assert!(text.starts_with("NO DATA: presets are ranked by times on a GPU"), "{text}");
+    assert!(
+        text.starts_with("NO DATA: presets are ranked by times on a GPU"),
+        "{text}"
+    );
     assert!(!file.exists());
     for (arguments, expected) in [
         (["--stages", "stage0-scaler"], "stage0-scalar"),
@@ -419,10 +708,19 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
 
 #[test]
 fn list_names_what_there_is() {
-    let output = Command::new(env!("CARGO_BIN_EXE_compare")).arg("list").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .arg("list")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0));
-    for expected in ["stage0-scalar", "wmma-qk-32x64", "mission", "outliers", "1.5"] {
+    for expected in [
+        "stage0-scalar",
+        "wmma-qk-32x64",
+        "mission",
+        "outliers",
+        "1.5",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
@@ -433,19 +731,46 @@ fn a_record_is_completed_on_its_gpu_alone() {
     let nowhere = folder.path("nowhere");
     let complete = |command: &str, record: &Path| {
         let arguments = [command, "--record", record.to_str().unwrap()];
-        Command::new(env!("CARGO_BIN_EXE_compare")).args(arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap()
+        Command::new(env!("CARGO_BIN_EXE_compare"))
+            .args(arguments)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .output()
+            .unwrap()
     };
-    assert_eq!(folder.run(&["--quick", "--stages", "stage0-scalar"]).status.code(), Some(0));
+    assert_eq!(
+        folder
+            .run(&["--quick", "--stages", "stage0-scalar"])
+            .status
+            .code(),
+        Some(0)
+    );
     let rows = || std::fs::read(folder.record().join("rows.jsonl")).unwrap();
     let before = rows();
     for command in ["profile", "sanitize"] {
         let output = complete(command, &nowhere);
-        assert_eq!(output.status.code(), Some(2), "{command}: {}", stderr(&output));
-        assert!(stderr(&output).contains("--record DIR"), "{command}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{command}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("--record DIR"),
+            "{command}: {}",
+            stderr(&output)
+        );
         let output = complete(command, &folder.record());
-        assert_eq!(output.status.code(), Some(3), "{command}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(3),
+            "{command}: {}",
+            stderr(&output)
+        );
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.starts_with("NO DATA: there is no GPU to "), "{command}: {text}");
+        assert!(
+            text.starts_with("NO DATA: there is no GPU to "),
+            "{command}: {text}"
+        );
         assert_eq!(rows(), before, "{command}");
     }
 }
@@ -458,6 +783,10 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
         let output = command.args(arguments).stdout(writer).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(code), ""), "{arguments:?}");
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(code), ""),
+            "{arguments:?}"
+        );
     }
 }

@@ -8,8 +8,9 @@ use std::process::Command;
 
 #[test]
 fn a_stage_is_green_and_timed_on_a_real_gpu() {
-    if let Err(error @ (CudaError::NoDriver | CudaError::NoDevice { .. } | CudaError::DriverTooOld { .. })) =
-        CudaDevice::open(0)
+    if let Err(
+        error @ (CudaError::NoDriver | CudaError::NoDevice { .. } | CudaError::DriverTooOld { .. }),
+    ) = CudaDevice::open(0)
     {
         // Past libtest, which shows no output of a test that passes.
         let mut terminal = std::io::stderr();
@@ -17,9 +18,19 @@ fn a_stage_is_green_and_timed_on_a_real_gpu() {
         return;
     }
     let judged = rows_of_gpu(&["--quick"]);
-    assert!(judged.iter().any(|row| row.contains("\"B1\":{\"is\":\"pass\"")), "{judged:#?}");
-    let timed = rows_of_gpu(&["--shapes", "mission", "--dtypes", "f16", "--masks", "full", "--iters", "40"]);
-    assert!(timed.iter().any(|row| row.contains("\"p50\":")), "{timed:#?}");
+    assert!(
+        judged
+            .iter()
+            .any(|row| row.contains("\"B1\":{\"is\":\"pass\"")),
+        "{judged:#?}"
+    );
+    let timed = rows_of_gpu(&[
+        "--shapes", "mission", "--dtypes", "f16", "--masks", "full", "--iters", "40",
+    ]);
+    assert!(
+        timed.iter().any(|row| row.contains("\"p50\":")),
+        "{timed:#?}"
+    );
 }
 
 /// What a run of stage 0's default variant records of the GPU.
@@ -27,14 +38,37 @@ fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command
-        .args(["--backend", "cuda", "--stages", "stage0-scalar", "--variants", "wmma-qk-32x64", "--quiet"])
+        .args([
+            "--backend",
+            "cuda",
+            "--stages",
+            "stage0-scalar",
+            "--variants",
+            "wmma-qk-32x64",
+            "--quiet",
+        ])
         .args(flags);
-    command.arg("--out").arg(folder.path().join("records")).arg("--report").arg(folder.path().join("REPORT.md"));
+    command
+        .arg("--out")
+        .arg(folder.path().join("records"))
+        .arg("--report")
+        .arg(folder.path().join("REPORT.md"));
     let output = command.env_remove("ATTENTION_DEVICE").output().unwrap();
     // 3: what such a run leaves out is NO DATA.
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {said}", output.status);
-    let record = std::fs::read_dir(folder.path().join("records")).unwrap().next().unwrap().unwrap();
+    assert!(
+        matches!(output.status.code(), Some(0 | 3)),
+        "{:?}: {said}",
+        output.status
+    );
+    let record = std::fs::read_dir(folder.path().join("records"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
     let rows = std::fs::read_to_string(record.path().join("rows.jsonl")).unwrap();
-    rows.lines().filter(|row| row.contains("\"by\":\"gpu\"")).map(String::from).collect()
+    rows.lines()
+        .filter(|row| row.contains("\"by\":\"gpu\""))
+        .map(String::from)
+        .collect()
 }

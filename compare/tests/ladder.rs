@@ -22,7 +22,11 @@ fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f16> {
 fn ulps(a: f16, b: f16) -> u32 {
     let ordered = |x: f16| {
         let bits = i32::from(x.to_bits());
-        if bits & 0x8000 == 0 { bits } else { 0x8000 - bits }
+        if bits & 0x8000 == 0 {
+            bits
+        } else {
+            0x8000 - bits
+        }
     };
     ordered(a).abs_diff(ordered(b))
 }
@@ -31,27 +35,51 @@ fn ulps(a: f16, b: f16) -> u32 {
 /// equal in every bit at the same preset, the rest within 1 ulp).
 #[test]
 fn stage_2_computes_what_stage_1_does() {
-    let (one, two) =
-        (LoadedStage::load(&stage1_cpasync::CpAsync).unwrap(), LoadedStage::load(&stage2_simd_pv::SimdPv).unwrap());
+    let (one, two) = (
+        LoadedStage::load(&stage1_cpasync::CpAsync).unwrap(),
+        LoadedStage::load(&stage2_simd_pv::SimdPv).unwrap(),
+    );
     let mut compared = 0;
     for variant in two.variants() {
         let baseline = variant.replace("simd-pv", "cpasync");
         if !one.variants().contains(&baseline.as_str()) {
             continue;
         }
-        for (head_dim, dtype, mask) in
-            [(64, Dtype::F16, Mask::Full), (64, Dtype::E4m3, Mask::Causal), (128, Dtype::F16, Mask::Causal)]
-        {
-            let shape = Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 113, seq_kv: 203, head_dim };
+        for (head_dim, dtype, mask) in [
+            (64, Dtype::F16, Mask::Full),
+            (64, Dtype::E4m3, Mask::Causal),
+            (128, Dtype::F16, Mask::Causal),
+        ] {
+            let shape = Shape {
+                batch: 1,
+                heads_q: 2,
+                heads_kv: 1,
+                seq_q: 113,
+                seq_kv: 203,
+                head_dim,
+            };
             let problem = Problem::new(shape, dtype, mask).unwrap();
-            let (a, b) = (output(&one, &baseline, &problem), output(&two, variant, &problem));
+            let (a, b) = (
+                output(&one, &baseline, &problem),
+                output(&two, variant, &problem),
+            );
             let distances: Vec<u32> = a.iter().zip(&b).map(|(&a, &b)| ulps(a, b)).collect();
             let equal = distances.iter().filter(|&&distance| distance == 0).count();
             let largest = distances.iter().max();
-            assert!(equal * 100 >= distances.len() * 99, "{variant}: {equal} of {} are equal", distances.len());
-            assert!(largest <= Some(&1), "{variant}: up to {largest:?} ulps apart");
+            assert!(
+                equal * 100 >= distances.len() * 99,
+                "{variant}: {equal} of {} are equal",
+                distances.len()
+            );
+            assert!(
+                largest <= Some(&1),
+                "{variant}: up to {largest:?} ulps apart"
+            );
             compared += 1;
         }
     }
-    assert!(compared >= 3 * 3, "the stages share {compared} / 3 presets: too few to say anything");
+    assert!(
+        compared >= 3 * 3,
+        "the stages share {compared} / 3 presets: too few to say anything"
+    );
 }

@@ -32,11 +32,33 @@ fn report() -> String {
     static PAGE: OnceLock<String> = OnceLock::new();
     let make = || {
         let folder = TempDir::new().unwrap();
-        let arguments = ["--backend", "emulated", "--quick", "--stages", "stage0-scalar", "--quiet", "--out"];
+        let arguments = [
+            "--backend",
+            "emulated",
+            "--quick",
+            "--stages",
+            "stage0-scalar",
+            "--quiet",
+            "--out",
+        ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args(arguments).arg(folder.path().join("records")).arg("--report").arg(folder.path().join("REPORT.md"));
-        assert!(command.env_remove("ATTENTION_DEVICE").status().unwrap().success());
-        let record = std::fs::read_dir(folder.path().join("records")).unwrap().next().unwrap().unwrap();
+        command
+            .args(arguments)
+            .arg(folder.path().join("records"))
+            .arg("--report")
+            .arg(folder.path().join("REPORT.md"));
+        assert!(
+            command
+                .env_remove("ATTENTION_DEVICE")
+                .status()
+                .unwrap()
+                .success()
+        );
+        let record = std::fs::read_dir(folder.path().join("records"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         std::fs::read_to_string(record.path().join("report.html")).unwrap()
     };
     PAGE.get_or_init(make).clone()
@@ -45,16 +67,28 @@ fn report() -> String {
 /// Runs Chromium on a file; `None`, and a line that says so, where there is none.
 fn chromium(folder: &Path, page: &Path, arguments: &[String]) -> Option<Output> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = ["chromium", "chromium-browser", "google-chrome"]
-        .map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file()));
+    let places = ["chromium", "chromium-browser", "google-chrome"].map(|name| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|program| program.is_file())
+    });
     let Some(program) = places.into_iter().flatten().next() else {
         assert!(std::env::var_os("CI").is_none(), "no Chromium on PATH");
         println!("not checked: no Chromium on PATH");
         return None;
     };
     let output = Command::new(program)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000"])
-        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--virtual-time-budget=5000",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("profile").display()
+        ))
         .args(arguments)
         .arg(page)
         .output()
@@ -78,21 +112,36 @@ fn framed(folder: &Path, report: &str, width: u32) -> PathBuf {
 fn probe(report: &str, width: u32) -> Option<[f64; 6]> {
     let folder = TempDir::new().unwrap();
     // The page forbids scripts, the probe among them.
-    let (before, policy) =
-        report.split_once("<meta http-equiv=\"Content-Security-Policy\"").expect("there is a policy");
+    let (before, policy) = report
+        .split_once("<meta http-equiv=\"Content-Security-Policy\"")
+        .expect("there is a policy");
     let (_, after) = policy.split_once("/>").expect("it ends");
     let page = framed(folder.path(), &format!("{before}{PROBE}{after}"), width);
-    let output = chromium(folder.path(), &page, &["--window-size=1300,2400".into(), "--dump-dom".into()])?;
+    let output = chromium(
+        folder.path(),
+        &page,
+        &["--window-size=1300,2400".into(), "--dump-dom".into()],
+    )?;
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (_, found) = dom.split_once("<title>probe ").unwrap_or_else(|| panic!("no probe in {dom}"));
-    let numbers: Vec<f64> = found.split("</title>").next()?.split(' ').map(|n| n.parse().unwrap()).collect();
+    let (_, found) = dom
+        .split_once("<title>probe ")
+        .unwrap_or_else(|| panic!("no probe in {dom}"));
+    let numbers: Vec<f64> = found
+        .split("</title>")
+        .next()?
+        .split(' ')
+        .map(|n| n.parse().unwrap())
+        .collect();
     Some(numbers.try_into().expect("six numbers"))
 }
 
 #[test]
 fn the_page_is_legible_and_does_not_overflow() {
     for width in [1280, 400] {
-        let Some([content, window, letters, colours, font, clipped]) = probe(&report(), width) else { return };
+        let Some([content, window, letters, colours, font, clipped]) = probe(&report(), width)
+        else {
+            return;
+        };
         assert_eq!(window, f64::from(width));
         assert!(
             content <= window,
@@ -101,15 +150,20 @@ fn the_page_is_legible_and_does_not_overflow() {
         assert!(letters > 1_000.0, "{width}: {letters} letters");
         assert!(colours >= 3.0, "{width}: {colours} colours");
         assert!(font >= 10.0, "{width}: a font of {font} pixels");
-        assert_eq!(clipped, 0.0, "{width}: charts with something outside their picture");
+        assert_eq!(
+            clipped, 0.0,
+            "{width}: charts with something outside their picture"
+        );
     }
 }
 
 #[test]
 fn the_probe_sees_what_is_too_wide_and_what_is_clipped() {
-    let wide =
-        "<p style=\"width:90rem\">wide</p><svg viewBox=\"0 0 9 9\"><text x=\"5\" y=\"5\">clipped</text></svg></main>";
-    let Some([content, window, .., clipped]) = probe(&report().replace("</main>", wide), 400) else { return };
+    let wide = "<p style=\"width:90rem\">wide</p><svg viewBox=\"0 0 9 9\"><text x=\"5\" y=\"5\">clipped</text></svg></main>";
+    let Some([content, window, .., clipped]) = probe(&report().replace("</main>", wide), 400)
+    else {
+        return;
+    };
     assert!(content > window, "{content}");
     assert_eq!(clipped, 1.0);
 }
@@ -134,7 +188,10 @@ fn pictures_of_the_page_are_not_blank() {
             return;
         }
         let bytes = std::fs::metadata(&picture).expect("a screenshot").len();
-        assert!(bytes > LEAST_PICTURE_BYTES, "{width} {scheme}: {bytes} bytes");
+        assert!(
+            bytes > LEAST_PICTURE_BYTES,
+            "{width} {scheme}: {bytes} bytes"
+        );
     }
 }
 

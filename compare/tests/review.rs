@@ -33,7 +33,10 @@ esac
 "#;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("compare/ lies in the root").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("compare/ lies in the root")
+        .to_path_buf()
 }
 
 /// A checkout of two commits with the scripts in it.
@@ -49,7 +52,10 @@ impl Checkout {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
         for script in ["scripts/review", ".ci/review", ".ci/comment"] {
-            program(&format!("checkout/{script}"), &std::fs::read_to_string(root().join(script)).unwrap());
+            program(
+                &format!("checkout/{script}"),
+                &std::fs::read_to_string(root().join(script)).unwrap(),
+            );
         }
         program("checkout/scripts/cuda-toolkit", "#!/bin/sh\n");
         program("checkout/.gitignore", "target\n");
@@ -69,30 +75,63 @@ impl Checkout {
     }
 
     fn git(&self, arguments: &[&str]) -> String {
-        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"];
+        let identity = [
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ];
         let folder = self.path("checkout");
-        let output = Command::new("git").arg("-C").arg(folder).args(identity).args(arguments).output().unwrap();
-        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(folder)
+            .args(identity)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "git {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).trim().to_string()
     }
 
     /// Runs a script. Returns its exit code, what it printed, and the calls that it made.
     fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
         let _ = std::fs::remove_file(self.path("calls"));
-        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            self.path("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
         let mut command = Command::new("bash");
         // Without the slash at its end, which joining an empty path leaves.
         let here = self.path("x").parent().unwrap().to_path_buf();
-        command.current_dir(self.path("checkout")).args(arguments).env("PATH", path).env("HERE", here);
-        command.env_remove("CARGO_TARGET_DIR").env_remove("GITHUB_STEP_SUMMARY");
-        let Output { status, stdout, stderr } = command.envs(variables.iter().copied()).output().unwrap();
-        let printed = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        command
+            .current_dir(self.path("checkout"))
+            .args(arguments)
+            .env("PATH", path)
+            .env("HERE", here);
+        command
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("GITHUB_STEP_SUMMARY");
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.envs(variables.iter().copied()).output().unwrap();
+        let printed =
+            String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
         let calls = std::fs::read_to_string(self.path("calls")).unwrap_or_default();
         (status.code().unwrap(), printed, calls)
     }
 }
 
-const BUILD_BASE: &str = "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base\n";
+const BUILD_BASE: &str =
+    "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base\n";
 const BUILD_HEAD: &str = "cargo build --quiet --locked --workspace --bin compare in checkout\n";
 
 /// The call that makes a record.
@@ -103,7 +142,10 @@ fn run_of(side: &str, record: &str, flags: &str) -> String {
 
 /// The records that are committed at both ends.
 fn also(checkout: &Checkout) -> String {
-    format!(" --also {:.12} HEAD", checkout.git(&["rev-parse", "HEAD^1"]))
+    format!(
+        " --also {:.12} HEAD",
+        checkout.git(&["rev-parse", "HEAD^1"])
+    )
 }
 
 /// The three calls of `compare diff`.
@@ -116,13 +158,19 @@ fn diffs(flags: &str) -> String {
 #[test]
 fn a_review_compares_base_and_head_and_keeps_the_bases_record() {
     let checkout = Checkout::new();
-    let head =
-        BUILD_HEAD.to_string() + &run_of("head", "head", "--backend emulated --quick") + &diffs(&also(&checkout));
-    let base = BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
+    let head = BUILD_HEAD.to_string()
+        + &run_of("head", "head", "--backend emulated --quick")
+        + &diffs(&also(&checkout));
+    let base =
+        BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
     let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1"], &[]);
     assert_eq!((code, calls), (0, base + &head), "{printed}");
     assert!(checkout.path("checkout/target/review/diff.md").is_file());
-    assert_eq!(checkout.git(&["worktree", "list"]).lines().count(), 1, "the base's work tree is gone");
+    assert_eq!(
+        checkout.git(&["worktree", "list"]).lines().count(),
+        1,
+        "the base's work tree is gone"
+    );
     assert_eq!(checkout.git(&["status", "--short"]), "");
 
     // A gate that fails on the head is for the comparison to say, whose exit code counts.
@@ -131,15 +179,24 @@ fn a_review_compares_base_and_head_and_keeps_the_bases_record() {
     assert_eq!((code, calls), (1, head), "{printed}");
 
     let (_, _, calls) = checkout.run(&["scripts/review", "HEAD^1", "--full"], &[]);
-    assert!(calls.starts_with(BUILD_BASE), "a record of another tier is not used again: {calls}");
+    assert!(
+        calls.starts_with(BUILD_BASE),
+        "a record of another tier is not used again: {calls}"
+    );
 }
 
 #[test]
 fn latencies_are_taken_in_turns_and_never_used_again() {
     let checkout = Checkout::new();
     let flags = "--backend cuda --shapes mission --dtypes f16";
-    let [base, head] = [run_of("base", "base-record", flags), run_of("head", "head", flags)];
-    let expected = format!("{BUILD_BASE}{base}{BUILD_HEAD}{head}{head}{base}{}", diffs(" --pool"));
+    let [base, head] = [
+        run_of("base", "base-record", flags),
+        run_of("head", "head", flags),
+    ];
+    let expected = format!(
+        "{BUILD_BASE}{base}{BUILD_HEAD}{head}{head}{base}{}",
+        diffs(" --pool")
+    );
     for _ in 0..2 {
         let (code, printed, calls) = checkout.run(&["scripts/review", "main^1", "--latency"], &[]);
         assert_eq!((code, calls), (0, expected.clone()), "{printed}");
@@ -153,9 +210,17 @@ fn what_cannot_be_reviewed_is_wrong_usage() {
     for (arguments, variables, says) in [
         (vec!["scripts/review"], nothing, "usage:"),
         (vec!["scripts/review", "HEAD", "--slow"], nothing, "usage:"),
-        (vec!["scripts/review", "HEAD", "HEAD^1"], nothing, "one BASE, not two"),
+        (
+            vec!["scripts/review", "HEAD", "HEAD^1"],
+            nothing,
+            "one BASE, not two",
+        ),
         (vec!["scripts/review", "nowhere"], nothing, "git fetch it"),
-        (vec!["scripts/review", "HEAD^1"], &[("RUN_CODE", "2")], "compare cannot run on the base-record"),
+        (
+            vec!["scripts/review", "HEAD^1"],
+            &[("RUN_CODE", "2")],
+            "compare cannot run on the base-record",
+        ),
     ] {
         let (code, printed, _) = checkout.run(&arguments, variables);
         assert_eq!(code, 2, "{arguments:?}: {printed}");
@@ -171,9 +236,14 @@ fn the_hosted_check_passes_what_is_undecided_and_marks_latencies() {
         let (found, printed, _) = checkout.run(&[".ci/review", "--quick"], &variables(code));
         assert_eq!(found, exit, "{printed}");
         assert_eq!(printed.contains("::warning::"), code == "3", "{printed}");
-        assert!(printed.contains("**verdict**"), "the summary has the comparison: {printed}");
+        assert!(
+            printed.contains("**verdict**"),
+            "the summary has the comparison: {printed}"
+        );
     }
-    let read = |name: &str| std::fs::read_to_string(checkout.path("checkout/target/review").join(name)).unwrap();
+    let read = |name: &str| {
+        std::fs::read_to_string(checkout.path("checkout/target/review").join(name)).unwrap()
+    };
     assert_eq!(read("number"), "7\n");
     checkout.run(&[".ci/review", "--latency"], &variables("0"));
     assert!(read("diff.md").starts_with("<!-- attention-ladder: compare diff latency -->\n"));
@@ -187,35 +257,59 @@ fn a_comment_is_replaced_and_only_where_the_pull_request_is_what_was_reviewed() 
     let comment = |number: &str, text: &str, more: &[(&str, &str)]| {
         std::fs::write(folder.join("number"), number).unwrap();
         std::fs::write(folder.join("diff.md"), text).unwrap();
-        let given = [("REPOSITORY", "o/r"), ("HEAD_SHA", "abc"), ("RUN_URL", "https://example.invalid/1")];
+        let given = [
+            ("REPOSITORY", "o/r"),
+            ("HEAD_SHA", "abc"),
+            ("RUN_URL", "https://example.invalid/1"),
+        ];
         let (code, printed, _) = checkout.run(&[".ci/comment", "left"], &[&given, more].concat());
         (code, printed)
     };
     let text = "<!-- attention-ladder: compare diff -->\n**verdict** by @someone\n";
     let body = "<!-- attention-ladder: compare diff -->\n_Written by the code of this pull request in [this \
                 run](https://example.invalid/1)._\n\n**verdict** by @&#8203;someone\n";
-    let patch = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n".to_string() + body;
+    let patch = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n"
+        .to_string()
+        + body;
     assert_eq!(comment("7\n", text, &[]), (0, patch));
-    let post = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n".to_string() + body;
+    let post = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n"
+        .to_string()
+        + body;
     assert_eq!(comment("7\n", text, &[("NEW", "1")]), (0, post));
 
     let long = text.to_string() + &"line µ\n".repeat(20_000);
     let (code, printed) = comment("7\n", &long, &[]);
-    assert!(code == 0 && printed.len() < 65_536 && printed.ends_with("The rest is in the summary of the run.\n"));
+    assert!(
+        code == 0
+            && printed.len() < 65_536
+            && printed.ends_with("The rest is in the summary of the run.\n")
+    );
 
     for (number, text, more, code, says) in [
         ("7", text, [("AT", "def")], 0, "no comment: #7 is at def"),
         ("7/../8", text, [("AT", "abc")], 1, "names no pull request"),
         ("0", text, [("AT", "abc")], 1, "names no pull request"),
-        ("7", "hello\n", [("AT", "abc")], 1, "diff.md is no comparison"),
+        (
+            "7",
+            "hello\n",
+            [("AT", "abc")],
+            1,
+            "diff.md is no comparison",
+        ),
     ] {
         let (found, printed) = comment(number, text, &more);
         assert_eq!(found, code, "{printed}");
-        assert!(printed.contains(says) && !printed.contains("gh api"), "{printed}");
+        assert!(
+            printed.contains(says) && !printed.contains("gh api"),
+            "{printed}"
+        );
     }
     std::fs::remove_file(folder.join("diff.md")).unwrap();
     let (code, printed, _) = checkout.run(&[".ci/comment", "left"], &[]);
-    assert!(code == 0 && printed.contains("no comment: the review left no comparison"), "{printed}");
+    assert!(
+        code == 0 && printed.contains("no comment: the review left no comparison"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -223,24 +317,44 @@ fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
     let mut commands = 0;
     for name in ["review.yml", "review-comment.yml"] {
         let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
-        for line in text.lines().map(|line| line.trim().trim_start_matches("- ")) {
+        for line in text
+            .lines()
+            .map(|line| line.trim().trim_start_matches("- "))
+        {
             if let Some(command) = line.strip_prefix("run:") {
                 let program = command.split_whitespace().next().unwrap_or_default();
-                assert!(program.starts_with(".ci/") && root().join(program).is_file(), "{name}: {line}");
+                assert!(
+                    program.starts_with(".ci/") && root().join(program).is_file(),
+                    "{name}: {line}"
+                );
                 commands += 1;
             }
             // A version's tag, or a commit; never a branch.
             if let Some(action) = line.strip_prefix("uses:") {
                 let (_, version) = action.split_once('@').unwrap_or_default();
-                assert!(version.starts_with('v') || version.len() == 40, "{name}: {line}");
+                assert!(
+                    version.starts_with('v') || version.len() == 40,
+                    "{name}: {line}"
+                );
             }
         }
-        assert!(text.contains("\npermissions:"), "{name} states its permissions");
-        assert!(!text.contains("pull_request_target"), "{name}: code of a fork with a token that may write");
+        assert!(
+            text.contains("\npermissions:"),
+            "{name} states its permissions"
+        );
+        assert!(
+            !text.contains("pull_request_target"),
+            "{name}: code of a fork with a token that may write"
+        );
     }
     assert_eq!(commands, 5);
     let review = std::fs::read_to_string(root().join(".github/workflows/review.yml")).unwrap();
-    for script in [".ci/run\n", ".ci/review --full\n", ".ci/review --latency\n", ".ci/deny advisories\n"] {
+    for script in [
+        ".ci/run\n",
+        ".ci/review --full\n",
+        ".ci/review --latency\n",
+        ".ci/deny advisories\n",
+    ] {
         assert!(review.contains(&format!("run: {script}")), "{script}");
     }
 }

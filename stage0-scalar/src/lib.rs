@@ -11,7 +11,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Scalar;
 
 /// `wmma-qk` against its control.
-const SCALAR: Base = Base { stage: "stage0-scalar", family: "scalar" };
+const SCALAR: Base = Base {
+    stage: "stage0-scalar",
+    family: "scalar",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage0-scalar",
@@ -24,34 +27,53 @@ const INFO: StageInfo = StageInfo {
             family: "wmma-qk",
             metrics: &[Metric::TensorMacs],
             // 512 x 512 x 64 in each of 8 heads.
-            relation: Relation::AtLeast { bound: 134_217_728.0 },
+            relation: Relation::AtLeast {
+                bound: 134_217_728.0,
+            },
             on: claim::BOTH,
             why: "all of Q·Kᵀ runs on tensor cores",
         },
         Claim {
             family: "wmma-qk",
             metrics: &[Metric::SharedReadBytes],
-            relation: Relation::Ratio { base: SCALAR, at_least: 0.5, at_most: 0.8 },
+            relation: Relation::Ratio {
+                base: SCALAR,
+                at_least: 0.5,
+                at_most: 0.8,
+            },
             on: claim::BOTH,
             why: "a fragment of Q or K serves a whole 16x16 tile of scores",
         },
         Claim {
             family: "wmma-qk",
-            metrics: &[Metric::GlobalReadBytes, Metric::GlobalWriteBytes, Metric::Exps, Metric::BlockBarriers],
+            metrics: &[
+                Metric::GlobalReadBytes,
+                Metric::GlobalWriteBytes,
+                Metric::Exps,
+                Metric::BlockBarriers,
+            ],
             relation: Relation::equal_to(SCALAR),
             on: claim::BOTH,
             why: "everything but Q·Kᵀ is the same code",
         },
         Claim {
             family: "scalar",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            metrics: &[
+                Metric::SharedReadConflicts,
+                Metric::SharedWriteConflicts,
+                Metric::AsyncWriteConflicts,
+            ],
             relation: Relation::AtMost { bound: 0.0 },
             on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",
         },
         Claim {
             family: "wmma-qk",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            metrics: &[
+                Metric::SharedReadConflicts,
+                Metric::SharedWriteConflicts,
+                Metric::AsyncWriteConflicts,
+            ],
             relation: Relation::AtMost { bound: 0.0 },
             on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",

@@ -9,8 +9,15 @@ use std::sync::LazyLock;
 struct Mislisted;
 
 static INFO: LazyLock<StageInfo> = LazyLock::new(|| {
-    let needed = Redundant { family: "wmma-qk", site: "Q was written by all threads", reason: "it is not" };
-    StageInfo { redundant: Box::leak(Box::new([needed])), ..*Scalar.info() }
+    let needed = Redundant {
+        family: "wmma-qk",
+        site: "Q was written by all threads",
+        reason: "it is not",
+    };
+    StageInfo {
+        redundant: Box::leak(Box::new([needed])),
+        ..*Scalar.info()
+    }
 });
 
 impl Attention for Mislisted {
@@ -27,13 +34,32 @@ impl Attention for Mislisted {
 fn survivors_and_useless_entries_are_reported() {
     let stage = LoadedStage::load(&Mislisted).unwrap();
     let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
-    let q_barriers: Vec<&SiteResult> =
-        suppressed.sites.iter().filter(|site| site.purpose.starts_with("Q was written")).collect();
-    let [scalar, wmma_qk] = q_barriers[..] else { panic!("{q_barriers:#?}") };
-    assert!(!scalar.is_killed() && scalar.listed.is_none() && scalar.remedy().is_some(), "{scalar:#?}");
-    assert!(wmma_qk.is_killed() && wmma_qk.listed.is_some() && wmma_qk.remedy().is_some(), "{wmma_qk:#?}");
+    let q_barriers: Vec<&SiteResult> = suppressed
+        .sites
+        .iter()
+        .filter(|site| site.purpose.starts_with("Q was written"))
+        .collect();
+    let [scalar, wmma_qk] = q_barriers[..] else {
+        panic!("{q_barriers:#?}")
+    };
+    assert!(
+        !scalar.is_killed() && scalar.listed.is_none() && scalar.remedy().is_some(),
+        "{scalar:#?}"
+    );
+    assert!(
+        wmma_qk.is_killed() && wmma_qk.listed.is_some() && wmma_qk.remedy().is_some(),
+        "{wmma_qk:#?}"
+    );
     let wrong = suppressed.wrong();
     assert_eq!(wrong.len(), 2, "{wrong:#?}");
     // All others are needed: a hazard names the line that makes them so.
-    assert!(suppressed.sites.len() >= 10 && suppressed.sites.iter().filter(|site| !site.is_killed()).count() == 1);
+    assert!(
+        suppressed.sites.len() >= 10
+            && suppressed
+                .sites
+                .iter()
+                .filter(|site| !site.is_killed())
+                .count()
+                == 1
+    );
 }

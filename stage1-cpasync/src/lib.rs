@@ -10,7 +10,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct CpAsync;
 
 /// The control, which copies through registers.
-const WMMA_QK: Base = Base { stage: "stage0-scalar", family: "wmma-qk" };
+const WMMA_QK: Base = Base {
+    stage: "stage0-scalar",
+    family: "wmma-qk",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage1-cpasync",
@@ -36,7 +39,11 @@ const INFO: StageInfo = StageInfo {
         Claim {
             family: "cpasync",
             metrics: &[Metric::SharedReadBytes],
-            relation: Relation::Ratio { base: WMMA_QK, at_least: 1.0, at_most: 1.03 },
+            relation: Relation::Ratio {
+                base: WMMA_QK,
+                at_least: 1.0,
+                at_most: 1.03,
+            },
             on: claim::E4M3,
             why: "codes that have arrived are read once, to be widened",
         },
@@ -58,7 +65,11 @@ const INFO: StageInfo = StageInfo {
         },
         Claim {
             family: "cpasync",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            metrics: &[
+                Metric::SharedReadConflicts,
+                Metric::SharedWriteConflicts,
+                Metric::AsyncWriteConflicts,
+            ],
             relation: Relation::AtMost { bound: 0.0 },
             on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",

@@ -10,7 +10,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct SimdPv;
 
 /// The same kernel with single values.
-const CPASYNC: Base = Base { stage: "stage1-cpasync", family: "cpasync" };
+const CPASYNC: Base = Base {
+    stage: "stage1-cpasync",
+    family: "cpasync",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage2-simd-pv",
@@ -22,7 +25,11 @@ const INFO: StageInfo = StageInfo {
         Claim {
             family: "simd-pv",
             metrics: &[Metric::SharedReadRequests],
-            relation: Relation::Ratio { base: CPASYNC, at_least: 0.35, at_most: 0.65 },
+            relation: Relation::Ratio {
+                base: CPASYNC,
+                at_least: 0.35,
+                at_most: 0.65,
+            },
             on: claim::BOTH,
             why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of the loads",
         },
@@ -41,7 +48,11 @@ const INFO: StageInfo = StageInfo {
         },
         Claim {
             family: "simd-pv",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            metrics: &[
+                Metric::SharedReadConflicts,
+                Metric::SharedWriteConflicts,
+                Metric::AsyncWriteConflicts,
+            ],
             relation: Relation::AtMost { bound: 0.0 },
             on: claim::BOTH,
             why: "rows end in padding, so that no access of a warp meets a bank twice",

@@ -10,7 +10,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct WmmaPv;
 
 /// The same kernel with P·V by FMA.
-const SIMD_PV: Base = Base { stage: "stage2-simd-pv", family: "simd-pv" };
+const SIMD_PV: Base = Base {
+    stage: "stage2-simd-pv",
+    family: "simd-pv",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage3-wmma-pv",
@@ -28,7 +31,12 @@ const INFO: StageInfo = StageInfo {
         },
         Claim {
             family: "wmma-pv",
-            metrics: &[Metric::GlobalReadBytes, Metric::AsyncCopyBytes, Metric::Exps, Metric::BlockBarriers],
+            metrics: &[
+                Metric::GlobalReadBytes,
+                Metric::AsyncCopyBytes,
+                Metric::Exps,
+                Metric::BlockBarriers,
+            ],
             relation: Relation::equal_to(SIMD_PV),
             on: claim::BOTH,
             why: "nothing but P·V changes",

@@ -11,7 +11,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct WarpSpec;
 
 /// The same computation by warps that all copy.
-const WMMA_PV: Base = Base { stage: "stage3-wmma-pv", family: "wmma-pv" };
+const WMMA_PV: Base = Base {
+    stage: "stage3-wmma-pv",
+    family: "wmma-pv",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage4-warpspec",
@@ -37,7 +40,11 @@ const INFO: StageInfo = StageInfo {
         Claim {
             family: "warpspec",
             metrics: &[Metric::GlobalReadBytes],
-            relation: Relation::Ratio { base: WMMA_PV, at_least: 1.0, at_most: 1.01 },
+            relation: Relation::Ratio {
+                base: WMMA_PV,
+                at_least: 1.0,
+                at_most: 1.01,
+            },
             on: claim::E4M3,
             why: "the same tiles are read, by other warps; the producers read the scales too",
         },
@@ -52,7 +59,11 @@ const INFO: StageInfo = StageInfo {
         Claim {
             family: "warpspec",
             metrics: &[Metric::BarrierStallShare],
-            relation: Relation::Ratio { base: WMMA_PV, at_least: 0.0, at_most: 0.8 },
+            relation: Relation::Ratio {
+                base: WMMA_PV,
+                at_least: 0.0,
+                at_most: 0.8,
+            },
             // `compare profile` launches f16 unless it is asked for more.
             on: claim::F16,
             why: "consumers wait for tiles that have not arrived, not for each other",

@@ -12,13 +12,25 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Swizzle;
 
 /// The control of the whole ladder.
-const WMMA_QK: Base = Base { stage: "stage0-scalar", family: "wmma-qk" };
+const WMMA_QK: Base = Base {
+    stage: "stage0-scalar",
+    family: "wmma-qk",
+};
 /// WMMA on both products, whose scores and products go through shared memory.
-const WMMA_PV: Base = Base { stage: "stage3-wmma-pv", family: "wmma-pv" };
+const WMMA_PV: Base = Base {
+    stage: "stage3-wmma-pv",
+    family: "wmma-pv",
+};
 /// The same with warps that only copy.
-const WARPSPEC: Base = Base { stage: "stage4-warpspec", family: "warpspec" };
+const WARPSPEC: Base = Base {
+    stage: "stage4-warpspec",
+    family: "warpspec",
+};
 /// The same kernel with rows one after the other.
-const LINEAR: Base = Base { stage: "stage5-swizzle", family: "mma-linear" };
+const LINEAR: Base = Base {
+    stage: "stage5-swizzle",
+    family: "mma-linear",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
@@ -30,10 +42,34 @@ const INFO: StageInfo = StageInfo {
         Claim::faster("swizzle", WMMA_PV, 1.05),
         Claim::faster("swizzle", WARPSPEC, 1.05),
         Claim::faster("swizzle", LINEAR, 1.05),
-        Claim::over("swizzle", Rival::FastestPyTorch, &Where::f16("mission"), 1.5, Some(1.7)),
-        Claim::over("swizzle", Rival::FastestPyTorch, &Where::f16("mission_b2"), 1.25, Some(1.35)),
-        Claim::over("swizzle", Rival::PyTorchFlash, &Where::f16("long"), 1.0, None),
-        Claim::over("swizzle", Rival::PyTorchFlash, &Where::f16("big"), 1.0, None),
+        Claim::over(
+            "swizzle",
+            Rival::FastestPyTorch,
+            &Where::f16("mission"),
+            1.5,
+            Some(1.7),
+        ),
+        Claim::over(
+            "swizzle",
+            Rival::FastestPyTorch,
+            &Where::f16("mission_b2"),
+            1.25,
+            Some(1.35),
+        ),
+        Claim::over(
+            "swizzle",
+            Rival::PyTorchFlash,
+            &Where::f16("long"),
+            1.0,
+            None,
+        ),
+        Claim::over(
+            "swizzle",
+            Rival::PyTorchFlash,
+            &Where::f16("big"),
+            1.0,
+            None,
+        ),
         Claim {
             family: "swizzle",
             metrics: &[Metric::SharedReadConflictShare],
@@ -92,7 +128,11 @@ const INFO: StageInfo = StageInfo {
         },
         Claim {
             family: "swizzle",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            metrics: &[
+                Metric::SharedReadConflicts,
+                Metric::SharedWriteConflicts,
+                Metric::AsyncWriteConflicts,
+            ],
             relation: Relation::AtMost { bound: 0.0 },
             on: claim::BOTH,
             why: "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",

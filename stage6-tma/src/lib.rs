@@ -10,9 +10,15 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Tma;
 
 /// The control of the whole ladder.
-const WMMA_QK: Base = Base { stage: "stage0-scalar", family: "wmma-qk" };
+const WMMA_QK: Base = Base {
+    stage: "stage0-scalar",
+    family: "wmma-qk",
+};
 /// The same products, with tiles that all threads copy by cp.async.
-const SWIZZLE: Base = Base { stage: "stage5-swizzle", family: "swizzle" };
+const SWIZZLE: Base = Base {
+    stage: "stage5-swizzle",
+    family: "swizzle",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage6-tma",

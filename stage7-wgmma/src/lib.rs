@@ -11,9 +11,15 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Wgmma;
 
 /// The best of mma.sync with cp.async.
-const SWIZZLE: Base = Base { stage: "stage5-swizzle", family: "swizzle" };
+const SWIZZLE: Base = Base {
+    stage: "stage5-swizzle",
+    family: "swizzle",
+};
 /// The same with tiles by TMA.
-const TMA: Base = Base { stage: "stage6-tma", family: "tma" };
+const TMA: Base = Base {
+    stage: "stage6-tma",
+    family: "tma",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage7-wgmma",

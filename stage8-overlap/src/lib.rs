@@ -12,9 +12,15 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Overlap;
 
 /// The same products one after the other.
-const WGMMA: Base = Base { stage: "stage7-wgmma", family: "wgmma" };
+const WGMMA: Base = Base {
+    stage: "stage7-wgmma",
+    family: "wgmma",
+};
 /// The same kernel with the exact maximum of every tile.
-const EXACT: Base = Base { stage: "stage8-overlap", family: "overlap" };
+const EXACT: Base = Base {
+    stage: "stage8-overlap",
+    family: "overlap",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage8-overlap",
@@ -25,14 +31,42 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big"), 1.04),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big_wide"), 1.08),
         Claim::faster_on("overlap-lazy", EXACT, &Where::f16("big"), 1.05),
-        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("stretch"), 1.0, None),
-        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("long"), 1.0, None),
-        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("big"), 1.0, Some(1.1)),
-        Claim::over("overlap-lazy", Rival::FastestPyTorch, &Where::f16("big_wide"), 1.0, Some(1.1)),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPyTorch,
+            &Where::f16("stretch"),
+            1.0,
+            None,
+        ),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPyTorch,
+            &Where::f16("long"),
+            1.0,
+            None,
+        ),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPyTorch,
+            &Where::f16("big"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPyTorch,
+            &Where::f16("big_wide"),
+            1.0,
+            Some(1.1),
+        ),
         Claim {
             family: "overlap-lazy",
             metrics: &[Metric::Shuffles],
-            relation: Relation::Ratio { base: EXACT, at_least: 0.0, at_most: 0.75 },
+            relation: Relation::Ratio {
+                base: EXACT,
+                at_least: 0.0,
+                at_most: 0.75,
+            },
             on: claim::BOTH,
             why: "only the first tile and those on the diagonal look for their maxima",
         },

@@ -11,7 +11,10 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 pub struct Cluster;
 
 /// The fastest before it where a grid does not fill the GPU: keys split over the warps of one block.
-const TMA: Base = Base { stage: "stage6-tma", family: "tma" };
+const TMA: Base = Base {
+    stage: "stage6-tma",
+    family: "tma",
+};
 
 const INFO: StageInfo = StageInfo {
     id: "stage9-cluster",

@@ -59,13 +59,18 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
         .configure_from_args();
     let gpu = open_gpu(&stage);
     let asked = DeviceLimits::asked(None)?;
-    stage.device = DeviceLimits::of_launches(asked, gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
+    stage.device =
+        DeviceLimits::of_launches(asked, gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
     if let Some(device) = asked {
         eprintln!("{}: limited to what {device} offers", stage.info().id);
     }
     match gpu {
         Ok(device) => {
-            eprintln!("{}: device time on {}, warm L2", stage.info().id, device.info().name);
+            eprintln!(
+                "{}: device time on {}, warm L2",
+                stage.info().id,
+                device.info().name
+            );
             let mut group = criterion.benchmark_group(stage.info().id);
             each_case(&stage, "mission", |variant, problem, id| {
                 group.throughput(Throughput::Elements(problem.flops()));
@@ -75,13 +80,22 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
         }
         Err(reason) => {
             eprintln!("{}: emulated, because {reason}", stage.info().id);
-            let mut group = criterion.benchmark_group(format!("{} (emulated, not a latency)", stage.info().id));
+            let mut group =
+                criterion.benchmark_group(format!("{} (emulated, not a latency)", stage.info().id));
             group.sample_size(10);
-            each_case(&stage, "small", |variant, problem, id| on_emulator(&mut group, &stage, variant, &problem, id))?;
+            each_case(&stage, "small", |variant, problem, id| {
+                on_emulator(&mut group, &stage, variant, &problem, id)
+            })?;
             // What the emulator itself costs on the ladder's own shape.
             let default = stage.default_variant();
             let mission = Problem::new(named("mission")?, Dtype::F16, Mask::Full)?;
-            on_emulator(&mut group, &stage, default, &mission, BenchmarkId::new(default, "mission-f16-full"));
+            on_emulator(
+                &mut group,
+                &stage,
+                default,
+                &mission,
+                BenchmarkId::new(default, "mission-f16-full"),
+            );
             group.finish();
         }
     }
@@ -92,14 +106,19 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
 /// The first GPU, if it can run this stage; or why not.
 fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
     if stage.attention.artifacts().fatbin.is_none() {
-        return Err(CudaError::NotBuilt { stage: stage.info().id.to_string() }.to_string());
+        return Err(CudaError::NotBuilt {
+            stage: stage.info().id.to_string(),
+        }
+        .to_string());
     }
     CudaDevice::open(0).map_err(|error| error.to_string())
 }
 
 fn named(name: &str) -> Result<Shape, String> {
     let named = NAMED_SHAPES.iter().find(|named| named.name == name);
-    named.map(|named| named.shape).ok_or_else(|| format!("no shape is named {name}"))
+    named
+        .map(|named| named.shape)
+        .ok_or_else(|| format!("no shape is named {name}"))
 }
 
 /// Every variant with every dtype and mask at the shape of this name.
@@ -117,7 +136,11 @@ fn each_case(
                     eprintln!("skipped: {unsupported}");
                     continue;
                 }
-                body(variant, problem, BenchmarkId::new(variant, format!("{shape_name}-{dtype}-{mask}")));
+                body(
+                    variant,
+                    problem,
+                    BenchmarkId::new(variant, format!("{shape_name}-{dtype}-{mask}")),
+                );
             }
         }
     }
@@ -132,13 +155,28 @@ struct Gated {
 }
 
 /// Judges `variant` by every correctness gate on the inputs that will be timed.
-fn gate(stage: &LoadedStage, variant: &str, problem: &Problem, target: Target<'_>) -> Result<Gated, Box<dyn Error>> {
+fn gate(
+    stage: &LoadedStage,
+    variant: &str,
+    problem: &Problem,
+    target: Target<'_>,
+) -> Result<Gated, Box<dyn Error>> {
     let (family, seed) = (Family::Normal, 0);
     let inputs = Inputs::generate(problem, family, seed);
     let reference = reference(&inputs, stage.prepare(variant, problem)?.kernel.probability)?;
-    let checked = check(stage, variant, &inputs, &Source::Seeded { family, seed }, &reference, target);
+    let checked = check(
+        stage,
+        variant,
+        &inputs,
+        &Source::Seeded { family, seed },
+        &reference,
+        target,
+    );
     let refuse = |reason: String| {
-        Err(format!("{variant} is not green on {} {} {}: {reason}", problem.shape, problem.dtype, problem.mask))
+        Err(format!(
+            "{variant} is not green on {} {} {}: {reason}",
+            problem.shape, problem.dtype, problem.mask
+        ))
     };
     match checked.outcome {
         Outcome::Checked { gates, .. } => {
@@ -148,8 +186,16 @@ fn gate(stage: &LoadedStage, variant: &str, problem: &Problem, target: Target<'_
         }
         Outcome::Unsupported { reason } | Outcome::Failed { reason } => return Ok(refuse(reason)?),
     }
-    let output = checked.output.unwrap_or_default().into_iter().map(|value| value.to_bits()).collect();
-    Ok(Gated { staged: Staged::new(&inputs, Layout::Packed), output })
+    let output = checked
+        .output
+        .unwrap_or_default()
+        .into_iter()
+        .map(|value| value.to_bits())
+        .collect();
+    Ok(Gated {
+        staged: Staged::new(&inputs, Layout::Packed),
+        output,
+    })
 }
 
 /// Ends the process: criterion has no way to stop a benchmark from inside, and after a hang nothing may wait for the
@@ -172,20 +218,38 @@ fn on_gpu(
     let mut green: Option<(Gated, Arm<'_>)> = None;
     group.bench_function(id, |bencher| {
         let (_, arm) = green.get_or_insert_with(|| {
-            let target = Target::Cuda { device, launches: GATE_LAUNCHES };
+            let target = Target::Cuda {
+                device,
+                launches: GATE_LAUNCHES,
+            };
             let gated = gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error));
-            let arm = arm(device, stage, variant, &gated.staged).unwrap_or_else(|error| stop(&error));
+            let arm =
+                arm(device, stage, variant, &gated.staged).unwrap_or_else(|error| stop(&error));
             (gated, arm)
         });
-        bencher.iter_custom(|launches| arm.device_time(launches, &plan).unwrap_or_else(|error| stop(&error)));
+        bencher.iter_custom(|launches| {
+            arm.device_time(launches, &plan)
+                .unwrap_or_else(|error| stop(&error))
+        });
     });
     if let Some((gated, arm)) = green {
         let outputs = arm.outputs().unwrap_or_else(|error| stop(&error));
         let as_gated = |bytes: &[u8]| {
-            gated.staged.output.elements(bytes).iter().map(|value| value.to_bits()).eq(gated.output.iter().copied())
+            gated
+                .staged
+                .output
+                .elements(bytes)
+                .iter()
+                .map(|value| value.to_bits())
+                .eq(gated.output.iter().copied())
         };
-        if !outputs.iter().all(|output| as_gated(&output.execution.output)) {
-            stop(&format!("{variant}: the timed buffers do not hold the output that the gates judged"));
+        if !outputs
+            .iter()
+            .all(|output| as_gated(&output.execution.output))
+        {
+            stop(&format!(
+                "{variant}: the timed buffers do not hold the output that the gates judged"
+            ));
         }
     }
 }
@@ -210,12 +274,18 @@ fn on_emulator<M: Measurement>(
     let mut green: Option<Gated> = None;
     group.bench_function(id, |bencher| {
         let gated = green.get_or_insert_with(|| {
-            let target = Target::Emulated { schedules: &tier0::SCHEDULES, traced: &[] };
+            let target = Target::Emulated {
+                schedules: &tier0::SCHEDULES,
+                traced: &[],
+            };
             gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error))
         });
-        let prepared = stage.prepare(variant, problem).unwrap_or_else(|error| stop(&error));
+        let prepared = stage
+            .prepare(variant, problem)
+            .unwrap_or_else(|error| stop(&error));
         bencher.iter(|| {
-            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0]).unwrap_or_else(|fault| stop(&fault))
+            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0])
+                .unwrap_or_else(|fault| stop(&fault))
         });
     });
 }

@@ -52,14 +52,24 @@ impl ValueFormatter for Formatter {
         unit
     }
 
-    fn scale_throughputs(&self, _typical_ns: f64, throughput: &Throughput, values: &mut [f64]) -> &'static str {
+    fn scale_throughputs(
+        &self,
+        _typical_ns: f64,
+        throughput: &Throughput,
+        values: &mut [f64],
+    ) -> &'static str {
         let (amount, unit) = match *throughput {
-            Throughput::Elements(flops) | Throughput::ElementsAndBytes { elements: flops, .. } => (flops, "TFLOP/s"),
+            Throughput::Elements(flops)
+            | Throughput::ElementsAndBytes {
+                elements: flops, ..
+            } => (flops, "TFLOP/s"),
             Throughput::Bytes(bytes) | Throughput::BytesDecimal(bytes) => (bytes, "TB/s"),
             Throughput::Bits(bits) => (bits, "Tbit/s"),
         };
         // Per nanosecond is 10^9 per second.
-        values.iter_mut().for_each(|value| *value = amount as f64 / *value / 1e3);
+        values
+            .iter_mut()
+            .for_each(|value| *value = amount as f64 / *value / 1e3);
         unit
     }
 
@@ -74,7 +84,12 @@ mod tests {
 
     #[test]
     fn units_follow_the_typical_value() {
-        for (ns, scaled, unit) in [(600.0, 600.0, "ns"), (9_500.0, 9.5, "µs"), (2.5e6, 2.5, "ms"), (3e9, 3.0, "s")] {
+        for (ns, scaled, unit) in [
+            (600.0, 600.0, "ns"),
+            (9_500.0, 9.5, "µs"),
+            (2.5e6, 2.5, "ms"),
+            (3e9, 3.0, "s"),
+        ] {
             let mut values = [ns];
             assert_eq!(Formatter.scale_values(ns, &mut values), unit);
             assert_eq!(values, [scaled]);
@@ -84,7 +99,8 @@ mod tests {
     #[test]
     fn mission_in_ten_microseconds_is_54_teraflops() {
         let mut values = [10_000.0];
-        let unit = Formatter.scale_throughputs(10_000.0, &Throughput::Elements(536_870_912), &mut values);
+        let unit =
+            Formatter.scale_throughputs(10_000.0, &Throughput::Elements(536_870_912), &mut values);
         assert_eq!(unit, "TFLOP/s");
         assert!((values[0] - 53.687).abs() < 0.001);
     }

@@ -45,12 +45,29 @@ fn main() {
         "-fno-tree-vectorize",
         "-fno-tree-slp-vectorize",
     ];
-    for (library, level, flags) in [("emulator_kernels", 2, &[][..]), ("emulator_kernels_traced", 1, &traced[..])] {
+    for (library, level, flags) in [
+        ("emulator_kernels", 2, &[][..]),
+        ("emulator_kernels_traced", 1, &traced[..]),
+    ] {
         let mut build = cc::Build::new();
-        build.cpp(true).std("c++17").opt_level(level).warnings(true).extra_warnings(true);
-        build.include(shim).include(DEVICE_HEADERS).include("cu").flag("-include").flag("emulator/prelude.h");
+        build
+            .cpp(true)
+            .std("c++17")
+            .opt_level(level)
+            .warnings(true)
+            .extra_warnings(true);
+        build
+            .include(shim)
+            .include(DEVICE_HEADERS)
+            .include("cu")
+            .flag("-include")
+            .flag("emulator/prelude.h");
         // Device code rounds every operation; `#pragma unroll` and `.cu` mean nothing to a host compiler.
-        build.flag("-ffp-contract=off").flag("-Wno-unknown-pragmas").flag("-x").flag("c++");
+        build
+            .flag("-ffp-contract=off")
+            .flag("-Wno-unknown-pragmas")
+            .flag("-x")
+            .flag("c++");
         flags.iter().for_each(|flag| _ = build.flag(flag));
         for kernel in KERNELS {
             build.file(format!("cu/{kernel}.cu"));

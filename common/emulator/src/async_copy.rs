@@ -34,10 +34,23 @@ impl AsyncCopies {
     /// # Safety
     /// `dst` is valid for writing `bytes`, `src` for reading `src_bytes` ≤ `bytes`, and both stay so until the copy has
     /// landed or is discarded.
-    pub(crate) unsafe fn issue(&mut self, dst: *mut u8, src: *const u8, bytes: usize, src_bytes: usize, tag: u32) {
+    pub(crate) unsafe fn issue(
+        &mut self,
+        dst: *mut u8,
+        src: *const u8,
+        bytes: usize,
+        src_bytes: usize,
+        tag: u32,
+    ) {
         // SAFETY: the caller vouches for dst.
         unsafe { dst.write_bytes(POISON, bytes) };
-        self.copies.push_back(Copy { dst, src, bytes, src_bytes, tag });
+        self.copies.push_back(Copy {
+            dst,
+            src,
+            bytes,
+            src_bytes,
+            tag,
+        });
         self.issued += 1;
     }
 
@@ -64,7 +77,14 @@ impl AsyncCopies {
     pub(crate) fn land(&mut self, issued: u64, mut landed: impl FnMut(u32)) {
         let later = (self.issued - issued) as usize;
         let count = self.copies.len().saturating_sub(later);
-        for Copy { dst, src, bytes, src_bytes, tag } in self.copies.drain(..count) {
+        for Copy {
+            dst,
+            src,
+            bytes,
+            src_bytes,
+            tag,
+        } in self.copies.drain(..count)
+        {
             // SAFETY: `issue`'s caller vouches for both ranges until now. memmove semantics, since nothing says that a
             // kernel's source and destination differ.
             unsafe {
@@ -110,7 +130,11 @@ mod tests {
         assert_eq!(dst, [1, 2, 255, 255, 255, 255, 255, 255]);
         copies.wait(0, |tag| landed.push(tag));
         assert_eq!(landed, [10, 11]);
-        assert_eq!(dst, [1, 2, 3, 0, 255, 255, 255, 255], "what was never committed does not land");
+        assert_eq!(
+            dst,
+            [1, 2, 3, 0, 255, 255, 255, 255],
+            "what was never committed does not land"
+        );
         assert_eq!(copies.discard(), 1);
         copies.commit();
         copies.wait(0, |_| ());
@@ -140,8 +164,18 @@ mod tests {
         copies.land(issued, |tag| landed.push(tag));
         assert_eq!(landed, [0, 1, 2]);
         copies.commit();
-        assert_eq!(copies.wait(2, |tag| landed.push(tag)), Some(2), "only the first group is waited for");
-        assert_eq!((copies.wait(0, |tag| landed.push(tag)), copies.wait(0, |_| ())), (Some(4), None));
+        assert_eq!(
+            copies.wait(2, |tag| landed.push(tag)),
+            Some(2),
+            "only the first group is waited for"
+        );
+        assert_eq!(
+            (
+                copies.wait(0, |tag| landed.push(tag)),
+                copies.wait(0, |_| ())
+            ),
+            (Some(4), None)
+        );
         assert_eq!(landed, [0, 1, 2, 3]);
         assert_eq!(copies.discard(), 0);
     }

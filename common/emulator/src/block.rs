@@ -30,9 +30,17 @@ enum Thread {
     /// At a named barrier.
     Named { barrier: usize, site: Site },
     /// At an mbarrier, by its offset in shared memory.
-    Mbarrier { offset: usize, operation: &'static str, site: Site },
+    Mbarrier {
+        offset: usize,
+        operation: &'static str,
+        site: Site,
+    },
     /// Has asked whether a phase has ended, and it had not; goes on once all others wait.
-    PollsMbarrier { offset: usize, operation: &'static str, site: Site },
+    PollsMbarrier {
+        offset: usize,
+        operation: &'static str,
+        site: Site,
+    },
     /// At a wgmma_wait, for products that other warps of the warpgroup have not issued.
     Products { site: Site },
     /// At cluster_wait.
@@ -121,7 +129,12 @@ pub(crate) struct Block {
 
 impl Block {
     /// Blocks whose threads are all ready; `index` is the first one's.
-    pub(crate) fn new(index: [u32; 3], linear_index: u64, cluster: Cluster, schedule: Schedule) -> Self {
+    pub(crate) fn new(
+        index: [u32; 3],
+        linear_index: u64,
+        cluster: Cluster,
+        schedule: Schedule,
+    ) -> Self {
         let threads = cluster.all_threads();
         let mut ready = Ready::new(schedule, linear_index);
         let mut warps = Vec::new();
@@ -130,11 +143,18 @@ impl Block {
             ready.insert(warp, warps[warp as usize].live);
         }
         let products = Products::new(index, linear_index, cluster, schedule);
-        let registers = (0..cluster.blocks).map(|_| Registers::new(index, cluster.threads)).collect();
-        let cluster_barrier = ClusterBarrier { warps: vec![(0, 0, None); warps.len()], ..ClusterBarrier::default() };
+        let registers = (0..cluster.blocks)
+            .map(|_| Registers::new(index, cluster.threads))
+            .collect();
+        let cluster_barrier = ClusterBarrier {
+            warps: vec![(0, 0, None); warps.len()],
+            ..ClusterBarrier::default()
+        };
         let threads = vec![Thread::Active; threads as usize];
         let (mbarriers, counts) = Default::default();
-        let named = (0..NAMED_BARRIERS * cluster.blocks as usize).map(|_| NamedBarrier::default()).collect();
+        let named = (0..NAMED_BARRIERS * cluster.blocks as usize)
+            .map(|_| NamedBarrier::default())
+            .collect();
         Self {
             index,
             threads,
@@ -173,9 +193,11 @@ impl Block {
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
-            None if self.exited as usize == self.threads.len() => {
-                self.registers.iter().try_for_each(Registers::finish).map(|()| None)
-            }
+            None if self.exited as usize == self.threads.len() => self
+                .registers
+                .iter()
+                .try_for_each(Registers::finish)
+                .map(|()| None),
             None if self.polling > 0 && self.fruitless < FRUITLESS_ROUNDS => Ok(self.poll_again()),
             None => Err(self.diagnose()),
         }
@@ -185,7 +207,8 @@ impl Block {
     fn poll_again(&mut self) -> Option<u32> {
         let mut rounds = 1;
         for thread in 0..self.threads.len() {
-            if let Thread::PollsMbarrier { .. } | Thread::PollsMemory { .. } = self.threads[thread] {
+            if let Thread::PollsMbarrier { .. } | Thread::PollsMemory { .. } = self.threads[thread]
+            {
                 if let Thread::PollsMemory { .. } = self.threads[thread] {
                     rounds = SPIN_ROUNDS;
                 }
@@ -209,7 +232,11 @@ impl Block {
     }
 
     /// A thread arrives at a warp-wide operation.
-    pub(crate) fn arrive(&mut self, thread: u32, collective: &Collective) -> Result<Progress, Fault> {
+    pub(crate) fn arrive(
+        &mut self,
+        thread: u32,
+        collective: &Collective,
+    ) -> Result<Progress, Fault> {
         match self.warps[thread as usize / 32].arrive(thread % 32, collective) {
             Ok(Some(group)) => Ok(Progress::Complete(group)),
             Ok(None) => Ok(Progress::Wait),
@@ -232,7 +259,8 @@ impl Block {
         self.counts.collectives += 1;
         match completer {
             Some(thread) if self.ready.completer_goes_on() => {
-                self.ready.insert(warp, group.arrived & !(1 << (thread % 32)));
+                self.ready
+                    .insert(warp, group.arrived & !(1 << (thread % 32)));
                 Progress::GoOn
             }
             _ => {
@@ -258,7 +286,11 @@ impl Block {
             second: Some(party(warp * 32, collective)),
             rule,
         };
-        if let Some(first) = known.arrived.iter().find(|(_, first)| first.agree[1] != threads) {
+        if let Some(first) = known
+            .arrived
+            .iter()
+            .find(|(_, first)| first.agree[1] != threads)
+        {
             let rule = format!(
                 "barrier {barrier} can't wait for {} threads and for {threads} at once: all that take part name the same \
                  number",
@@ -276,14 +308,25 @@ impl Block {
             return Err(mismatch(first, rule));
         }
         if threads > u64::from(self.cluster.threads) {
-            let rule = format!("it waits for {threads} threads, but the block has only {}", self.cluster.threads);
+            let rule = format!(
+                "it waits for {threads} threads, but the block has only {}",
+                self.cluster.threads
+            );
             let first = party(warp * 32, collective);
-            return Err(Fault::CollectiveMismatch { block: index, first, second: None, rule });
+            return Err(Fault::CollectiveMismatch {
+                block: index,
+                first,
+                second: None,
+                rule,
+            });
         }
         known.arrived.push((warp, *collective));
         let waiting = (known.threads() == threads).then(|| {
             let arrived = std::mem::take(&mut known.arrived).into_iter();
-            arrived.filter(|(_, call)| call.kind() == Kind::NamedSync).map(|(warp, _)| warp).collect()
+            arrived
+                .filter(|(_, call)| call.kind() == Kind::NamedSync)
+                .map(|(warp, _)| warp)
+                .collect()
         });
         if waiting.is_some() {
             self.fruitless = 0;
@@ -297,14 +340,23 @@ impl Block {
     }
 
     /// A warp arrives at the barrier of the cluster. Returns what takes what the warp's lanes did so far.
-    pub(crate) fn arrive_at_cluster(&mut self, warp: u32, call: &Collective) -> Result<&mut Signal, Fault> {
+    pub(crate) fn arrive_at_cluster(
+        &mut self,
+        warp: u32,
+        call: &Collective,
+    ) -> Result<&mut Signal, Fault> {
         let known = &mut self.cluster_barrier;
         let (arrivals, waits, last) = &mut known.warps[warp as usize];
         if let Some(first) = last.filter(|_| arrivals > waits) {
             let rule =
                 "a warp arrives once in each phase of the cluster's barrier: cluster_wait() is missing between".into();
             let (first, second) = (party(warp * 32, &first), Some(party(warp * 32, call)));
-            return Err(Fault::CollectiveMismatch { block: self.index, first, second, rule });
+            return Err(Fault::CollectiveMismatch {
+                block: self.index,
+                first,
+                second,
+                rule,
+            });
         }
         *arrivals += 1;
         *last = Some(*call);
@@ -318,7 +370,11 @@ impl Block {
         let (arrivals, waits, _) = &mut known.warps[warp as usize];
         if arrivals == waits {
             let reason = "the warp has not arrived: cluster_arrive() is missing before it".into();
-            return Err(Fault::InvalidCollective { block: self.index, party: party(warp * 32, call), reason });
+            return Err(Fault::InvalidCollective {
+                block: self.index,
+                party: party(warp * 32, call),
+                reason,
+            });
         }
         let is_over = known.phase >= *arrivals;
         if is_over {
@@ -332,16 +388,21 @@ impl Block {
     /// Ends the phase of the cluster's barrier if nobody is missing. Returns the warps that wait for that.
     pub(crate) fn pass_cluster(&mut self) -> Vec<u32> {
         let known = &mut self.cluster_barrier;
-        let is_missing = |(warp, (arrivals, ..)): (&Warp, &(u64, u64, _))| warp.live != 0 && *arrivals == known.phase;
+        let is_missing = |(warp, (arrivals, ..)): (&Warp, &(u64, u64, _))| {
+            warp.live != 0 && *arrivals == known.phase
+        };
         if known.arrived == 0 || self.warps.iter().zip(&known.warps).any(is_missing) {
             return Vec::new();
         }
         known.phase += 1;
         known.arrived = 0;
         known.ended = std::mem::take(&mut known.arriving);
-        let is_waiting = |warp: &u32| matches!(self.threads[*warp as usize * 32], Thread::Cluster { .. });
+        let is_waiting =
+            |warp: &u32| matches!(self.threads[*warp as usize * 32], Thread::Cluster { .. });
         let waiting: Vec<u32> = (0..self.warps.len() as u32).filter(is_waiting).collect();
-        waiting.iter().for_each(|&warp| known.warps[warp as usize].1 += 1);
+        waiting
+            .iter()
+            .for_each(|&warp| known.warps[warp as usize].1 += 1);
         waiting
     }
 
@@ -354,7 +415,9 @@ impl Block {
     /// Whether the barrier of the cluster has told `thread` of the mbarrier at an offset.
     pub(crate) fn knows_mbarrier(&mut self, thread: u32, offset: usize) -> bool {
         let (_, waits, _) = self.cluster_barrier.warps[thread as usize / 32];
-        self.mbarriers.get(offset).is_ok_and(|object| object.is_known_after(waits))
+        self.mbarriers
+            .get(offset)
+            .is_ok_and(|object| object.is_known_after(waits))
     }
 
     /// What those have told who arrived in the phase of the cluster's barrier that has ended.
@@ -370,15 +433,25 @@ impl Block {
         completer: Option<u32>,
         complete: Option<Vec<u32>>,
     ) -> Progress {
-        let (waits, is_complete) = (group.collective.kind() == Kind::NamedSync, complete.is_some());
-        for other in complete.into_iter().flatten().filter(|&other| other != warp) {
+        let (waits, is_complete) = (
+            group.collective.kind() == Kind::NamedSync,
+            complete.is_some(),
+        );
+        for other in complete
+            .into_iter()
+            .flatten()
+            .filter(|&other| other != warp)
+        {
             (other * 32..other * 32 + 32).for_each(|thread| self.wake(thread as usize));
         }
         if !waits || is_complete {
             return self.release(warp, group, completer);
         }
         self.counts.collectives += 1;
-        let (barrier, site) = (self.named_barrier(warp, group.collective.agree[0]), group.collective.site);
+        let (barrier, site) = (
+            self.named_barrier(warp, group.collective.agree[0]),
+            group.collective.site,
+        );
         self.threads[warp as usize * 32..][..32].fill(Thread::Named { barrier, site });
         Progress::Wait
     }
@@ -393,7 +466,8 @@ impl Block {
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
         self.fruitless = 0;
         for thread in 0..if is_end { self.threads.len() } else { 0 } {
-            if matches!(self.threads[thread], Thread::Mbarrier { offset: other, .. } if other == offset) {
+            if matches!(self.threads[thread], Thread::Mbarrier { offset: other, .. } if other == offset)
+            {
                 self.wake(thread);
             }
         }
@@ -406,13 +480,33 @@ impl Block {
     }
 
     /// The running thread waits until a phase of an mbarrier ends.
-    pub(crate) fn wait_at_mbarrier(&mut self, thread: u32, offset: usize, operation: &'static str, site: Site) {
-        self.threads[thread as usize] = Thread::Mbarrier { offset, operation, site };
+    pub(crate) fn wait_at_mbarrier(
+        &mut self,
+        thread: u32,
+        offset: usize,
+        operation: &'static str,
+        site: Site,
+    ) {
+        self.threads[thread as usize] = Thread::Mbarrier {
+            offset,
+            operation,
+            site,
+        };
     }
 
     /// The running thread has asked whether a phase has ended, and it had not, and lets others run.
-    pub(crate) fn poll_mbarrier(&mut self, thread: u32, offset: usize, operation: &'static str, site: Site) {
-        self.threads[thread as usize] = Thread::PollsMbarrier { offset, operation, site };
+    pub(crate) fn poll_mbarrier(
+        &mut self,
+        thread: u32,
+        offset: usize,
+        operation: &'static str,
+        site: Site,
+    ) {
+        self.threads[thread as usize] = Thread::PollsMbarrier {
+            offset,
+            operation,
+            site,
+        };
         self.polling += 1;
     }
 
@@ -428,7 +522,10 @@ impl Block {
     }
 
     /// The operands of a warp's complete group, and the products that it is about.
-    pub(crate) fn products_of(&mut self, warp: u32) -> (&mut Products, &[*mut std::ffi::c_void; 32]) {
+    pub(crate) fn products_of(
+        &mut self,
+        warp: u32,
+    ) -> (&mut Products, &[*mut std::ffi::c_void; 32]) {
         (&mut self.products, self.warps[warp as usize].operands())
     }
 
@@ -447,10 +544,17 @@ impl Block {
         let (warps, rank) = (self.cluster.threads / 32, self.cluster.rank(warp * 32));
         let registers = &mut self.registers[rank as usize];
         if !registers.change(warp - rank * warps, warps, &group.collective)? {
-            return Ok(self.hold(warp, Thread::Registers { site: group.collective.site }));
+            return Ok(self.hold(
+                warp,
+                Thread::Registers {
+                    site: group.collective.site,
+                },
+            ));
         }
         let served = registers.serve_all();
-        served.into_iter().for_each(|warp| self.wake_warp(rank * warps + warp));
+        served
+            .into_iter()
+            .for_each(|warp| self.wake_warp(rank * warps + warp));
         Ok(self.release(warp, group, completer))
     }
 
@@ -471,14 +575,21 @@ impl Block {
         self.threads[thread as usize] = Thread::Barrier { site };
         let rank = self.cluster.rank(thread);
         let members = self.cluster.members(rank);
-        let (at_barrier, threads) = (&mut self.at_barrier[rank as usize], members.start as usize..members.end as usize);
+        let (at_barrier, threads) = (
+            &mut self.at_barrier[rank as usize],
+            members.start as usize..members.end as usize,
+        );
         *at_barrier += 1;
         if *at_barrier != self.cluster.threads {
             return Ok(Progress::Wait);
         }
-        let same = |thread: &Thread| matches!(thread, Thread::Barrier { site: other } if other.same(site));
+        let same =
+            |thread: &Thread| matches!(thread, Thread::Barrier { site: other } if other.same(site));
         if !self.threads[threads.clone()].iter().all(same) {
-            return Err(Fault::DivergentBarrier { block: self.index, waits: self.waits() });
+            return Err(Fault::DivergentBarrier {
+                block: self.index,
+                waits: self.waits(),
+            });
         }
         self.at_barrier[rank as usize] = 0;
         self.fruitless = 0;
@@ -488,9 +599,20 @@ impl Block {
         for index in members.start / 32..members.end.div_ceil(32) {
             let warp = &self.warps[index as usize];
             let runs_on = goes_on && thread / 32 == index;
-            self.ready.insert(index, if runs_on { warp.live & !(1 << (thread % 32)) } else { warp.live });
+            self.ready.insert(
+                index,
+                if runs_on {
+                    warp.live & !(1 << (thread % 32))
+                } else {
+                    warp.live
+                },
+            );
         }
-        Ok(if goes_on { Progress::GoOn } else { Progress::Wait })
+        Ok(if goes_on {
+            Progress::GoOn
+        } else {
+            Progress::Wait
+        })
     }
 
     /// A thread returns from the kernel. [`Block::completed`] then gives the groups that this completes.
@@ -506,7 +628,12 @@ impl Block {
         self.warps[warp].exit(thread % 32).map_err(|(group, _)| {
             let first = party(thread / 32 * 32 + group.first_lane, &group.collective);
             let rule = format!("it needs all lanes of its mask, but thread {thread} has exited");
-            Fault::CollectiveMismatch { block: self.index, first, second: None, rule }
+            Fault::CollectiveMismatch {
+                block: self.index,
+                first,
+                second: None,
+                rule,
+            }
         })
     }
 
@@ -517,14 +644,21 @@ impl Block {
 
     /// The fault of a group that could not be executed.
     pub(crate) fn invalid(&self, warp: u32, lane: u32, group: &Group, reason: String) -> Fault {
-        Fault::InvalidCollective { block: self.index, party: party(warp * 32 + lane, &group.collective), reason }
+        Fault::InvalidCollective {
+            block: self.index,
+            party: party(warp * 32 + lane, &group.collective),
+            reason,
+        }
     }
 
     fn mismatch(&self, thread: u32, collective: &Collective, mismatch: Mismatch) -> Fault {
         let warp = &self.warps[thread as usize / 32];
         let second = party(thread, collective);
         let with_first = |first_lane: u32, rule: &str| {
-            let group = warp.groups().iter().find(|group| group.first_lane == first_lane);
+            let group = warp
+                .groups()
+                .iter()
+                .find(|group| group.first_lane == first_lane);
             let first = group.map(|group| party(thread / 32 * 32 + first_lane, &group.collective));
             match first {
                 Some(first) => (first, Some(second.clone()), rule.to_owned()),
@@ -533,7 +667,11 @@ impl Block {
         };
         let (first, second, rule) = match mismatch {
             Mismatch::NotInMask => {
-                let rule = format!("its mask {:#010x} does not name it (lane {})", collective.mask, thread % 32);
+                let rule = format!(
+                    "its mask {:#010x} does not name it (lane {})",
+                    collective.mask,
+                    thread % 32
+                );
                 (second, None, rule)
             }
             Mismatch::Exited { lane } => {
@@ -543,32 +681,59 @@ impl Block {
                 } else {
                     format!("the block has only {} threads", self.cluster.threads)
                 };
-                (second, None, format!("it needs all lanes of its mask, but {gone}"))
+                (
+                    second,
+                    None,
+                    format!("it needs all lanes of its mask, but {gone}"),
+                )
             }
             Mismatch::Operation { first_lane } => with_first(
                 first_lane,
-                &format!("all lanes of mask {:#010x} must call the same operation", collective.mask),
+                &format!(
+                    "all lanes of mask {:#010x} must call the same operation",
+                    collective.mask
+                ),
             ),
             Mismatch::Arguments { first_lane } => {
                 let arguments = "pointer, stride, layout, width, barrier, number of threads";
-                with_first(first_lane, &format!("its arguments ({arguments}) must be the same in all lanes"))
+                with_first(
+                    first_lane,
+                    &format!("its arguments ({arguments}) must be the same in all lanes"),
+                )
             }
-            Mismatch::Place { first_lane } => {
-                with_first(first_lane, "the lanes of a warp must reach this operation at the same place")
-            }
+            Mismatch::Place { first_lane } => with_first(
+                first_lane,
+                "the lanes of a warp must reach this operation at the same place",
+            ),
         };
-        Fault::CollectiveMismatch { block: self.index, first, second, rule }
+        Fault::CollectiveMismatch {
+            block: self.index,
+            first,
+            second,
+            rule,
+        }
     }
 
     /// Nobody is ready and somebody waits: says why.
     fn diagnose(&self) -> Fault {
         // Nobody is ready: whoever is active waits in a group.
-        let only_barriers = self.threads.iter().all(|t| matches!(t, Thread::Barrier { .. } | Thread::Exited));
+        let only_barriers = self
+            .threads
+            .iter()
+            .all(|t| matches!(t, Thread::Barrier { .. } | Thread::Exited));
         if only_barriers {
-            return Fault::DivergentBarrier { block: self.index, waits: self.waits() };
+            return Fault::DivergentBarrier {
+                block: self.index,
+                waits: self.waits(),
+            };
         }
         let (block, waits) = (self.index, self.waits());
-        let is_phase = |thread: &Thread| matches!(thread, Thread::Mbarrier { .. } | Thread::PollsMbarrier { .. });
+        let is_phase = |thread: &Thread| {
+            matches!(
+                thread,
+                Thread::Mbarrier { .. } | Thread::PollsMbarrier { .. }
+            )
+        };
         let rule = if self.threads.iter().any(is_phase) && self.mbarriers.count_bytes() {
             Some(
                 "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, exactly the bytes that \
@@ -580,14 +745,26 @@ impl Block {
                 "Each phase of an mbarrier needs exactly as many arrivals as mbarrier_init names, and a wait the parity of \
                  the phase whose end it waits for (0 for the first)",
             )
-        } else if self.threads.iter().any(|thread| matches!(thread, Thread::Products { .. })) {
+        } else if self
+            .threads
+            .iter()
+            .any(|thread| matches!(thread, Thread::Products { .. }))
+        {
             Some("All four warps of a warpgroup issue the same products, in the same order")
-        } else if self.threads.iter().any(|thread| matches!(thread, Thread::Registers { .. })) {
+        } else if self
+            .threads
+            .iter()
+            .any(|thread| matches!(thread, Thread::Registers { .. }))
+        {
             Some(
                 "Registers come to the pool by give_registers_back alone, and all warpgroups together can't have more than \
                  the block started with",
             )
-        } else if self.threads.iter().any(|thread| matches!(thread, Thread::PollsMemory { .. })) {
+        } else if self
+            .threads
+            .iter()
+            .any(|thread| matches!(thread, Thread::PollsMemory { .. }))
+        {
             Some(
                 "No thread is left that would change what is read there. And a flag in memory orders nothing: signal by an \
                  mbarrier or a named barrier",
@@ -596,7 +773,11 @@ impl Block {
             None
         };
         if let Some(rule) = rule {
-            return Fault::WaitNeverObserved { block, waits, rule: rule.to_owned() };
+            return Fault::WaitNeverObserved {
+                block,
+                waits,
+                rule: rule.to_owned(),
+            };
         }
         self.overlap().unwrap_or(Fault::Deadlock { block, waits })
     }
@@ -606,15 +787,24 @@ impl Block {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in warp.groups() {
                 let missing = group.collective.mask & warp.live & !group.arrived;
-                let waiting = (0..32).filter(|lane| missing >> lane & 1 == 1).find_map(|lane| warp.group_of(lane));
+                let waiting = (0..32)
+                    .filter(|lane| missing >> lane & 1 == 1)
+                    .find_map(|lane| warp.group_of(lane));
                 if let Some(other) = waiting {
-                    let of = |group: &Group| party(index as u32 * 32 + group.first_lane, &group.collective);
+                    let of = |group: &Group| {
+                        party(index as u32 * 32 + group.first_lane, &group.collective)
+                    };
                     let rule = format!(
                         "masks {:#010x} and {:#010x} overlap and wait for each other's lanes",
                         group.collective.mask, other.collective.mask
                     );
                     let (first, second) = (of(group), Some(of(other)));
-                    return Some(Fault::CollectiveMismatch { block: self.index, first, second, rule });
+                    return Some(Fault::CollectiveMismatch {
+                        block: self.index,
+                        first,
+                        second,
+                        rule,
+                    });
                 }
             }
         }
@@ -632,13 +822,18 @@ impl Block {
     }
 
     fn waits(&self) -> Waits {
-        let mut waits = Waits { threads: self.cluster.threads, ..Waits::default() };
+        let mut waits = Waits {
+            threads: self.cluster.threads,
+            ..Waits::default()
+        };
         for (thread, state) in self.threads.iter().enumerate() {
             let thread = thread as u32;
             let (operation, place) = match state {
                 Thread::Active => {
                     let group = self.warps[thread as usize / 32].group_of(thread % 32);
-                    let Some(Group { collective, .. }) = group else { continue };
+                    let Some(Group { collective, .. }) = group else {
+                        continue;
+                    };
                     (collective.name.text(), collective.site.place())
                 }
                 Thread::Exited => {
@@ -647,27 +842,53 @@ impl Block {
                 }
                 Thread::Barrier { site } => ("__syncthreads".to_owned(), site.place()),
                 Thread::Named { barrier, site } => (self.describe_named(*barrier), site.place()),
-                Thread::Mbarrier { offset, operation, site } => {
-                    (format!("{operation}, {}", self.mbarriers.describe(*offset)), site.place())
-                }
-                Thread::PollsMbarrier { offset, operation, site } => {
+                Thread::Mbarrier {
+                    offset,
+                    operation,
+                    site,
+                } => (
+                    format!("{operation}, {}", self.mbarriers.describe(*offset)),
+                    site.place(),
+                ),
+                Thread::PollsMbarrier {
+                    offset,
+                    operation,
+                    site,
+                } => {
                     let object = self.mbarriers.describe(*offset);
-                    (format!("{operation}, again and again, {object}"), site.place())
+                    (
+                        format!("{operation}, again and again, {object}"),
+                        site.place(),
+                    )
                 }
                 Thread::Products { site } => (self.products.describe(thread / 32), site.place()),
                 Thread::Cluster { site } => ("cluster_wait".to_owned(), site.place()),
                 Thread::Registers { site } => {
                     let (rank, warps) = (self.cluster.rank(thread), self.cluster.threads / 32);
-                    (self.registers[rank as usize].describe(thread / 32 - rank * warps), site.place())
+                    (
+                        self.registers[rank as usize].describe(thread / 32 - rank * warps),
+                        site.place(),
+                    )
                 }
                 Thread::PollsMemory { site } => {
                     let place: Option<Place> = Places::default().get(*site).pop();
-                    ("reads the same variables again and again".to_owned(), place.expect("never empty"))
+                    (
+                        "reads the same variables again and again".to_owned(),
+                        place.expect("never empty"),
+                    )
                 }
             };
-            match waits.waiting.iter_mut().find(|w| w.place == place && w.operation == operation) {
+            match waits
+                .waiting
+                .iter_mut()
+                .find(|w| w.place == place && w.operation == operation)
+            {
                 Some(waiting) => waiting.threads.push(thread),
-                None => waits.waiting.push(Waiting { operation, place, threads: vec![thread] }),
+                None => waits.waiting.push(Waiting {
+                    operation,
+                    place,
+                    threads: vec![thread],
+                }),
             }
         }
         waits
@@ -696,9 +917,15 @@ mod tests {
         let mut block = block(40);
         assert_eq!(run_all(&mut block).len(), 40);
         for thread in 0..39 {
-            assert!(matches!(block.arrive_at_barrier(thread, line(3)).unwrap(), Progress::Wait));
+            assert!(matches!(
+                block.arrive_at_barrier(thread, line(3)).unwrap(),
+                Progress::Wait
+            ));
         }
-        assert!(matches!(block.arrive_at_barrier(39, line(3)).unwrap(), Progress::GoOn));
+        assert!(matches!(
+            block.arrive_at_barrier(39, line(3)).unwrap(),
+            Progress::GoOn
+        ));
         let mut released = run_all(&mut block);
         assert_eq!(released[0], 32, "the running warp goes on first");
         released.sort_unstable();
@@ -728,7 +955,9 @@ mod tests {
             block.arrive_at_barrier(thread, line(3)).unwrap();
         }
         let fault = block.next().unwrap_err();
-        let Fault::DivergentBarrier { waits, .. } = &fault else { panic!("{fault}") };
+        let Fault::DivergentBarrier { waits, .. } = &fault else {
+            panic!("{fault}")
+        };
         assert_eq!(
             waits.to_string(),
             "warp 1 and threads 1-31 wait at stage/kernel.cu:3 (__syncthreads), thread 0 has exited"
@@ -744,7 +973,9 @@ mod tests {
             block.arrive(lane, &sync_warp(u32::MAX, 5)).unwrap();
         }
         let fault = block.next().unwrap_err();
-        let Fault::Deadlock { waits, .. } = &fault else { panic!("{fault}") };
+        let Fault::Deadlock { waits, .. } = &fault else {
+            panic!("{fault}")
+        };
         assert_eq!(waits.waiting.len(), 2);
     }
 
@@ -770,12 +1001,24 @@ mod tests {
         block.exit(2).unwrap();
         block.exit(3).unwrap();
         let fault = block.next().unwrap_err();
-        assert!(matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.contains("overlap")), "{fault}");
+        assert!(
+            matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.contains("overlap")),
+            "{fault}"
+        );
     }
 
     fn named(kind: u32, barrier: u64, threads: u64, line: u32) -> Group {
-        let collective = Collective { kind, agree: [barrier, threads], rules: 0, ..sync_warp(u32::MAX, line) };
-        Group { collective, first_lane: 0, arrived: u32::MAX }
+        let collective = Collective {
+            kind,
+            agree: [barrier, threads],
+            rules: 0,
+            ..sync_warp(u32::MAX, line)
+        };
+        Group {
+            collective,
+            first_lane: 0,
+            arrived: u32::MAX,
+        }
     }
     const SYNC: u32 = 5;
     const ARRIVE: u32 = 6;
@@ -790,21 +1033,40 @@ mod tests {
         let mut block = block(96);
         run_all(&mut block);
         for _ in 0..2 {
-            assert!(matches!(pass(&mut block, 2, &named(ARRIVE, 1, 96, 3)).unwrap(), Progress::GoOn));
-            assert!(matches!(pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap(), Progress::Wait));
-            assert_eq!(run_all(&mut block), (65..96).collect::<Vec<_>>(), "who only arrives goes on");
-            assert!(matches!(pass(&mut block, 1, &named(SYNC, 1, 96, 5)).unwrap(), Progress::GoOn));
+            assert!(matches!(
+                pass(&mut block, 2, &named(ARRIVE, 1, 96, 3)).unwrap(),
+                Progress::GoOn
+            ));
+            assert!(matches!(
+                pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap(),
+                Progress::Wait
+            ));
+            assert_eq!(
+                run_all(&mut block),
+                (65..96).collect::<Vec<_>>(),
+                "who only arrives goes on"
+            );
+            assert!(matches!(
+                pass(&mut block, 1, &named(SYNC, 1, 96, 5)).unwrap(),
+                Progress::GoOn
+            ));
             let mut released = run_all(&mut block);
             released.sort_unstable();
             assert_eq!(released, (0..32).chain(33..64).collect::<Vec<_>>());
         }
         pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap();
-        let fault = pass(&mut block, 1, &named(SYNC, 1, 64, 5)).unwrap_err().to_string();
+        let fault = pass(&mut block, 1, &named(SYNC, 1, 64, 5))
+            .unwrap_err()
+            .to_string();
         assert!(fault.ends_with(
             "barrier 1 can't wait for 96 threads and for 64 at once: all that take part name the same number"
         ));
-        let fault = pass(&mut block, 0, &named(ARRIVE, 1, 96, 6)).unwrap_err().to_string();
-        assert!(fault.contains("a second arrival of warp 0 at barrier 1 before its first has been answered (32 of 96"));
+        let fault = pass(&mut block, 0, &named(ARRIVE, 1, 96, 6))
+            .unwrap_err()
+            .to_string();
+        assert!(fault.contains(
+            "a second arrival of warp 0 at barrier 1 before its first has been answered (32 of 96"
+        ));
     }
 
     #[test]

@@ -28,7 +28,12 @@ impl Cluster {
     /// One block.
     #[cfg(test)]
     pub(crate) fn one(threads: u32, shared: Range<usize>) -> Self {
-        Self { blocks: 1, threads, start: shared.start, declared: shared.len() }
+        Self {
+            blocks: 1,
+            threads,
+            start: shared.start,
+            declared: shared.len(),
+        }
     }
 
     /// Threads of all blocks.

@@ -18,7 +18,11 @@ pub struct Place {
 impl fmt::Display for Place {
     /// The file's name and its folder: enough to find it, and the same on every machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start = self.file.rmatch_indices('/').nth(1).map_or(0, |(slash, _)| slash + 1);
+        let start = self
+            .file
+            .rmatch_indices('/')
+            .nth(1)
+            .map_or(0, |(slash, _)| slash + 1);
         write!(f, "{}:{}", &self.file[start..], self.line)
     }
 }
@@ -36,7 +40,11 @@ pub struct Party {
 
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "thread {} called {} at {}", self.thread, self.operation, self.place)
+        write!(
+            f,
+            "thread {} called {} at {}",
+            self.thread, self.operation, self.place
+        )
     }
 }
 
@@ -66,20 +74,37 @@ impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, waiting) in self.waiting.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            let waits = if is_plural(&waiting.threads, self.threads) { "wait" } else { "waits" };
+            let waits = if is_plural(&waiting.threads, self.threads) {
+                "wait"
+            } else {
+                "waits"
+            };
             let who = name_threads(&waiting.threads, self.threads);
-            write!(f, "{comma}{who} {waits} at {} ({})", waiting.place, waiting.operation)?;
+            write!(
+                f,
+                "{comma}{who} {waits} at {} ({})",
+                waiting.place, waiting.operation
+            )?;
         }
         if !self.exited.is_empty() {
-            let have = if is_plural(&self.exited, self.threads) { "have" } else { "has" };
-            write!(f, ", {} {have} exited", name_threads(&self.exited, self.threads))?;
+            let have = if is_plural(&self.exited, self.threads) {
+                "have"
+            } else {
+                "has"
+            };
+            write!(
+                f,
+                ", {} {have} exited",
+                name_threads(&self.exited, self.threads)
+            )?;
         }
         Ok(())
     }
 }
 
 fn is_plural(threads: &[u32], all: u32) -> bool {
-    let one_warp = threads.len() == 32 && threads[0].is_multiple_of(32) && threads[31] == threads[0] + 31;
+    let one_warp =
+        threads.len() == 32 && threads[0].is_multiple_of(32) && threads[31] == threads[0] + 31;
     threads.len() > 1 && (!one_warp || all <= 32)
 }
 
@@ -90,25 +115,42 @@ fn name_threads(threads: &[u32], all: u32) -> String {
     }
     let name = |of_block: &[u32]| {
         let local: Vec<u32> = of_block.iter().map(|thread| thread % all).collect();
-        format!("{} of the cluster's block {}", name_threads_of_block(&local, all), of_block[0] / all)
+        format!(
+            "{} of the cluster's block {}",
+            name_threads_of_block(&local, all),
+            of_block[0] / all
+        )
     };
-    threads.chunk_by(|a, b| a / all == b / all).map(name).collect::<Vec<_>>().join(" and ")
+    threads
+        .chunk_by(|a, b| a / all == b / all)
+        .map(name)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 /// "warps 1-3 and threads 5, 7-9": whole warps by number, the rest by thread.
 fn name_threads_of_block(threads: &[u32], all: u32) -> String {
     if threads.len() == all as usize {
-        return if all == 1 { "the only thread".into() } else { format!("all {all} threads") };
+        return if all == 1 {
+            "the only thread".into()
+        } else {
+            format!("all {all} threads")
+        };
     }
     let whole = |warp: u32| {
         let lanes = (all - warp * 32).min(32);
-        lanes > 1 && (warp * 32..warp * 32 + lanes).all(|thread| threads.binary_search(&thread).is_ok())
+        lanes > 1
+            && (warp * 32..warp * 32 + lanes).all(|thread| threads.binary_search(&thread).is_ok())
     };
-    let (warps, rest): (Vec<u32>, Vec<u32>) = threads.iter().partition(|&&thread| whole(thread / 32));
+    let (warps, rest): (Vec<u32>, Vec<u32>) =
+        threads.iter().partition(|&&thread| whole(thread / 32));
     let mut warps: Vec<u32> = warps.iter().map(|thread| thread / 32).collect();
     warps.dedup();
-    let parts: Vec<String> =
-        [("warp", warps), ("thread", rest)].into_iter().filter(|(_, n)| !n.is_empty()).map(ranges).collect();
+    let parts: Vec<String> = [("warp", warps), ("thread", rest)]
+        .into_iter()
+        .filter(|(_, n)| !n.is_empty())
+        .map(ranges)
+        .collect();
     parts.join(" and ")
 }
 
@@ -122,9 +164,19 @@ fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
     }
     let parts: Vec<String> = parts
         .into_iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
         .collect();
-    format!("{noun}{} {}", if numbers.len() == 1 { "" } else { "s" }, parts.join(", "))
+    format!(
+        "{noun}{} {}",
+        if numbers.len() == 1 { "" } else { "s" },
+        parts.join(", ")
+    )
 }
 
 /// Why a launch was refused or stopped.
@@ -132,7 +184,9 @@ fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
 #[non_exhaustive]
 pub enum Fault {
     /// No thread of the block can go on, and it is not just a matter of `__syncthreads`.
-    #[error("block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it")]
+    #[error(
+        "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it"
+    )]
     Deadlock {
         /// blockIdx.
         block: [u32; 3],
@@ -151,7 +205,9 @@ pub enum Fault {
         rule: String,
     },
     /// `__syncthreads` was not reached by all threads of the block, or not at the same place.
-    #[error("divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one")]
+    #[error(
+        "divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one"
+    )]
     DivergentBarrier {
         /// blockIdx.
         block: [u32; 3],
@@ -194,7 +250,9 @@ pub enum Fault {
         offset: usize,
     },
     /// The launch asks for more shared memory than the largest supported GPU has.
-    #[error("the launch asks for {requested} bytes of dynamic shared memory; a block can have {limit}")]
+    #[error(
+        "the launch asks for {requested} bytes of dynamic shared memory; a block can have {limit}"
+    )]
     SharedTooLarge {
         /// Dynamic shared bytes of the launch.
         requested: usize,
@@ -299,7 +357,12 @@ impl Fault {
             [first[0] + rank, first[1], first[2]]
         };
         match &mut self {
-            Self::CollectiveMismatch { block, first, second, .. } => {
+            Self::CollectiveMismatch {
+                block,
+                first,
+                second,
+                ..
+            } => {
                 if let Some(second) = second {
                     of(&mut second.thread);
                 }
@@ -309,12 +372,23 @@ impl Fault {
             Self::Trap { block, thread, .. }
             | Self::Misaligned { block, thread, .. }
             | Self::AsyncCopy { block, thread, .. }
-            | Self::Tma { block, thread: Some(thread), .. } => *block = of(thread),
-            Self::Mbarrier { block, thread, offset, .. } => {
+            | Self::Tma {
+                block,
+                thread: Some(thread),
+                ..
+            } => *block = of(thread),
+            Self::Mbarrier {
+                block,
+                thread,
+                offset,
+                ..
+            } => {
                 *block = of(thread);
                 *offset = Cluster::within_block(*offset);
             }
-            Self::DivergentBarrier { .. } | Self::Deadlock { .. } | Self::WaitNeverObserved { .. } => {} // `Waits` names blocks
+            Self::DivergentBarrier { .. }
+            | Self::Deadlock { .. }
+            | Self::WaitNeverObserved { .. } => {} // `Waits` names blocks
             Self::Tma { .. } | Self::Hazard { .. } | Self::SharedOverflow { .. } => {}
             Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => {}
         }
@@ -346,23 +420,43 @@ mod tests {
     use super::*;
 
     fn place(line: u32) -> Place {
-        Place { file: "/somewhere/stage1-cpasync/kernel.cu".into(), line }
+        Place {
+            file: "/somewhere/stage1-cpasync/kernel.cu".into(),
+            line,
+        }
     }
 
     #[test]
     fn places_show_the_folder_but_not_the_machine() {
         assert_eq!(place(88).to_string(), "stage1-cpasync/kernel.cu:88");
-        assert_eq!(Place { file: "kernel.cu".into(), line: 3 }.to_string(), "kernel.cu:3");
+        assert_eq!(
+            Place {
+                file: "kernel.cu".into(),
+                line: 3
+            }
+            .to_string(),
+            "kernel.cu:3"
+        );
     }
 
     #[test]
     fn whole_warps_are_named_as_warps() {
         let warps_1_to_3: Vec<u32> = (32..128).collect();
         assert_eq!(name_threads(&warps_1_to_3, 128), "warps 1-3");
-        assert_eq!(name_threads(&(0..128).collect::<Vec<_>>(), 128), "all 128 threads");
+        assert_eq!(
+            name_threads(&(0..128).collect::<Vec<_>>(), 128),
+            "all 128 threads"
+        );
         assert_eq!(name_threads(&[0, 5, 6, 7], 128), "threads 0, 5-7");
-        assert_eq!(name_threads(&(31..64).collect::<Vec<_>>(), 128), "warp 1 and thread 31");
-        assert_eq!(name_threads(&(32..40).collect::<Vec<_>>(), 40), "warp 1", "the last warp may be short");
+        assert_eq!(
+            name_threads(&(31..64).collect::<Vec<_>>(), 128),
+            "warp 1 and thread 31"
+        );
+        assert_eq!(
+            name_threads(&(32..40).collect::<Vec<_>>(), 40),
+            "warp 1",
+            "the last warp may be short"
+        );
     }
 
     #[test]

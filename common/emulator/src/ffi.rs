@@ -23,7 +23,10 @@ use crate::warp::Collective;
 /// # Safety
 /// `thread` is the running thread's context and `collective` a live struct of the shim; so for all callbacks.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_collective(thread: *const ThreadContext, collective: *const Collective) {
+unsafe extern "C-unwind" fn emulator_collective(
+    thread: *const ThreadContext,
+    collective: *const Collective,
+) {
     // SAFETY: see above.
     let (context, collective) = unsafe { (&*thread, &*collective) };
     let run = context.run();
@@ -47,7 +50,9 @@ fn arrive(context: &ThreadContext, collective: &Collective) {
     }
     let arrival = run.block.borrow_mut().arrive(context.thread, collective);
     let progress = match arrival {
-        Ok(Progress::Complete(group)) => run.complete(context.thread / 32, &group, Some(context.thread)),
+        Ok(Progress::Complete(group)) => {
+            run.complete(context.thread / 32, &group, Some(context.thread))
+        }
         other => other,
     };
     match progress {
@@ -102,7 +107,19 @@ unsafe extern "C-unwind" fn emulator_trap(
     let context = unsafe { &*thread };
     let (block, thread, place) = (context.block_idx, context.thread, site.place());
     context.fail(match kind {
-        MISALIGNED => Fault::Misaligned { block, thread, operand: message.text(), value, required, place },
-        _ => Fault::Trap { block, thread, message: message.text(), place },
+        MISALIGNED => Fault::Misaligned {
+            block,
+            thread,
+            operand: message.text(),
+            value,
+            required,
+            place,
+        },
+        _ => Fault::Trap {
+            block,
+            thread,
+            message: message.text(),
+            place,
+        },
     })
 }

@@ -75,7 +75,12 @@ impl Launch {
     pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
         let [grid_x, grid_y, _] = self.grid.map(u64::from);
         // Each fits: it is below the grid's dimension.
-        [linear % grid_x, linear / grid_x % grid_y, linear / (grid_x * grid_y)].map(|coordinate| coordinate as u32)
+        [
+            linear % grid_x,
+            linear / grid_x % grid_y,
+            linear / (grid_x * grid_y),
+        ]
+        .map(|coordinate| coordinate as u32)
     }
 
     /// The first block of the cluster in which a block is.
@@ -87,16 +92,27 @@ impl Launch {
     pub(crate) fn check(&self) -> Result<usize, Fault> {
         let refuse = |reason: String| Err(Fault::BadLaunch { reason });
         if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
-            return Err(Fault::SharedTooLarge { requested: self.dynamic_shared_bytes, limit: MAX_SHARED_BYTES });
+            return Err(Fault::SharedTooLarge {
+                requested: self.dynamic_shared_bytes,
+                limit: MAX_SHARED_BYTES,
+            });
         }
-        for (name, dim, limit) in
-            [("grid", self.grid, [i32::MAX as u32, 65535, 65535]), ("block", self.block, [1024, 1024, 64])]
-        {
-            if dim.iter().zip(limit).any(|(&size, limit)| size == 0 || size > limit) {
+        for (name, dim, limit) in [
+            ("grid", self.grid, [i32::MAX as u32, 65535, 65535]),
+            ("block", self.block, [1024, 1024, 64]),
+        ] {
+            if dim
+                .iter()
+                .zip(limit)
+                .any(|(&size, limit)| size == 0 || size > limit)
+            {
                 return refuse(format!("{name} {dim:?} is outside 1 to {limit:?}"));
             }
         }
-        if self.cluster == 0 || self.cluster > MAX_CLUSTER || !self.grid[0].is_multiple_of(self.cluster) {
+        if self.cluster == 0
+            || self.cluster > MAX_CLUSTER
+            || !self.grid[0].is_multiple_of(self.cluster)
+        {
             return refuse(format!(
                 "clusters of {} blocks: 1 to {MAX_CLUSTER} are possible, and a divisor of the grid's {} in x",
                 self.cluster, self.grid[0]
@@ -104,7 +120,10 @@ impl Launch {
         }
         let threads: u64 = self.block.iter().map(|&size| u64::from(size)).product();
         if threads > 1024 {
-            return refuse(format!("block {:?} has {threads} threads, above 1024", self.block));
+            return refuse(format!(
+                "block {:?} has {threads} threads, above 1024",
+                self.block
+            ));
         }
         let together = threads * u64::from(self.cluster);
         if self.cluster > 1 && (together > 1024 || !threads.is_multiple_of(128)) {
@@ -114,7 +133,9 @@ impl Launch {
             ));
         }
         let blocks: u64 = self.grid.iter().map(|&size| u64::from(size)).product();
-        usize::try_from(blocks).map_err(|_| Fault::BadLaunch { reason: format!("{blocks} blocks are too many") })
+        usize::try_from(blocks).map_err(|_| Fault::BadLaunch {
+            reason: format!("{blocks} blocks are too many"),
+        })
     }
 
     /// The first block of each cluster, by number.
@@ -130,9 +151,16 @@ impl Launch {
 
     /// The clusters of `blocks`, each by its first block, if all are in the grid.
     pub(crate) fn check_blocks(&self, blocks: &[[u32; 3]]) -> Result<Vec<[u32; 3]>, Fault> {
-        let outside = |block: &&[u32; 3]| block.iter().zip(self.grid).any(|(&index, size)| index >= size);
+        let outside = |block: &&[u32; 3]| {
+            block
+                .iter()
+                .zip(self.grid)
+                .any(|(&index, size)| index >= size)
+        };
         match blocks.iter().find(outside) {
-            Some(block) => Err(Fault::BadLaunch { reason: format!("block {block:?} is not in grid {:?}", self.grid) }),
+            Some(block) => Err(Fault::BadLaunch {
+                reason: format!("block {block:?} is not in grid {:?}", self.grid),
+            }),
             None => {
                 let mut clusters = Vec::new();
                 for first in blocks.iter().map(|&block| self.first_of_cluster(block)) {

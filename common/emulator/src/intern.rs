@@ -49,7 +49,10 @@ pub(crate) struct Interner<T> {
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { numbers: IntegerMap::default(), values: Vec::new() }
+        Self {
+            numbers: IntegerMap::default(),
+            values: Vec::new(),
+        }
     }
 }
 

@@ -32,7 +32,11 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     let blocks = launch.check()?;
     let shared = Shared(launch);
     // SAFETY: passed on.
-    unsafe { run(launch, blocks / launch.cluster as usize, None, |index| shared.get().cluster_index(index as u64)) }
+    unsafe {
+        run(launch, blocks / launch.cluster as usize, None, |index| {
+            shared.get().cluster_index(index as u64)
+        })
+    }
 }
 
 /// As [`launch`], for some blocks of the grid only, and those of their clusters.
@@ -55,7 +59,12 @@ pub unsafe fn launch_suppressed(launch: &Launch, suppress: &Suppress) -> Result<
     let shared = Shared(launch);
     // SAFETY: passed on.
     unsafe {
-        run(launch, blocks / launch.cluster as usize, Some(suppress), |index| shared.get().cluster_index(index as u64))
+        run(
+            launch,
+            blocks / launch.cluster as usize,
+            Some(suppress),
+            |index| shared.get().cluster_index(index as u64),
+        )
     }
 }
 
@@ -74,13 +83,16 @@ unsafe fn run(
             return Ok(Report::default());
         }
         // SAFETY: passed on.
-        let result = unsafe { worker::run_cluster(launch.get(), index_of(index), &layouts, suppress, None) };
+        let result =
+            unsafe { worker::run_cluster(launch.get(), index_of(index), &layouts, suppress, None) };
         result.map_err(|fault| {
             first_fault.fetch_min(index, Ordering::Relaxed);
             (index, fault)
         })
     };
-    let merge = |left: Result<Report, (usize, Fault)>, right: Result<Report, (usize, Fault)>| match (left, right) {
+    let merge = |left: Result<Report, (usize, Fault)>, right: Result<Report, (usize, Fault)>| match (
+        left, right,
+    ) {
         (Ok(mut left), Ok(right)) => {
             left += right;
             Ok(left)
@@ -88,7 +100,10 @@ unsafe fn run(
         (Err(left), Err(right)) => Err(if left.0 <= right.0 { left } else { right }),
         (Err(fault), Ok(_)) | (Ok(_), Err(fault)) => Err(fault),
     };
-    let merged = (0..clusters).into_par_iter().map(one).reduce(|| Ok(Report::default()), merge);
+    let merged = (0..clusters)
+        .into_par_iter()
+        .map(one)
+        .reduce(|| Ok(Report::default()), merge);
     merged.map_err(|(_, fault)| fault)
 }
 
@@ -101,22 +116,50 @@ mod tests {
 
     unsafe extern "C-unwind" fn nothing(_: *const c_void) {}
 
-    fn launch_of(grid: [u32; 3], block: [u32; 3], dynamic_shared_bytes: usize) -> Result<Report, Fault> {
+    fn launch_of(
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared_bytes: usize,
+    ) -> Result<Report, Fault> {
         let schedule = Schedule::InOrder;
         let params = std::ptr::null();
         // SAFETY: the kernel does nothing.
-        unsafe { launch(&Launch { entry: nothing, params, grid, block, cluster: 1, dynamic_shared_bytes, schedule }) }
+        unsafe {
+            launch(&Launch {
+                entry: nothing,
+                params,
+                grid,
+                block,
+                cluster: 1,
+                dynamic_shared_bytes,
+                schedule,
+            })
+        }
     }
 
     #[test]
     fn limits_are_cudas() {
         assert_eq!(launch_of([2, 3, 4], [32, 2, 1], 0).unwrap().blocks, 24);
-        assert_eq!(launch_of([1; 3], [1024, 1, 1], MAX_SHARED_BYTES).unwrap().switches, 1024);
-        for (grid, block) in [([1, 0, 1], [32, 1, 1]), ([1; 3], [32, 64, 1]), ([1; 3], [1, 1, 65])] {
-            assert!(matches!(launch_of(grid, block, 0), Err(Fault::BadLaunch { .. })), "{grid:?} {block:?}");
+        assert_eq!(
+            launch_of([1; 3], [1024, 1, 1], MAX_SHARED_BYTES)
+                .unwrap()
+                .switches,
+            1024
+        );
+        for (grid, block) in [
+            ([1, 0, 1], [32, 1, 1]),
+            ([1; 3], [32, 64, 1]),
+            ([1; 3], [1, 1, 65]),
+        ] {
+            assert!(
+                matches!(launch_of(grid, block, 0), Err(Fault::BadLaunch { .. })),
+                "{grid:?} {block:?}"
+            );
         }
         assert_eq!(
-            launch_of([1; 3], [32, 1, 1], MAX_SHARED_BYTES + 1).unwrap_err().to_string(),
+            launch_of([1; 3], [32, 1, 1], MAX_SHARED_BYTES + 1)
+                .unwrap_err()
+                .to_string(),
             "the launch asks for 232449 bytes of dynamic shared memory; a block can have 232448"
         );
     }

@@ -15,7 +15,10 @@ pub(crate) struct Layouts {
 impl Layouts {
     pub(crate) fn new(schedule: Schedule) -> Box<Self> {
         let mut random = Random::new(schedule.layout_seed());
-        let mut layouts = Box::new(Self { element: [[[0; 512]; 3]; 3], leader: schedule.leader() });
+        let mut layouts = Box::new(Self {
+            element: [[[0; 512]; 3]; 3],
+            leader: schedule.leader(),
+        });
         for operand in &mut layouts.element {
             for (size, table) in [128u16, 256, 512].into_iter().zip(operand) {
                 for element in 0..size {
@@ -42,11 +45,19 @@ mod tests {
             for (size, table) in [128usize, 256, 512].into_iter().zip(operand) {
                 let mut elements = table[..size].to_vec();
                 elements.sort_unstable();
-                assert!(elements.iter().enumerate().all(|(i, &element)| i == usize::from(element)));
+                assert!(
+                    elements
+                        .iter()
+                        .enumerate()
+                        .all(|(i, &element)| i == usize::from(element))
+                );
             }
         }
         assert_ne!(layouts.element, Layouts::new(Schedule::InOrder).element);
-        assert_ne!(Layouts::new(Schedule::Reversed).element, Layouts::new(Schedule::InOrder).element);
+        assert_ne!(
+            Layouts::new(Schedule::Reversed).element,
+            Layouts::new(Schedule::InOrder).element
+        );
         assert_eq!(layouts.element, Layouts::new(Schedule::Shuffled(9)).element);
     }
 }

@@ -146,16 +146,24 @@ impl Mbarrier {
         let mut left = self.bytes.pending;
         let mut boxes = self.bytes.under_way.iter();
         while left != 0 {
-            let Some(next) = boxes.next() else { return false };
+            let Some(next) = boxes.next() else {
+                return false;
+            };
             left -= next.bytes() as i64;
         }
         self.pending == 0
     }
 
     /// Lands what keeps the phase from its end, or `all` that is under way. True if the phase ends.
-    pub(crate) fn land(&mut self, all: bool, mut landed: impl FnMut(&Incoming)) -> Result<bool, Misuse> {
+    pub(crate) fn land(
+        &mut self,
+        all: bool,
+        mut landed: impl FnMut(&Incoming),
+    ) -> Result<bool, Misuse> {
         while all || self.bytes.pending != 0 {
-            let Some(next) = self.bytes.under_way.pop_front() else { break };
+            let Some(next) = self.bytes.under_way.pop_front() else {
+                break;
+            };
             landed(&next);
             self.bytes.pending -= next.bytes() as i64;
         }
@@ -180,7 +188,8 @@ impl Mbarrier {
             return Ok(false);
         }
         if self.phase > 0 && !self.is_observed {
-            let (ends, before, expected, init) = (self.phase, self.phase - 1, self.expected, self.init.place());
+            let (ends, before, expected, init) =
+                (self.phase, self.phase - 1, self.expected, self.init.place());
             return Err(Misuse(format!(
                 "it ends phase {ends}, while no thread has observed the end of phase {before}: a wait takes one for the \
                  other by its parity. Either more threads arrive than the {expected} that mbarrier_init at {init} \
@@ -193,7 +202,11 @@ impl Mbarrier {
         self.ended = std::mem::take(&mut self.arriving);
         let bytes = &mut self.bytes;
         bytes.expected = 0;
-        bytes.brought = bytes.under_way.iter().map(|transfer| transfer.bytes() as i64).sum();
+        bytes.brought = bytes
+            .under_way
+            .iter()
+            .map(|transfer| transfer.bytes() as i64)
+            .sum();
         bytes.ended = bytes.issued - bytes.under_way.len() as u32;
         Ok(true)
     }
@@ -201,7 +214,9 @@ impl Mbarrier {
     /// Whether the phase of `parity` has ended. `since`: the phase that this wait has been waiting for.
     pub(crate) fn look(&mut self, parity: i32, since: Option<u64>) -> Result<Seen, Misuse> {
         if !(0..=1).contains(&parity) {
-            return Err(Misuse(format!("it waits for parity {parity}, and a phase has parity 0 or 1: pass phase & 1")));
+            return Err(Misuse(format!(
+                "it waits for parity {parity}, and a phase has parity 0 or 1: pass phase & 1"
+            )));
         }
         if let Some(since) = since.filter(|&since| self.phase > since + 1) {
             return Err(Misuse(format!(
@@ -221,7 +236,13 @@ impl Mbarrier {
 
 impl fmt::Display for Mbarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, phase, expected, pending, .. } = self;
+        let Self {
+            offset,
+            phase,
+            expected,
+            pending,
+            ..
+        } = self;
         write!(
             f,
             "the mbarrier at byte {offset}: phase {phase}, parity {}, has {} of {expected} arrivals",
@@ -229,7 +250,11 @@ impl fmt::Display for Mbarrier {
             expected - pending
         )?;
         match self.bytes {
-            Bytes { expected: 0, brought: 0, .. } => Ok(()),
+            Bytes {
+                expected: 0,
+                brought: 0,
+                ..
+            } => Ok(()),
             ref bytes => write!(f, ", {bytes}"),
         }
     }
@@ -237,7 +262,11 @@ impl fmt::Display for Mbarrier {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes expected by mbarrier_arrive_expect_tx, {} brought by tma_load", self.expected, self.brought)
+        write!(
+            f,
+            "{} bytes expected by mbarrier_arrive_expect_tx, {} brought by tma_load",
+            self.expected, self.brought
+        )
     }
 }
 
@@ -247,7 +276,13 @@ pub(crate) struct Mbarriers(Vec<Mbarrier>);
 
 impl Mbarriers {
     /// Makes an object; phase 0 is current.
-    pub(crate) fn init(&mut self, offset: usize, arrivals: i32, maker: u32, init: Site) -> Result<(), Misuse> {
+    pub(crate) fn init(
+        &mut self,
+        offset: usize,
+        arrivals: i32,
+        maker: u32,
+        init: Site,
+    ) -> Result<(), Misuse> {
         if !(1..=MAX_ARRIVALS).contains(&arrivals) {
             return Err(Misuse(format!(
                 "it asks for {arrivals} arrivals a phase, and 1 to {MAX_ARRIVALS} are possible"
@@ -255,7 +290,9 @@ impl Mbarriers {
         }
         if let Ok(known) = self.get(offset) {
             let place = known.init.place();
-            return Err(Misuse(format!("it is initialised already, at {place}: one thread does that, once")));
+            return Err(Misuse(format!(
+                "it is initialised already, at {place}: one thread does that, once"
+            )));
         }
         let expected = arrivals as u32;
         self.0.push(Mbarrier {
@@ -278,7 +315,9 @@ impl Mbarriers {
 
     /// `thread` makes what it has initialised known to TMA.
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
-        self.0.iter_mut().for_each(|object| object.fence(thread, arrivals));
+        self.0
+            .iter_mut()
+            .for_each(|object| object.fence(thread, arrivals));
     }
 
     /// The object at an offset, for TMA.
@@ -296,12 +335,17 @@ impl Mbarriers {
 
     /// Whether TMA brings anything to any of them.
     pub(crate) fn count_bytes(&self) -> bool {
-        self.0.iter().any(|object| object.bytes.issued > 0 || object.bytes.expected > 0)
+        self.0
+            .iter()
+            .any(|object| object.bytes.issued > 0 || object.bytes.expected > 0)
     }
 
     /// What has been issued without anybody having observed that its phase has ended, and where the object is.
     pub(crate) fn unobserved(&self) -> Option<(usize, Incoming)> {
-        let object = self.0.iter().find(|object| object.bytes.issued > object.bytes.observed)?;
+        let object = self
+            .0
+            .iter()
+            .find(|object| object.bytes.issued > object.bytes.observed)?;
         Some((object.offset, object.bytes.last?))
     }
 
@@ -316,7 +360,11 @@ impl Mbarriers {
 
     /// For reports.
     pub(crate) fn describe(&self, offset: usize) -> String {
-        self.0.iter().find(|object| object.offset == offset).map(ToString::to_string).unwrap_or_default()
+        self.0
+            .iter()
+            .find(|object| object.offset == offset)
+            .map(ToString::to_string)
+            .unwrap_or_default()
     }
 }
 
@@ -326,21 +374,29 @@ mod tests {
 
     fn one(arrivals: i32) -> Mbarrier {
         let mut objects = Mbarriers::default();
-        objects.init(64, arrivals, 0, Site::new(c"kernel.cu", 3)).unwrap();
+        objects
+            .init(64, arrivals, 0, Site::new(c"kernel.cu", 3))
+            .unwrap();
         objects.0.pop().unwrap()
     }
 
     #[test]
     fn a_phase_ends_with_its_last_arrival_and_parities_alternate() {
         let mut object = one(2);
-        assert_eq!(object.look(1, None), Ok(Seen::Ended), "the phase before the first counts as ended");
+        assert_eq!(
+            object.look(1, None),
+            Ok(Seen::Ended),
+            "the phase before the first counts as ended"
+        );
         for phase in 0..4u64 {
             let parity = (phase & 1) as i32;
             assert_eq!(object.look(parity, None), Ok(Seen::Present(phase)));
             assert_eq!(object.arrive(), Ok(false));
             assert_eq!(
                 object.to_string(),
-                format!("the mbarrier at byte 64: phase {phase}, parity {parity}, has 1 of 2 arrivals")
+                format!(
+                    "the mbarrier at byte 64: phase {phase}, parity {parity}, has 1 of 2 arrivals"
+                )
             );
             assert_eq!(object.arrive(), Ok(true));
             assert_eq!(object.look(parity, Some(phase)), Ok(Seen::Ended));
@@ -351,11 +407,22 @@ mod tests {
     fn phases_that_nobody_saw_are_a_misuse() {
         let mut object = one(1);
         assert_eq!(object.look(1, None), Ok(Seen::Ended));
-        assert_eq!(object.arrive(), Ok(true), "the last phase of a kernel may stay unseen");
-        let Err(Misuse(reason)) = object.arrive() else { panic!() };
-        assert!(reason.starts_with("it ends phase 1, while no thread has observed the end of phase 0"), "{reason}");
+        assert_eq!(
+            object.arrive(),
+            Ok(true),
+            "the last phase of a kernel may stay unseen"
+        );
+        let Err(Misuse(reason)) = object.arrive() else {
+            panic!()
+        };
         assert!(
-            reason.contains("more threads arrive than the 1 that mbarrier_init at kernel.cu:3 expects"),
+            reason.starts_with("it ends phase 1, while no thread has observed the end of phase 0"),
+            "{reason}"
+        );
+        assert!(
+            reason.contains(
+                "more threads arrive than the 1 that mbarrier_init at kernel.cu:3 expects"
+            ),
             "{reason}"
         );
     }
@@ -363,12 +430,21 @@ mod tests {
     #[test]
     fn a_waiter_that_looks_too_late_is_told_so() {
         let mut object = one(1);
-        assert_eq!(object.look(0, None), Ok(Seen::Present(0)), "this thread waits, another one looks in time");
+        assert_eq!(
+            object.look(0, None),
+            Ok(Seen::Present(0)),
+            "this thread waits, another one looks in time"
+        );
         object.arrive().unwrap();
         object.look(0, None).unwrap();
         object.arrive().unwrap();
-        let Err(Misuse(reason)) = object.look(0, Some(0)) else { panic!() };
-        assert!(reason.starts_with("phase 0, for which it waits, has ended and phase 1 as well"), "{reason}");
+        let Err(Misuse(reason)) = object.look(0, Some(0)) else {
+            panic!()
+        };
+        assert!(
+            reason.starts_with("phase 0, for which it waits, has ended and phase 1 as well"),
+            "{reason}"
+        );
     }
 
     #[test]
@@ -378,12 +454,19 @@ mod tests {
         let reason = |result: Result<(), Misuse>| result.unwrap_err().0;
         for arrivals in [0, -1, 1 << 20] {
             assert!(
-                reason(objects.init(0, arrivals, 0, site)).starts_with(&format!("it asks for {arrivals} arrivals"))
+                reason(objects.init(0, arrivals, 0, site))
+                    .starts_with(&format!("it asks for {arrivals} arrivals"))
             );
         }
         assert!(reason(objects.get(0).map(|_| ())).starts_with("it is not initialised yet"));
         objects.init(0, 1, 0, site).unwrap();
-        assert!(reason(objects.init(0, 1, 0, site)).starts_with("it is initialised already, at kernel.cu:3"));
-        assert!(reason(objects.get(0).unwrap().look(2, None).map(|_| ())).starts_with("it waits for parity 2"));
+        assert!(
+            reason(objects.init(0, 1, 0, site))
+                .starts_with("it is initialised already, at kernel.cu:3")
+        );
+        assert!(
+            reason(objects.get(0).unwrap().look(2, None).map(|_| ()))
+                .starts_with("it waits for parity 2")
+        );
     }
 }

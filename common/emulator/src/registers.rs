@@ -44,17 +44,36 @@ pub(crate) struct Registers {
 impl Registers {
     pub(crate) fn new(block: [u32; 3], threads: u32) -> Self {
         let entry = (MULTIPROCESSOR / threads / 8 * 8).min(ENTRY_LIMIT);
-        Self { block, entry, pool: 0, warps: Vec::new(), changes: Vec::new() }
+        Self {
+            block,
+            entry,
+            pool: 0,
+            warps: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     /// A warp changes the number of its threads' registers. False: it waits.
-    pub(crate) fn change(&mut self, warp: u32, warps: u32, call: &Collective) -> Result<bool, Fault> {
+    pub(crate) fn change(
+        &mut self,
+        warp: u32,
+        warps: u32,
+        call: &Collective,
+    ) -> Result<bool, Fault> {
         if self.warps.is_empty() {
-            let fresh = WarpState { registers: self.entry, changes: 0, takes: None };
+            let fresh = WarpState {
+                registers: self.entry,
+                changes: 0,
+                takes: None,
+            };
             self.warps = vec![fresh; warps as usize];
             self.changes = vec![Vec::new(); warps.div_ceil(WARPS) as usize];
         }
-        let invalid = |reason| Fault::InvalidCollective { block: self.block, party: party(warp * 32, call), reason };
+        let invalid = |reason| Fault::InvalidCollective {
+            block: self.block,
+            party: party(warp * 32, call),
+            reason,
+        };
         if warps < warp / WARPS * WARPS + WARPS {
             let reason = "it concerns the four warps of a warpgroup, of which the first is a multiple of 4; the block lacks \
                           some of them";
@@ -63,9 +82,17 @@ impl Registers {
         let (wanted, gives) = (call.agree[0] as u32, call.kind() == Kind::GiveRegisters);
         let state = &mut self.warps[warp as usize];
         if gives && wanted > state.registers || !gives && wanted < state.registers {
-            let (has, other) =
-                (state.registers, if gives { "more: take_registers" } else { "fewer: give_registers_back" });
-            return Err(invalid(format!("a thread of warp {warp} has {has} registers, and {wanted} are {other}")));
+            let (has, other) = (
+                state.registers,
+                if gives {
+                    "more: take_registers"
+                } else {
+                    "fewer: give_registers_back"
+                },
+            );
+            return Err(invalid(format!(
+                "a thread of warp {warp} has {has} registers, and {wanted} are {other}"
+            )));
         }
         let number = state.changes;
         state.changes += 1;
@@ -74,9 +101,17 @@ impl Registers {
             None => changes.push(Change { warp, call: *call }),
             Some(first) if first.call.agree == call.agree && first.call.kind == call.kind => {}
             Some(first) => {
-                let (first, second) = (party(first.warp * 32, &first.call), Some(party(warp * 32, call)));
+                let (first, second) = (
+                    party(first.warp * 32, &first.call),
+                    Some(party(warp * 32, call)),
+                );
                 let rule = "all warps of a warpgroup change their registers alike".to_owned();
-                return Err(Fault::CollectiveMismatch { block: self.block, first, second, rule });
+                return Err(Fault::CollectiveMismatch {
+                    block: self.block,
+                    first,
+                    second,
+                    rule,
+                });
             }
         }
         if gives {
@@ -91,7 +126,9 @@ impl Registers {
     /// Gives a waiting warp what it waits for, if it is there.
     fn serve(&mut self, warp: u32) -> bool {
         let state = &mut self.warps[warp as usize];
-        let Some(wanted) = state.takes else { return false };
+        let Some(wanted) = state.takes else {
+            return false;
+        };
         let more = (wanted - state.registers) * 32;
         if more > self.pool {
             return false;
@@ -103,7 +140,9 @@ impl Registers {
 
     /// Warps that have got what they waited for, now that more is there.
     pub(crate) fn serve_all(&mut self) -> Vec<u32> {
-        (0..self.warps.len() as u32).filter(|&warp| self.serve(warp)).collect()
+        (0..self.warps.len() as u32)
+            .filter(|&warp| self.serve(warp))
+            .collect()
     }
 
     /// All threads have returned: every warp must have made the changes of its warpgroup.
@@ -111,13 +150,22 @@ impl Registers {
         for (index, changes) in self.changes.iter().enumerate() {
             let warps = index as u32 * WARPS..(index as u32 + 1) * WARPS;
             for warp in warps {
-                let Some(missed) = self.warps.get(warp as usize).and_then(|state| changes.get(state.changes)) else {
+                let Some(missed) = self
+                    .warps
+                    .get(warp as usize)
+                    .and_then(|state| changes.get(state.changes))
+                else {
                     continue;
                 };
-                let reason =
-                    format!("warp {warp} of the same warpgroup has exited without it: all four warps execute it");
+                let reason = format!(
+                    "warp {warp} of the same warpgroup has exited without it: all four warps execute it"
+                );
                 let party = party(missed.warp * 32, &missed.call);
-                return Err(Fault::InvalidCollective { block: self.block, party, reason });
+                return Err(Fault::InvalidCollective {
+                    block: self.block,
+                    party,
+                    reason,
+                });
             }
         }
         Ok(())
@@ -143,7 +191,11 @@ mod tests {
     use crate::warp::tests::sync_warp;
 
     fn change(registers: &mut Registers, warp: u32, kind: u32, wanted: u64) -> Result<bool, Fault> {
-        let call = Collective { kind, agree: [wanted, 0], ..sync_warp(u32::MAX, 3) };
+        let call = Collective {
+            kind,
+            agree: [wanted, 0],
+            ..sync_warp(u32::MAX, 3)
+        };
         registers.change(warp, 12, &call)
     }
     const GIVE: u32 = 20;
@@ -152,15 +204,26 @@ mod tests {
     #[test]
     fn what_is_given_back_is_what_can_be_taken() {
         let mut registers = Registers::new([0; 3], 384);
-        assert_eq!(change(&mut registers, 0, TAKE, 240), Ok(false), "168 at entry, and an empty pool");
+        assert_eq!(
+            change(&mut registers, 0, TAKE, 240),
+            Ok(false),
+            "168 at entry, and an empty pool"
+        );
         assert_eq!(change(&mut registers, 8, GIVE, 24), Ok(true));
         assert_eq!(registers.serve_all(), [0]);
         assert_eq!(change(&mut registers, 1, TAKE, 240), Ok(true));
-        assert_eq!((registers.pool, change(&mut registers, 2, TAKE, 240)), (0, Ok(false)));
+        assert_eq!(
+            (registers.pool, change(&mut registers, 2, TAKE, 240)),
+            (0, Ok(false))
+        );
         (9..12).for_each(|warp| assert_eq!(change(&mut registers, warp, GIVE, 24), Ok(true)));
         assert_eq!(registers.serve_all(), [2]);
         assert!(
-            registers.finish().unwrap_err().to_string().contains("warp 3 of the same warpgroup has exited without it")
+            registers
+                .finish()
+                .unwrap_err()
+                .to_string()
+                .contains("warp 3 of the same warpgroup has exited without it")
         );
         (3..8).for_each(|warp| assert_eq!(change(&mut registers, warp, TAKE, 240), Ok(true)));
         assert_eq!((registers.pool, registers.finish()), (0, Ok(())));
@@ -168,7 +231,8 @@ mod tests {
 
     #[test]
     fn threads_start_with_what_the_launch_bounds_allow() {
-        let entry = [128, 256, 384, 512, 640, 1024].map(|threads| Registers::new([0; 3], threads).entry);
+        let entry =
+            [128, 256, 384, 512, 640, 1024].map(|threads| Registers::new([0; 3], threads).entry);
         assert_eq!(entry, [255, 255, 168, 128, 96, 64]);
     }
 }

@@ -77,7 +77,10 @@ impl Spin {
         let known = self.known.get();
         if is_write {
             self.reset();
-        } else if self.variables[..known].iter().any(|variable| variable.get() == address) {
+        } else if self.variables[..known]
+            .iter()
+            .any(|variable| variable.get() == address)
+        {
             self.reads.set(self.reads.get() + 1);
         } else if known < self.variables.len() {
             self.variables[known].set(address);
@@ -164,18 +167,24 @@ impl Run {
 
     /// Tells the judge something, if there is one.
     pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
-        self.judge.as_ref().map(|judge| tell(&mut judge.borrow_mut()))
+        self.judge
+            .as_ref()
+            .map(|judge| tell(&mut judge.borrow_mut()))
     }
 
     #[inline]
     pub(crate) fn suppresses(&self, site: Site) -> bool {
-        self.suppress.as_ref().is_some_and(|suppress| site.is(&suppress.site))
+        self.suppress
+            .as_ref()
+            .is_some_and(|suppress| site.is(&suppress.site))
     }
 
     /// What the threads have left undone when all have exited.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
         let mut run = self.block.borrow_mut();
-        let Some((offset, incoming)) = run.mbarriers().unobserved() else { return Ok(()) };
+        let Some((offset, incoming)) = run.mbarriers().unobserved() else {
+            return Ok(());
+        };
         let what = match incoming {
             Incoming::Box(_) => "the box comes",
             Incoming::Store { .. } => "the bytes come",
@@ -187,7 +196,13 @@ impl Run {
         let (operation, place) = (incoming.operation().to_owned(), incoming.site().place());
         let [x, y, z] = run.index();
         let block = [x + (offset / STRIDE) as u32, y, z];
-        Err(Fault::Tma { block, thread: None, operation, reason, place })
+        Err(Fault::Tma {
+            block,
+            thread: None,
+            operation,
+            reason,
+            place,
+        })
     }
 
     /// A thread returns from the kernel.
@@ -202,7 +217,10 @@ impl Run {
     /// The same of one thread's stores, when it exits.
     fn check_exit(&self, thread: u32) -> Result<(), Fault> {
         let stores = self.stores.borrow();
-        let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread) else { return Ok(()) };
+        let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread)
+        else {
+            return Ok(());
+        };
         let reason = match is_committed {
             true => {
                 "the thread has exited without a tma_store_wait_read that covers it: shared memory may be another block's \
@@ -213,8 +231,18 @@ impl Run {
                       tma_store_wait_read after it"
             }
         };
-        let (operation, reason, place) = ("tma_store".to_owned(), reason.to_owned(), store.site.place());
-        Err(Fault::Tma { block: self.block.borrow_mut().index(), thread: Some(thread), operation, reason, place })
+        let (operation, reason, place) = (
+            "tma_store".to_owned(),
+            reason.to_owned(),
+            store.site.place(),
+        );
+        Err(Fault::Tma {
+            block: self.block.borrow_mut().index(),
+            thread: Some(thread),
+            operation,
+            reason,
+            place,
+        })
     }
 
     /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` and the named barriers order memory.
@@ -241,30 +269,41 @@ impl Run {
     }
 
     /// Carries out a complete group and lets its lanes go on.
-    pub(crate) fn complete(&self, warp: u32, group: &Group, completer: Option<u32>) -> Result<Progress, Fault> {
+    pub(crate) fn complete(
+        &self,
+        warp: u32,
+        group: &Group,
+        completer: Option<u32>,
+    ) -> Result<Progress, Fault> {
         let mut block = self.block.borrow_mut();
         if let Some(execute) = group.collective.execute {
             let mut lane = 0;
             // The execution moves operands between the lanes' registers; what it does to memory it declares.
-            self.executing.set((warp, group.arrived, Some(group.collective.site)));
+            self.executing
+                .set((warp, group.arrived, Some(group.collective.site)));
             if self.judge.is_some() {
                 set_tracing(false);
             }
             // SAFETY: the operands of the lanes in `arrived` were handed over by these lanes, which are suspended in
             // (or running) the call that did so; `execute` came with them and does not call back.
-            let reason = unsafe { execute(block.operands(warp * 32).as_ptr(), group.arrived, &mut lane) };
+            let reason =
+                unsafe { execute(block.operands(warp * 32).as_ptr(), group.arrived, &mut lane) };
             if self.judge.is_some() {
                 set_tracing(true);
             }
             if !reason.is_null() {
                 // SAFETY: a reason is a string literal.
-                let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned();
+                let reason = unsafe { CStr::from_ptr(reason) }
+                    .to_string_lossy()
+                    .into_owned();
                 return Err(block.invalid(warp, lane, group, reason));
             }
         }
         self.judge_collective(warp, group, block.live(warp));
         match group.collective.kind() {
-            Kind::NamedSync | Kind::NamedArrive => self.pass_named(&mut block, warp, group, completer),
+            Kind::NamedSync | Kind::NamedArrive => {
+                self.pass_named(&mut block, warp, group, completer)
+            }
             Kind::Wgmma | Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait => {
                 self.pass_wgmma(&mut block, warp, group, completer)
             }
@@ -272,7 +311,9 @@ impl Run {
                 self.arrive_at_cluster(&mut block, warp, group, completer)
             }
             Kind::ClusterWait => self.wait_for_cluster(&mut block, warp, group, completer),
-            Kind::GiveRegisters | Kind::TakeRegisters => block.change_registers(warp, group, completer),
+            Kind::GiveRegisters | Kind::TakeRegisters => {
+                block.change_registers(warp, group, completer)
+            }
             _ => Ok(block.release(warp, group, completer)),
         }
     }
@@ -288,7 +329,11 @@ impl Run {
         let (signal, complete) = block.arrive_at_named(warp, &group.collective)?;
         self.judge(|judge| judge.arrive_at_named(warp, signal));
         if let Some(warps) = &complete {
-            self.judge(|judge| warps.iter().for_each(|&warp| judge.leave_named(warp, signal)));
+            self.judge(|judge| {
+                warps
+                    .iter()
+                    .for_each(|&warp| judge.leave_named(warp, signal))
+            });
             *signal = Signal::default();
         }
         Ok(block.pass_named(warp, group, completer, complete))
@@ -358,7 +403,9 @@ impl Run {
                 // SAFETY: the same; and accumulators and registers of A live until their wait, as the kernel promises.
                 let issued = unsafe { products.issue(warp, group, operands) }?;
                 let site = call.site.access_number();
-                self.judge(|judge| judge.issue_product(warp, site, issued.number, issued.macs, issued.operands()));
+                self.judge(|judge| {
+                    judge.issue_product(warp, site, issued.number, issued.macs, issued.operands())
+                });
                 for &(warp, covered) in &issued.woken {
                     self.judge(|judge| judge.products_complete(warp, covered));
                     block.wake_warp(warp);

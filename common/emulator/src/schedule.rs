@@ -73,11 +73,25 @@ pub(crate) struct Ready {
 impl Ready {
     /// `block` makes shuffled blocks differ from each other.
     pub(crate) fn new(schedule: Schedule, block: u64) -> Self {
-        let seed = if let Schedule::Shuffled(seed) = schedule { seed } else { 0 };
+        let seed = if let Schedule::Shuffled(seed) = schedule {
+            seed
+        } else {
+            0
+        };
         let mut random = Random::new(seed);
         let random = Random::new(random.next() ^ block);
-        let current = if schedule == Schedule::Reversed { 31 } else { 0 };
-        Self { schedule, random, lanes: [0; 32], warps: 0, current }
+        let current = if schedule == Schedule::Reversed {
+            31
+        } else {
+            0
+        };
+        Self {
+            schedule,
+            random,
+            lanes: [0; 32],
+            warps: 0,
+            current,
+        }
     }
 
     /// Makes the lanes in `mask` of `warp` ready.
@@ -97,16 +111,24 @@ impl Ready {
         let (warp, lane) = match self.schedule {
             Schedule::InOrder => {
                 if self.warps >> self.current & 1 == 0 {
-                    self.current = (self.current + self.warps.rotate_right(self.current).trailing_zeros()) & 31;
+                    self.current = (self.current
+                        + self.warps.rotate_right(self.current).trailing_zeros())
+                        & 31;
                 }
-                (self.current, self.lanes[self.current as usize].trailing_zeros())
+                (
+                    self.current,
+                    self.lanes[self.current as usize].trailing_zeros(),
+                )
             }
             Schedule::Reversed => {
                 if self.warps >> self.current & 1 == 0 {
                     let below = self.warps.rotate_left(31 - self.current).leading_zeros();
                     self.current = self.current.wrapping_sub(below) & 31;
                 }
-                (self.current, 31 - self.lanes[self.current as usize].leading_zeros())
+                (
+                    self.current,
+                    31 - self.lanes[self.current as usize].leading_zeros(),
+                )
             }
             Schedule::Shuffled(_) => {
                 let warp = self.random.bit(self.warps);
@@ -155,7 +177,11 @@ mod tests {
         ready.insert(1, 0b10);
         ready.insert(3, 0b1);
         assert_eq!(ready.take(), Some(33), "warp 1 is still current");
-        assert_eq!(ready.take(), Some(96), "then warp 3, before the ring closes at warp 0");
+        assert_eq!(
+            ready.take(),
+            Some(96),
+            "then warp 3, before the ring closes at warp 0"
+        );
         assert_eq!(ready.take(), Some(0));
 
         let mut ready = Ready::new(Schedule::Reversed, 0);

@@ -48,7 +48,11 @@ impl Literal {
 impl Site {
     #[cfg(test)]
     pub(crate) fn new(file: &'static CStr, line: u32) -> Self {
-        Self { file: Literal::new(file), line, code: 0 }
+        Self {
+            file: Literal::new(file),
+            line,
+            code: 0,
+        }
     }
 
     #[inline]
@@ -67,7 +71,10 @@ impl Site {
     }
 
     pub(crate) fn place(self) -> Place {
-        Place { file: self.file.text(), line: self.line }
+        Place {
+            file: self.file.text(),
+            line: self.line,
+        }
     }
 
     /// The number of the line, of which a suppressed site is one.
@@ -109,7 +116,10 @@ thread_local! {
 }
 
 fn shared_number(key: Key) -> u32 {
-    SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(key)
+    SITES
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .number(key)
 }
 
 /// The number of the place that an address returns to.
@@ -128,9 +138,10 @@ fn number(key: Key) -> u32 {
             }
             slot.1
         }
-        Key::Line(file, line) => {
-            *known.lines.entry((file.as_ptr() as usize, line)).or_insert_with(|| shared_number(key))
-        }
+        Key::Line(file, line) => *known
+            .lines
+            .entry((file.as_ptr() as usize, line))
+            .or_insert_with(|| shared_number(key)),
     })
 }
 
@@ -142,10 +153,16 @@ impl Places {
     /// Never empty.
     pub(crate) fn get(&mut self, number: u32) -> Vec<Place> {
         let resolve = || {
-            let key = SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).value(number);
+            let key = SITES
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .value(number);
             match key {
                 Key::Code(address) => source::frames(address),
-                Key::Line(file, line) => vec![Place { file: file.to_string_lossy().into_owned(), line }],
+                Key::Line(file, line) => vec![Place {
+                    file: file.to_string_lossy().into_owned(),
+                    line,
+                }],
             }
         };
         self.0.entry(number).or_insert_with(resolve).clone()

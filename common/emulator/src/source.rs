@@ -34,7 +34,9 @@ fn load() -> Option<Lines> {
     let bytes: &'static [u8] = std::fs::read("/proc/self/exe").ok()?.leak();
     let file = object::File::parse(bytes).ok()?;
     let section = |id: SectionId| -> Result<Reader, ()> {
-        let data = file.section_by_name(id.name()).and_then(|section| section.uncompressed_data().ok());
+        let data = file
+            .section_by_name(id.name())
+            .and_then(|section| section.uncompressed_data().ok());
         let data = match data {
             Some(Cow::Borrowed(data)) => data,
             Some(Cow::Owned(data)) => data.leak(),
@@ -45,7 +47,10 @@ fn load() -> Option<Lines> {
     let context = addr2line::Context::from_dwarf(Dwarf::load(section).ok()?).ok()?;
     // The lowest segment is where the image starts.
     let linked = file.segments().map(|segment| segment.address()).min()? & !0xfff;
-    Some(Lines { context, shift: (image().start as u64 & !0xfff) - linked })
+    Some(Lines {
+        context,
+        shift: (image().start as u64 & !0xfff) - linked,
+    })
 }
 
 /// The shim's own files: a kernel's author has no use for their lines.
@@ -54,15 +59,23 @@ const SHIM: &str = "common/emulator/include/";
 /// The source lines of the call that returns to `address`, innermost first; a placeholder where nothing is known.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
     let mut places = Vec::new();
-    let lines = LINES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let lines = LINES
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(lines) = &*lines
-        && let Ok(mut frames) = lines.context.find_frames(address as u64 - 1 - lines.shift).skip_all_loads()
+        && let Ok(mut frames) = lines
+            .context
+            .find_frames(address as u64 - 1 - lines.shift)
+            .skip_all_loads()
     {
         while let Ok(Some(frame)) = frames.next() {
             if let Some(location) = frame.location
                 && let (Some(file), Some(line)) = (location.file, location.line)
             {
-                places.push(Place { file: file.to_owned(), line });
+                places.push(Place {
+                    file: file.to_owned(),
+                    line,
+                });
             }
         }
     }
@@ -71,7 +84,10 @@ pub(crate) fn frames(address: usize) -> Vec<Place> {
     }
     if places.is_empty() {
         let offset = address.wrapping_sub(image().start);
-        places.push(Place { file: format!("(no debug information) code+{offset:#x}"), line: 0 });
+        places.push(Place {
+            file: format!("(no debug information) code+{offset:#x}"),
+            line: 0,
+        });
     }
     places
 }

@@ -22,7 +22,10 @@ pub(crate) struct LaneStack {
 impl LaneStack {
     /// The stack of the `index`-th thread of a block.
     pub(crate) fn new(index: usize) -> std::io::Result<Self> {
-        Ok(Self { memory: DefaultStack::new(STACK_BYTES)?, offset: index * STAGGER_BYTES % PAGE_BYTES })
+        Ok(Self {
+            memory: DefaultStack::new(STACK_BYTES)?,
+            offset: index * STAGGER_BYTES % PAGE_BYTES,
+        })
     }
 
     /// Where it lies.
@@ -35,7 +38,8 @@ impl LaneStack {
 // STACK_BYTES has room for, and by a multiple of 64, which keeps its alignment.
 unsafe impl Stack for LaneStack {
     fn base(&self) -> StackPointer {
-        StackPointer::new(self.memory.base().get() - self.offset).expect("a stack does not start at address 0")
+        StackPointer::new(self.memory.base().get() - self.offset)
+            .expect("a stack does not start at address 0")
     }
 
     fn limit(&self) -> StackPointer {

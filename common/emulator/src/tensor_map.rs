@@ -37,7 +37,9 @@ pub enum TensorMapError {
         extent: u64,
     },
     /// A distance.
-    #[error("the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below 2^40, not {stride}")]
+    #[error(
+        "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below 2^40, not {stride}"
+    )]
     Stride {
         /// From the innermost, which has none.
         dimension: usize,
@@ -77,22 +79,48 @@ impl TensorMap {
     /// # Errors
     /// A limit that is not kept.
     pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
-        let &Self { base, extents, strides, box_columns, box_rows, swizzle, element_bytes } = self;
+        let &Self {
+            base,
+            extents,
+            strides,
+            box_columns,
+            box_rows,
+            swizzle,
+            element_bytes,
+        } = self;
         if !base.is_multiple_of(16) {
             return Err(TensorMapError::Base(base));
         }
         if !matches!(element_bytes, 1 | 2 | 4 | 8) {
             return Err(TensorMapError::Element(element_bytes));
         }
-        if let Some(dimension) = extents.iter().position(|extent| !(1..=1 << 32).contains(extent)) {
-            return Err(TensorMapError::Extent { dimension, extent: extents[dimension] });
+        if let Some(dimension) = extents
+            .iter()
+            .position(|extent| !(1..=1 << 32).contains(extent))
+        {
+            return Err(TensorMapError::Extent {
+                dimension,
+                extent: extents[dimension],
+            });
         }
-        if let Some(index) = strides.iter().position(|stride| !stride.is_multiple_of(16) || *stride >= 1 << 40) {
-            return Err(TensorMapError::Stride { dimension: index + 1, stride: strides[index] });
+        if let Some(index) = strides
+            .iter()
+            .position(|stride| !stride.is_multiple_of(16) || *stride >= 1 << 40)
+        {
+            return Err(TensorMapError::Stride {
+                dimension: index + 1,
+                stride: strides[index],
+            });
         }
         let extent_of_box = [box_columns, box_rows];
-        if let Some(dimension) = extent_of_box.iter().position(|extent| !(1..=256).contains(extent)) {
-            return Err(TensorMapError::Box { dimension, extent: extent_of_box[dimension] });
+        if let Some(dimension) = extent_of_box
+            .iter()
+            .position(|extent| !(1..=256).contains(extent))
+        {
+            return Err(TensorMapError::Box {
+                dimension,
+                extent: extent_of_box[dimension],
+            });
         }
         if !matches!(swizzle, 64 | 128) {
             return Err(TensorMapError::Swizzle(swizzle));
@@ -106,14 +134,47 @@ impl TensorMap {
         let [row, head, batch] = strides;
         let (of_box, of_element) = (pair(box_columns, box_rows), pair(swizzle, element_bytes));
         let [first, last] = MARKS;
-        Ok([first, base as u64, columns, rows, heads, batches, row, head, batch, of_box, of_element, 0, 0, 0, 0, last])
+        Ok([
+            first,
+            base as u64,
+            columns,
+            rows,
+            heads,
+            batches,
+            row,
+            head,
+            batch,
+            of_box,
+            of_element,
+            0,
+            0,
+            0,
+            0,
+            last,
+        ])
     }
 
     /// What was encoded; else what is wrong with it.
     pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, &'static str> {
-        let &[first, base, columns, rows, heads, batches, row, head, batch, of_box, of_element, .., last] = words;
+        let &[
+            first,
+            base,
+            columns,
+            rows,
+            heads,
+            batches,
+            row,
+            head,
+            batch,
+            of_box,
+            of_element,
+            ..,
+            last,
+        ] = words;
         if words.iter().all(|&word| word == 0) {
-            return Err("its tensor map is all zeros: the variant does not ask for one of this operand");
+            return Err(
+                "its tensor map is all zeros: the variant does not ask for one of this operand",
+            );
         }
         if [first, last] != MARKS {
             return Err("what it takes for a tensor map is none that was encoded for the emulator");
@@ -151,34 +212,115 @@ mod tests {
 
     #[test]
     fn a_map_is_what_was_encoded() {
-        let bytes = TensorMap { box_columns: 64, swizzle: 64, element_bytes: 1, base: usize::MAX - 15, ..MAP };
-        for map in [MAP, bytes, TensorMap { box_rows: 256, extents: [1 << 32, 1, 1, 1], ..MAP }] {
+        let bytes = TensorMap {
+            box_columns: 64,
+            swizzle: 64,
+            element_bytes: 1,
+            base: usize::MAX - 15,
+            ..MAP
+        };
+        for map in [
+            MAP,
+            bytes,
+            TensorMap {
+                box_rows: 256,
+                extents: [1 << 32, 1, 1, 1],
+                ..MAP
+            },
+        ] {
             assert_eq!(TensorMap::decode(&map.encode().unwrap()), Ok(map));
         }
-        assert!(TensorMap::decode(&[0; 16]).unwrap_err().contains("all zeros"));
-        assert!(TensorMap::decode(&[1; 16]).unwrap_err().contains("none that was encoded"));
+        assert!(
+            TensorMap::decode(&[0; 16])
+                .unwrap_err()
+                .contains("all zeros")
+        );
+        assert!(
+            TensorMap::decode(&[1; 16])
+                .unwrap_err()
+                .contains("none that was encoded")
+        );
     }
 
     #[test]
     fn each_limit_is_named() {
         let refused = |map: TensorMap| map.encode().unwrap_err();
-        assert_eq!(refused(TensorMap { base: 0x1008, ..MAP }), TensorMapError::Base(0x1008));
+        assert_eq!(
+            refused(TensorMap {
+                base: 0x1008,
+                ..MAP
+            }),
+            TensorMapError::Base(0x1008)
+        );
         for extent in [0, (1 << 32) + 1] {
-            let map = TensorMap { extents: [128, 77, extent, 1], ..MAP };
-            assert_eq!(refused(map), TensorMapError::Extent { dimension: 2, extent });
+            let map = TensorMap {
+                extents: [128, 77, extent, 1],
+                ..MAP
+            };
+            assert_eq!(
+                refused(map),
+                TensorMapError::Extent {
+                    dimension: 2,
+                    extent
+                }
+            );
         }
         for stride in [264, 1 << 40] {
-            let map = TensorMap { strides: [256, stride, 256], ..MAP };
-            assert_eq!(refused(map), TensorMapError::Stride { dimension: 2, stride });
+            let map = TensorMap {
+                strides: [256, stride, 256],
+                ..MAP
+            };
+            assert_eq!(
+                refused(map),
+                TensorMapError::Stride {
+                    dimension: 2,
+                    stride
+                }
+            );
         }
         for extent in [0, 257] {
-            assert_eq!(refused(TensorMap { box_rows: extent, ..MAP }), TensorMapError::Box { dimension: 1, extent });
+            assert_eq!(
+                refused(TensorMap {
+                    box_rows: extent,
+                    ..MAP
+                }),
+                TensorMapError::Box {
+                    dimension: 1,
+                    extent
+                }
+            );
         }
-        assert_eq!(refused(TensorMap { box_columns: 32, ..MAP }), TensorMapError::Width { bytes: 64, swizzle: 128 });
-        assert_eq!(refused(TensorMap { box_columns: 16, swizzle: 32, ..MAP }), TensorMapError::Swizzle(32));
-        assert_eq!(refused(TensorMap { element_bytes: 3, ..MAP }), TensorMapError::Element(3));
         assert_eq!(
-            refused(TensorMap { strides: [8, 16, 16], ..MAP }).to_string(),
+            refused(TensorMap {
+                box_columns: 32,
+                ..MAP
+            }),
+            TensorMapError::Width {
+                bytes: 64,
+                swizzle: 128
+            }
+        );
+        assert_eq!(
+            refused(TensorMap {
+                box_columns: 16,
+                swizzle: 32,
+                ..MAP
+            }),
+            TensorMapError::Swizzle(32)
+        );
+        assert_eq!(
+            refused(TensorMap {
+                element_bytes: 3,
+                ..MAP
+            }),
+            TensorMapError::Element(3)
+        );
+        assert_eq!(
+            refused(TensorMap {
+                strides: [8, 16, 16],
+                ..MAP
+            })
+            .to_string(),
             "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, not 8"
         );
     }

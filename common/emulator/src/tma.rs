@@ -24,7 +24,11 @@ pub(crate) enum Incoming {
     /// By TMA.
     Box(Transfer),
     /// From a thread of the cluster: 16 bytes for `to`.
-    Store { to: *mut [u8; 16], value: [u8; 16], site: Site },
+    Store {
+        to: *mut [u8; 16],
+        value: [u8; 16],
+        site: Site,
+    },
 }
 
 impl Incoming {
@@ -99,16 +103,31 @@ impl Transfer {
 
     /// The rows of the box as far as they lie in the tensor.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
-        let TensorMap { base, extents, strides, box_columns, box_rows, element_bytes, .. } = self.map;
+        let TensorMap {
+            base,
+            extents,
+            strides,
+            box_columns,
+            box_rows,
+            element_bytes,
+            ..
+        } = self.map;
         let at = self.at.map(i64::from);
         let within = |dimension: usize| (0..extents[dimension] as i64).contains(&at[dimension]);
         let first = at[0].clamp(0, extents[0] as i64);
         let last = (at[0] + i64::from(box_columns)).clamp(0, extents[0] as i64);
         let is_empty = first >= last || !within(2) || !within(3);
-        let rows = if is_empty { 0..0 } else { at[1].max(0)..(at[1] + i64::from(box_rows)).min(extents[1] as i64) };
+        let rows = if is_empty {
+            0..0
+        } else {
+            at[1].max(0)..(at[1] + i64::from(box_rows)).min(extents[1] as i64)
+        };
         let element = i64::from(element_bytes);
         rows.map(move |row| {
-            let place = [row, at[2], at[3]].into_iter().zip(strides).map(|(index, stride)| index * stride as i64);
+            let place = [row, at[2], at[3]]
+                .into_iter()
+                .zip(strides)
+                .map(|(index, stride)| index * stride as i64);
             Piece {
                 row: (row - at[1]) as usize,
                 offset: ((first - at[0]) * element) as usize,
@@ -151,7 +170,10 @@ impl Transfer {
             }
             for (chunk, from) in bytes.0.chunks_exact(16).take(chunks).enumerate() {
                 // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
-                unsafe { self.chunk(row, chunk).copy_from_nonoverlapping(from.as_ptr(), 16) };
+                unsafe {
+                    self.chunk(row, chunk)
+                        .copy_from_nonoverlapping(from.as_ptr(), 16)
+                };
             }
         }
     }
@@ -166,7 +188,10 @@ impl Transfer {
             let mut bytes = Row([0; 128]);
             for (chunk, to) in bytes.0.chunks_exact_mut(16).take(chunks).enumerate() {
                 // SAFETY: within the box, whose start is aligned to the swizzle's pattern.
-                unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.chunk(piece.row, chunk), 16) };
+                unsafe {
+                    to.as_mut_ptr()
+                        .copy_from_nonoverlapping(self.chunk(piece.row, chunk), 16)
+                };
             }
             let from = bytes.0[piece.offset..][..piece.bytes].as_ptr();
             // SAFETY: the caller vouches for the tensor.
@@ -206,7 +231,11 @@ impl Stores {
     }
 
     /// All groups but the `newest` ones have read shared memory: `read` is told of each store. Returns the number of the last.
-    pub(crate) fn wait_read(&mut self, newest: usize, mut read: impl FnMut(&Transfer)) -> Option<u32> {
+    pub(crate) fn wait_read(
+        &mut self,
+        newest: usize,
+        mut read: impl FnMut(&Transfer),
+    ) -> Option<u32> {
         let covered = self.groups.len().saturating_sub(newest);
         let last = self.groups.drain(..covered).next_back()?;
         let left = (self.issued - last) as usize;
@@ -218,7 +247,12 @@ impl Stores {
     /// The first store of which the thread does not know that it has read shared memory, and whether it is in a group.
     pub(crate) fn unread(&self) -> Option<(&Transfer, bool)> {
         let number = self.issued + 1 - self.unread.len() as u32;
-        self.unread.front().map(|store| (store, self.groups.back().is_some_and(|&last| number <= last)))
+        self.unread.front().map(|store| {
+            (
+                store,
+                self.groups.back().is_some_and(|&last| number <= last),
+            )
+        })
     }
 }
 
@@ -237,24 +271,42 @@ mod tests {
             swizzle: 64,
             element_bytes: 2,
         };
-        Transfer { map, at, smem: 0x8000 as *mut u8, site: Site::new(c"kernel.cu", 3) }
+        Transfer {
+            map,
+            at,
+            smem: 0x8000 as *mut u8,
+            site: Site::new(c"kernel.cu", 3),
+        }
     }
 
     fn pieces(at: [i32; 4]) -> Vec<(usize, usize, usize, usize)> {
-        transfer(at).pieces().map(|it| (it.row, it.offset, it.address, it.bytes)).collect()
+        transfer(at)
+            .pieces()
+            .map(|it| (it.row, it.offset, it.address, it.bytes))
+            .collect()
     }
 
     #[test]
     fn a_box_is_clipped_in_every_dimension() {
         let whole: Vec<_> = (0..4).map(|row| (row, 0, 0x1040 + row * 256, 64)).collect();
         assert_eq!(pieces([32, 0, 0, 0]), whole);
-        assert_eq!(pieces([0, 3, 2, 0]), [(0, 0, 0x2_1300, 64), (1, 0, 0x2_1400, 64)], "the next head is not reached");
+        assert_eq!(
+            pieces([0, 3, 2, 0]),
+            [(0, 0, 0x2_1300, 64), (1, 0, 0x2_1400, 64)],
+            "the next head is not reached"
+        );
         assert_eq!(pieces([0, -3, 0, 0]), [(3, 0, 0x1000, 64)]);
         assert_eq!(pieces([-8, 4, 0, 0]), [(0, 16, 0x1400, 48)]);
         assert_eq!(pieces([40, 4, 0, 0]), [(0, 0, 0x1450, 48)]);
-        for outside in
-            [[0, 5, 0, 0], [0, -4, 0, 0], [64, 0, 0, 0], [-32, 0, 0, 0], [0, 0, 3, 0], [0, 0, -1, 0], [0, 0, 0, 1]]
-        {
+        for outside in [
+            [0, 5, 0, 0],
+            [0, -4, 0, 0],
+            [64, 0, 0, 0],
+            [-32, 0, 0, 0],
+            [0, 0, 3, 0],
+            [0, 0, -1, 0],
+            [0, 0, 0, 1],
+        ] {
             assert_eq!(pieces(outside), [], "{outside:?}");
         }
         assert_eq!(pieces([i32::MAX, i32::MIN, 0, 0]), []);
@@ -262,14 +314,32 @@ mod tests {
 
     #[test]
     fn chunks_are_swizzled_by_their_address() {
-        let offset = |transfer: &Transfer, row, chunk| transfer.chunk(row, chunk) as usize - transfer.smem as usize;
+        let offset = |transfer: &Transfer, row, chunk| {
+            transfer.chunk(row, chunk) as usize - transfer.smem as usize
+        };
         let narrow = transfer([0; 4]);
         // Two rows of 64 bytes share an exclusive or, which repeats after 8.
-        assert_eq!([0, 1, 2, 3].map(|chunk| offset(&narrow, 1, chunk)), [64, 80, 96, 112]);
-        assert_eq!([0, 1, 2, 3].map(|chunk| offset(&narrow, 2, chunk)), [144, 128, 176, 160]);
-        let wide = Transfer { map: TensorMap { swizzle: 128, box_columns: 64, ..narrow.map }, ..narrow };
+        assert_eq!(
+            [0, 1, 2, 3].map(|chunk| offset(&narrow, 1, chunk)),
+            [64, 80, 96, 112]
+        );
+        assert_eq!(
+            [0, 1, 2, 3].map(|chunk| offset(&narrow, 2, chunk)),
+            [144, 128, 176, 160]
+        );
+        let wide = Transfer {
+            map: TensorMap {
+                swizzle: 128,
+                box_columns: 64,
+                ..narrow.map
+            },
+            ..narrow
+        };
         assert_eq!([0, 1, 7].map(|chunk| offset(&wide, 0, chunk)), [0, 16, 112]);
-        assert_eq!([0, 1, 7].map(|chunk| offset(&wide, 3, chunk)), [384 + 48, 384 + 32, 384 + 64]);
+        assert_eq!(
+            [0, 1, 7].map(|chunk| offset(&wide, 3, chunk)),
+            [384 + 48, 384 + 32, 384 + 64]
+        );
     }
 
     #[test]
@@ -285,9 +355,19 @@ mod tests {
         assert_eq!(stores.wait_read(3, |_| unreachable!()), None);
         assert_eq!(stores.wait_read(1, |store| rows.push(store.at[1])), Some(2));
         assert_eq!(rows, [0, 1]);
-        assert_eq!(stores.unread().map(|(store, committed)| (store.at[1], committed)), Some((2, true)));
+        assert_eq!(
+            stores
+                .unread()
+                .map(|(store, committed)| (store.at[1], committed)),
+            Some((2, true))
+        );
         assert_eq!(stores.wait_read(0, |store| rows.push(store.at[1])), Some(3));
-        assert_eq!(stores.unread().map(|(store, committed)| (store.at[1], committed)), Some((3, false)));
+        assert_eq!(
+            stores
+                .unread()
+                .map(|(store, committed)| (store.at[1], committed)),
+            Some((3, false))
+        );
         stores.commit();
         assert_eq!(stores.wait_read(0, |_| ()), Some(4));
         assert!(stores.unread().is_none());

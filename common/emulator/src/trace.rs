@@ -84,20 +84,38 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
     let all = launch.check()?;
     let clusters: Vec<[u32; 3]> = match options.blocks {
         Some(blocks) => launch.check_blocks(blocks)?,
-        None => (0..all as u64 / u64::from(launch.cluster)).map(|number| launch.cluster_index(number)).collect(),
+        None => (0..all as u64 / u64::from(launch.cluster))
+            .map(|number| launch.cluster_index(number))
+            .collect(),
     };
     let layouts = Layouts::new(launch.schedule);
-    let TraceOptions { memory, suppress, log, .. } = options;
+    let TraceOptions {
+        memory,
+        suppress,
+        log,
+        ..
+    } = options;
     let memory = Arc::new(memory.clone());
     let shared = Shared(launch);
     let ends: Vec<(Result<Report, Fault>, Outcome)> = clusters
         .par_iter()
         .map(|&first| {
             let mut outcome = Outcome::default();
-            let tracing = Tracing { memory: &memory, log: *log, outcome: &mut outcome };
+            let tracing = Tracing {
+                memory: &memory,
+                log: *log,
+                outcome: &mut outcome,
+            };
             // SAFETY: passed on.
-            let result =
-                unsafe { worker::run_cluster(shared.get(), first, &layouts, suppress.as_ref(), Some(tracing)) };
+            let result = unsafe {
+                worker::run_cluster(
+                    shared.get(),
+                    first,
+                    &layouts,
+                    suppress.as_ref(),
+                    Some(tracing),
+                )
+            };
             (result, outcome)
         })
         .collect();
@@ -114,10 +132,15 @@ fn summarise(
     let mut found = Found::default();
     let mut stopped = Vec::new();
     let traced_blocks = ends.len() as u64 * u64::from(launch.cluster);
-    let mut counted =
-        Counted { launch_blocks: all, traced_blocks, cluster: launch.cluster.into(), ..Counted::default() };
+    let mut counted = Counted {
+        launch_blocks: all,
+        traced_blocks,
+        cluster: launch.cluster.into(),
+        ..Counted::default()
+    };
     let mut alike = true;
-    let (mut syncs, mut runs, mut unwaited_copies, mut accesses) = (BTreeSet::new(), Vec::new(), 0, Vec::new());
+    let (mut syncs, mut runs, mut unwaited_copies, mut accesses) =
+        (BTreeSet::new(), Vec::new(), 0, Vec::new());
     let mut places = Places::default();
     for (index, (result, outcome)) in ends.into_iter().enumerate() {
         match result {
@@ -133,7 +156,10 @@ fn summarise(
         let log = outcome.log.into_iter();
         accesses.extend(log.filter_map(|mut entry| {
             let (block, _) = launch.in_cluster(clusters[index], entry.0.actor.thread());
-            entry.0.actor = entry.0.actor.of_block(launch.block.iter().product::<u32>().next_multiple_of(32));
+            entry.0.actor = entry
+                .0
+                .actor
+                .of_block(launch.block.iter().product::<u32>().next_multiple_of(32));
             describe_access(block, entry, memory, &mut places)
         }));
         found.merge(outcome.found);
@@ -149,11 +175,21 @@ fn summarise(
     hazards.truncate(MAX_HAZARDS);
     let mut sync_sites: Vec<SyncSite> = syncs
         .into_iter()
-        .map(|(sync, site)| SyncSite { operation: sync.operation().to_owned(), place: places.get(site).swap_remove(0) })
+        .map(|(sync, site)| SyncSite {
+            operation: sync.operation().to_owned(),
+            place: places.get(site).swap_remove(0),
+        })
         .collect();
     sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
     sync_sites.dedup();
-    TraceReport { hazards, more_hazards, counted, unwaited_copies, sync_sites, accesses }
+    TraceReport {
+        hazards,
+        more_hazards,
+        counted,
+        unwaited_copies,
+        sync_sites,
+        accesses,
+    }
 }
 
 /// The faults that stopped blocks, one hazard per kind.
@@ -184,7 +220,12 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
 }
 
 /// Bytes of outputs that one cluster writes and another one touches: they are always concurrent. `blocks`: the first of each.
-fn compare_blocks(launch: &Launch, blocks: &[[u32; 3]], mut runs: Vec<(usize, Run)>, found: &mut Found) {
+fn compare_blocks(
+    launch: &Launch,
+    blocks: &[[u32; 3]],
+    mut runs: Vec<(usize, Run)>,
+    found: &mut Found,
+) {
     runs.sort_by_key(|(block, run)| (run.start, *block, run.write));
     let end = |run: &Run| run.start + run.bytes;
     let mut open: Vec<(usize, Run)> = Vec::new();
@@ -200,7 +241,11 @@ fn compare_blocks(launch: &Launch, blocks: &[[u32; 3]], mut runs: Vec<(usize, Ru
                 site: run.site,
             };
             let (first, second) = ((*other_block, other), (block, &run));
-            let (first, second) = if first.0 <= second.0 { (first, second) } else { (second, first) };
+            let (first, second) = if first.0 <= second.0 {
+                (first, second)
+            } else {
+                (second, first)
+            };
             let raw = Raw {
                 kind: HazardKind::Race,
                 first: side(first.1),

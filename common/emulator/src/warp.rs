@@ -7,7 +7,8 @@ use crate::judge::Sync;
 use crate::site::{Literal, Site};
 
 /// `EmulatorExecute` of abi.h.
-pub(crate) type Execute = unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
+pub(crate) type Execute =
+    unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
 
 /// `EmulatorCollective` of abi.h: what one lane brings to a warp-wide operation.
 #[repr(C)]
@@ -129,14 +130,20 @@ pub(crate) struct Warp {
 impl Warp {
     /// A warp of `lanes` threads; the last warp of a block may have fewer than 32.
     pub(crate) fn new(lanes: u32) -> Self {
-        Self { live: u32::MAX >> (32 - lanes), groups: Vec::new(), operands: [std::ptr::null_mut(); 32] }
+        Self {
+            live: u32::MAX >> (32 - lanes),
+            groups: Vec::new(),
+            operands: [std::ptr::null_mut(); 32],
+        }
     }
 
     /// The way of nearly all arrivals, and short for that: a lane joins the one group that waits, agrees with it in all and
     /// does not complete it. Else nothing has happened, and [`Warp::arrive`] says what follows.
     #[inline]
     pub(crate) fn join(&mut self, lane: u32, collective: &Collective) -> bool {
-        let [group] = &mut self.groups[..] else { return false };
+        let [group] = &mut self.groups[..] else {
+            return false;
+        };
         let first = &group.collective;
         let arrived = group.arrived | 1 << lane;
         let joins = first.mask == collective.mask
@@ -155,19 +162,33 @@ impl Warp {
     }
 
     /// A lane arrives. Returns the group if that completes it; it is then no longer pending.
-    pub(crate) fn arrive(&mut self, lane: u32, collective: &Collective) -> Result<Option<Group>, Mismatch> {
+    pub(crate) fn arrive(
+        &mut self,
+        lane: u32,
+        collective: &Collective,
+    ) -> Result<Option<Group>, Mismatch> {
         let mask = collective.mask;
         if mask >> lane & 1 == 0 {
             return Err(Mismatch::NotInMask);
         }
         if collective.rules & EXITED_LANES_DROP == 0 && mask & !self.live != 0 {
-            return Err(Mismatch::Exited { lane: (mask & !self.live).trailing_zeros() });
+            return Err(Mismatch::Exited {
+                lane: (mask & !self.live).trailing_zeros(),
+            });
         }
         self.operands[lane as usize] = collective.operand;
         // Only lanes with the same mask wait for each other. A group whose mask merely overlaps may still complete:
         // its missing lane can come there after it has gone through here.
-        let Some(index) = self.groups.iter().position(|group| group.collective.mask == mask) else {
-            let group = Group { collective: *collective, first_lane: lane, arrived: 1 << lane };
+        let Some(index) = self
+            .groups
+            .iter()
+            .position(|group| group.collective.mask == mask)
+        else {
+            let group = Group {
+                collective: *collective,
+                first_lane: lane,
+                arrived: 1 << lane,
+            };
             if group.arrived == mask & self.live {
                 return Ok(Some(group));
             }
@@ -193,8 +214,10 @@ impl Warp {
     /// A lane returns from the kernel. [`Warp::completed`] then gives the groups that waited for nobody else.
     pub(crate) fn exit(&mut self, lane: u32) -> Result<(), (Group, Mismatch)> {
         self.live &= !(1 << lane);
-        let needs =
-            |group: &&Group| group.collective.mask >> lane & 1 == 1 && group.collective.rules & EXITED_LANES_DROP == 0;
+        let needs = |group: &&Group| {
+            group.collective.mask >> lane & 1 == 1
+                && group.collective.rules & EXITED_LANES_DROP == 0
+        };
         match self.groups.iter().find(needs) {
             Some(group) => Err((group.clone(), Mismatch::Exited { lane })),
             None => Ok(()),
@@ -203,13 +226,18 @@ impl Warp {
 
     /// Takes a group that is complete because a lane has exited.
     pub(crate) fn completed(&mut self) -> Option<Group> {
-        let index = self.groups.iter().position(|group| group.arrived == group.collective.mask & self.live)?;
+        let index = self
+            .groups
+            .iter()
+            .position(|group| group.arrived == group.collective.mask & self.live)?;
         Some(self.groups.swap_remove(index))
     }
 
     /// The pending group in which a lane waits.
     pub(crate) fn group_of(&self, lane: u32) -> Option<&Group> {
-        self.groups.iter().find(|group| group.arrived >> lane & 1 == 1)
+        self.groups
+            .iter()
+            .find(|group| group.arrived >> lane & 1 == 1)
     }
 
     /// Pending groups.
@@ -225,14 +253,22 @@ impl Warp {
 
 /// A thread and what it called, for a report.
 pub(crate) fn party(thread: u32, collective: &Collective) -> Box<Party> {
-    Box::new(Party { thread, operation: collective.name.text(), place: collective.site.place() })
+    Box::new(Party {
+        thread,
+        operation: collective.name.text(),
+        place: collective.site.place(),
+    })
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) unsafe extern "C" fn shuffle(_: *const *mut c_void, _: u32, _: *mut u32) -> *const std::ffi::c_char {
+    pub(crate) unsafe extern "C" fn shuffle(
+        _: *const *mut c_void,
+        _: u32,
+        _: *mut u32,
+    ) -> *const std::ffi::c_char {
         std::ptr::null()
     }
 
@@ -267,7 +303,13 @@ pub(crate) mod tests {
         assert!(warp.arrive(1, &sync_warp(0b1011, 1)).unwrap().is_none());
         assert!(warp.arrive(3, &sync_warp(0b1011, 1)).unwrap().is_none());
         assert_eq!(warp.group_of(3).unwrap().first_lane, 1);
-        assert_eq!(warp.arrive(0, &sync_warp(0b1011, 2)).unwrap().unwrap().arrived, 0b1011);
+        assert_eq!(
+            warp.arrive(0, &sync_warp(0b1011, 2))
+                .unwrap()
+                .unwrap()
+                .arrived,
+            0b1011
+        );
         assert!(warp.groups().is_empty());
     }
 
@@ -276,7 +318,10 @@ pub(crate) mod tests {
         let mut warp = Warp::new(32);
         assert!(warp.arrive(0, &sync_warp(0b0011, 1)).unwrap().is_none());
         assert!(warp.arrive(2, &sync_warp(0b1100, 1)).unwrap().is_none());
-        assert!(warp.arrive(1, &sync_warp(0b10010, 1)).unwrap().is_none(), "lane 1 may come to lane 0 later");
+        assert!(
+            warp.arrive(1, &sync_warp(0b10010, 1)).unwrap().is_none(),
+            "lane 1 may come to lane 0 later"
+        );
         assert!(warp.arrive(3, &sync_warp(0b1100, 1)).unwrap().is_some());
         assert!(warp.arrive(4, &sync_warp(0b10010, 1)).unwrap().is_some());
         assert!(warp.arrive(1, &sync_warp(0b0011, 1)).unwrap().is_some());
@@ -286,11 +331,27 @@ pub(crate) mod tests {
     fn lanes_must_agree_on_operation_arguments_and_place() {
         let mut warp = Warp::new(32);
         warp.arrive(0, &shuffle_sync(0b11, 32, 5)).unwrap();
-        assert_eq!(warp.arrive(1, &sync_warp(0b11, 5)).unwrap_err(), Mismatch::Operation { first_lane: 0 });
-        assert_eq!(warp.arrive(1, &shuffle_sync(0b11, 16, 5)).unwrap_err(), Mismatch::Arguments { first_lane: 0 });
-        assert_eq!(warp.arrive(1, &shuffle_sync(0b11, 32, 6)).unwrap_err(), Mismatch::Place { first_lane: 0 });
-        assert_eq!(warp.arrive(4, &shuffle_sync(0b11, 32, 5)).unwrap_err(), Mismatch::NotInMask);
-        assert!(warp.arrive(1, &shuffle_sync(0b11, 32, 5)).unwrap().is_some());
+        assert_eq!(
+            warp.arrive(1, &sync_warp(0b11, 5)).unwrap_err(),
+            Mismatch::Operation { first_lane: 0 }
+        );
+        assert_eq!(
+            warp.arrive(1, &shuffle_sync(0b11, 16, 5)).unwrap_err(),
+            Mismatch::Arguments { first_lane: 0 }
+        );
+        assert_eq!(
+            warp.arrive(1, &shuffle_sync(0b11, 32, 6)).unwrap_err(),
+            Mismatch::Place { first_lane: 0 }
+        );
+        assert_eq!(
+            warp.arrive(4, &shuffle_sync(0b11, 32, 5)).unwrap_err(),
+            Mismatch::NotInMask
+        );
+        assert!(
+            warp.arrive(1, &shuffle_sync(0b11, 32, 5))
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]
@@ -300,8 +361,14 @@ pub(crate) mod tests {
         warp.exit(1).unwrap();
         assert_eq!(warp.completed().unwrap().arrived, 1);
         assert!(warp.completed().is_none());
-        assert!(warp.arrive(0, &sync_warp(0b11, 2)).unwrap().is_some(), "a mask may name a lane that has left");
-        assert_eq!(warp.arrive(0, &shuffle_sync(0b11, 32, 3)).unwrap_err(), Mismatch::Exited { lane: 1 });
+        assert!(
+            warp.arrive(0, &sync_warp(0b11, 2)).unwrap().is_some(),
+            "a mask may name a lane that has left"
+        );
+        assert_eq!(
+            warp.arrive(0, &shuffle_sync(0b11, 32, 3)).unwrap_err(),
+            Mismatch::Exited { lane: 1 }
+        );
 
         warp.arrive(0, &shuffle_sync(0b101, 32, 4)).unwrap();
         assert_eq!(warp.exit(2).unwrap_err().1, Mismatch::Exited { lane: 2 });

@@ -14,7 +14,8 @@ use crate::judge::memory::Memory;
 use crate::judge::{Judge, Outcome, Setup};
 use crate::layout::Layouts;
 use crate::run::{
-    Pause, Run, Spin, ThreadContext, emulator_current_slot, emulator_shared_memory, emulator_trace_slot, set_tracing,
+    Pause, Run, Spin, ThreadContext, emulator_current_slot, emulator_shared_memory,
+    emulator_trace_slot, set_tracing,
 };
 use crate::source;
 use crate::stack::LaneStack;
@@ -127,15 +128,27 @@ impl Worker {
             }
             _ => self.poisoned_cluster_memory(blocks as usize),
         };
-        let cluster = Cluster { blocks, threads: of_block, start: shared as usize, declared };
+        let cluster = Cluster {
+            blocks,
+            threads: of_block,
+            start: shared as usize,
+            declared,
+        };
         let run = Run {
-            block: RefCell::new(Block::new(index, launch.linear_index(index), cluster, launch.schedule)),
+            block: RefCell::new(Block::new(
+                index,
+                launch.linear_index(index),
+                cluster,
+                launch.schedule,
+            )),
             copies: RefCell::new(std::mem::take(&mut self.copies)),
             stores: RefCell::default(),
             acts_at_issue: launch.schedule.acts_at_issue(),
             fault: RefCell::new(None),
             cluster,
-            judge: tracing.is_some().then(|| RefCell::new(self.judge.take().unwrap_or_default())),
+            judge: tracing
+                .is_some()
+                .then(|| RefCell::new(self.judge.take().unwrap_or_default())),
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
             spin: Spin::default(),
@@ -143,7 +156,11 @@ impl Worker {
         let contexts: Vec<ThreadContext> = (0..threads)
             .map(|thread| (thread, thread % of_block))
             .map(|(thread, in_block)| ThreadContext {
-                thread_idx: [in_block % dim_x, in_block / dim_x % dim_y, in_block / (dim_x * dim_y)],
+                thread_idx: [
+                    in_block % dim_x,
+                    in_block / dim_x % dim_y,
+                    in_block / (dim_x * dim_y),
+                ],
                 block_idx: [index[0] + cluster.rank(thread), index[1], index[2]],
                 block_dim: launch.block,
                 grid_dim: launch.grid,
@@ -174,8 +191,13 @@ impl Worker {
             });
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
-        let lanes = lanes.map(|(stack, context)| start_lane(launch, stack, context)).collect();
-        let mut lanes = Lanes { lanes, stacks: &mut self.stacks };
+        let lanes = lanes
+            .map(|(stack, context)| start_lane(launch, stack, context))
+            .collect();
+        let mut lanes = Lanes {
+            lanes,
+            stacks: &mut self.stacks,
+        };
         let is_traced = tracing.is_some().then(TracingOn::new);
         let result = run_to_end(&run, &contexts, &mut lanes.lanes);
         drop(is_traced);
@@ -188,12 +210,20 @@ impl Worker {
         }
 
         self.copies = run.copies.into_inner();
-        let unwaited_copies = self.copies.iter_mut().map(|copies| copies.discard() as u64).sum();
+        let unwaited_copies = self
+            .copies
+            .iter_mut()
+            .map(|copies| copies.discard() as u64)
+            .sum();
         let switches = match result {
             Ok(switches) => switches,
             Err(fault) => {
                 self.used_shared_bytes = None;
-                return Err(if blocks > 1 { fault.of_block(of_block, index) } else { fault });
+                return Err(if blocks > 1 {
+                    fault.of_block(of_block, index)
+                } else {
+                    fault
+                });
             }
         };
         for rank in 0..blocks {
@@ -213,7 +243,10 @@ impl Worker {
     fn reserve(&mut self, threads: usize) -> Result<(), Fault> {
         while self.stacks.len() < threads {
             let stack = LaneStack::new(self.stacks.len()).map_err(|error| Fault::BadLaunch {
-                reason: format!("no memory for the stack of thread {} of a block: {error}", self.stacks.len()),
+                reason: format!(
+                    "no memory for the stack of thread {} of a block: {error}",
+                    self.stacks.len()
+                ),
             })?;
             self.stacks.push(stack);
         }
@@ -225,7 +258,10 @@ impl Worker {
 
     /// A block sees no byte of the block before it.
     fn poison_shared_memory(&mut self, shared: *mut u8, declared: usize) {
-        let used = self.used_shared_bytes.unwrap_or(MAX_SHARED_BYTES + GUARD_BYTES).max(declared);
+        let used = self
+            .used_shared_bytes
+            .unwrap_or(MAX_SHARED_BYTES + GUARD_BYTES)
+            .max(declared);
         // SAFETY: `shared` is this OS thread's, of MAX_SHARED_BYTES + GUARD_BYTES bytes; no kernel is running on it.
         unsafe { shared.write_bytes(POISON, used) };
         self.used_shared_bytes = Some(declared);
@@ -234,20 +270,33 @@ impl Worker {
     /// The same of a cluster. It starts on a boundary as demanding as that of one block.
     fn poisoned_cluster_memory(&mut self, blocks: usize) -> *mut u8 {
         self.cluster_memory.clear();
-        self.cluster_memory.resize(blocks, SharedMemory([POISON; STRIDE]));
+        self.cluster_memory
+            .resize(blocks, SharedMemory([POISON; STRIDE]));
         self.cluster_memory.as_mut_ptr().cast()
     }
 
     /// Whether the block wrote behind its shared memory. (A write of poison there can't be told.)
-    fn check_guard(&mut self, shared: *mut u8, declared: usize, block: [u32; 3]) -> Result<(), Fault> {
+    fn check_guard(
+        &mut self,
+        shared: *mut u8,
+        declared: usize,
+        block: [u32; 3],
+    ) -> Result<(), Fault> {
         // SAFETY: as above; the slice does not outlive this function.
         let memory = unsafe { std::slice::from_raw_parts(shared, MAX_SHARED_BYTES + GUARD_BYTES) };
         for (chunk, bytes) in memory[declared..].chunks(4096).enumerate() {
             // A fold over the whole chunk is vectorised; a search is not.
             if bytes.iter().fold(POISON, |all, byte| all & byte) != POISON {
-                let first = bytes.iter().position(|&byte| byte != POISON).expect("the fold has found one");
+                let first = bytes
+                    .iter()
+                    .position(|&byte| byte != POISON)
+                    .expect("the fold has found one");
                 self.used_shared_bytes = None;
-                return Err(Fault::SharedOverflow { block, declared, offset: declared + chunk * 4096 + first });
+                return Err(Fault::SharedOverflow {
+                    block,
+                    declared,
+                    offset: declared + chunk * 4096 + first,
+                });
             }
         }
         Ok(())
@@ -297,7 +346,10 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
         match lanes[thread as usize].resume(()) {
             CoroutineResult::Yield(Pause::Waiting) => {}
             CoroutineResult::Yield(Pause::Faulted) => {
-                return Err(run.fault.take().expect("a thread that pauses as faulted has said why"));
+                return Err(run
+                    .fault
+                    .take()
+                    .expect("a thread that pauses as faulted has said why"));
             }
             CoroutineResult::Return(()) => {
                 let warp = thread / 32;

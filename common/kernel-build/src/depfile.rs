@@ -9,7 +9,9 @@ pub(crate) fn prerequisites(text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for rule in joined.lines() {
         // A colon in a file name is not followed by a space, the one after the target is.
-        let Some((_, list)) = rule.split_once(": ") else { continue };
+        let Some((_, list)) = rule.split_once(": ") else {
+            continue;
+        };
         found.extend(words(list).into_iter().map(PathBuf::from));
     }
     found
@@ -45,8 +47,13 @@ mod tests {
     fn reads_what_gcc_writes() {
         let text = "/out/stage.o: /out/stage.cpp /repo/include/emulator/prelude.h \\\n /repo/a\\ b/kernel.cu /repo/x$$y.h \\\n \
                     /repo/c\\#.h\n/repo/other.h:\n";
-        let expected =
-            ["/out/stage.cpp", "/repo/include/emulator/prelude.h", "/repo/a b/kernel.cu", "/repo/x$y.h", "/repo/c#.h"];
+        let expected = [
+            "/out/stage.cpp",
+            "/repo/include/emulator/prelude.h",
+            "/repo/a b/kernel.cu",
+            "/repo/x$y.h",
+            "/repo/c#.h",
+        ];
         assert_eq!(prerequisites(text), expected.map(PathBuf::from));
     }
 

@@ -58,10 +58,20 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
         compiled.extend(headers);
         Some(flags)
     } else {
-        println!("cargo:warning={}: hazards are not judged, since the C++ compiler is not GCC", job.prefix);
+        println!(
+            "cargo:warning={}: hazards are not judged, since the C++ compiler is not GCC",
+            job.prefix
+        );
         None
     };
-    Ok(Done { build: EmulatedBuild { compiler: describe(&tool)?, flags, traced_flags }, compiled })
+    Ok(Done {
+        build: EmulatedBuild {
+            compiler: describe(&tool)?,
+            flags,
+            traced_flags,
+        },
+        compiled,
+    })
 }
 
 fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
@@ -81,7 +91,11 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
 }
 
 /// Returns the flags, and every file that the compiler read.
-fn build_flavour(job: &Job, tool: &cc::Tool, flavour: Flavour) -> Result<(Vec<String>, Vec<PathBuf>), BuildError> {
+fn build_flavour(
+    job: &Job,
+    tool: &cc::Tool,
+    flavour: Flavour,
+) -> Result<(Vec<String>, Vec<PathBuf>), BuildError> {
     let library = match flavour {
         Flavour::Plain => format!("{}_emulated", job.prefix),
         Flavour::Traced => format!("{}_traced", job.prefix),
@@ -103,16 +117,31 @@ fn build_flavour(job: &Job, tool: &cc::Tool, flavour: Flavour) -> Result<(Vec<St
     for folder in job.includes {
         compile.arg("-I").arg(folder);
     }
-    compile.args(["-include", "emulator/prelude.h"]).arg(format!("-ffile-prefix-map={}=.", job.root.display()));
-    compile.args(["-MD", "-MF"]).arg(&depfile).args(["-x", "c++", "-c"]).arg(&wrapper).arg("-o").arg(&object);
+    compile
+        .args(["-include", "emulator/prelude.h"])
+        .arg(format!("-ffile-prefix-map={}=.", job.root.display()));
+    compile
+        .args(["-MD", "-MF"])
+        .arg(&depfile)
+        .args(["-x", "c++", "-c"])
+        .arg(&wrapper)
+        .arg("-o")
+        .arg(&object);
     compile.current_dir(job.root);
     run(&mut compile, "the C++ compiler", "kernel.cu, emulated")?;
 
     let isolated = isolate(tool, &object, &exported)?;
-    cc::Build::new().cpp(true).object(&isolated).try_compile(&library)?;
+    cc::Build::new()
+        .cpp(true)
+        .object(&isolated)
+        .try_compile(&library)?;
 
     let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
-    let flags = tool.args().iter().map(|flag| flag.to_string_lossy().into_owned()).collect();
+    let flags = tool
+        .args()
+        .iter()
+        .map(|flag| flag.to_string_lossy().into_owned())
+        .collect();
     Ok((flags, depfile::prerequisites(&text)))
 }
 
@@ -158,23 +187,41 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
 fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, BuildError> {
     let isolated = object.with_file_name(format!("{exported}.o"));
     let mut link = Command::new(tool.path());
-    link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"]).arg(object).arg("-o").arg(&isolated);
+    link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"])
+        .arg(object)
+        .arg("-o")
+        .arg(&isolated);
     run(&mut link, "the linker (ld -r)", "the emulated object")?;
-    let mut localise = Command::new(std::env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into()));
-    localise.arg(format!("--keep-global-symbol={exported}")).arg(&isolated);
+    let mut localise =
+        Command::new(std::env::var_os("OBJCOPY").unwrap_or_else(|| "objcopy".into()));
+    localise
+        .arg(format!("--keep-global-symbol={exported}"))
+        .arg(&isolated);
     run(&mut localise, "objcopy", "the emulated object")?;
 
     let bytes = std::fs::read(&isolated).map_err(BuildError::io("read", &isolated))?;
-    let symbols =
-        foreign_symbols(&bytes, exported).map_err(|source| BuildError::Object { what: exported.into(), source })?;
-    if symbols.is_empty() { Ok(isolated) } else { Err(BuildError::ForeignSymbols { stage: exported.into(), symbols }) }
+    let symbols = foreign_symbols(&bytes, exported).map_err(|source| BuildError::Object {
+        what: exported.into(),
+        source,
+    })?;
+    if symbols.is_empty() {
+        Ok(isolated)
+    } else {
+        Err(BuildError::ForeignSymbols {
+            stage: exported.into(),
+            symbols,
+        })
+    }
 }
 
 /// Symbols that `object` defines for others, `exported` aside.
 fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object::Error> {
     let file = object::File::parse(object)?;
     let mut names = Vec::new();
-    for symbol in file.symbols().filter(|symbol| symbol.is_definition() && !symbol.is_local()) {
+    for symbol in file
+        .symbols()
+        .filter(|symbol| symbol.is_definition() && !symbol.is_local())
+    {
         names.push(symbol.name()?.to_string());
     }
     names.retain(|name| name != exported);
@@ -182,7 +229,13 @@ fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object:
 }
 
 fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
-    let ask = |flag: &str| run(Command::new(tool.path()).arg(flag), "the C++ compiler", flag);
+    let ask = |flag: &str| {
+        run(
+            Command::new(tool.path()).arg(flag),
+            "the C++ compiler",
+            flag,
+        )
+    };
     let family = if tool.is_like_clang() {
         "clang"
     } else if tool.is_like_gnu() {
@@ -191,10 +244,22 @@ fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
         "other"
     };
     let version = ask("-dumpversion")?;
-    let major = String::from_utf8_lossy(&version.stdout).trim().split('.').next().and_then(|text| text.parse().ok());
+    let major = String::from_utf8_lossy(&version.stdout)
+        .trim()
+        .split('.')
+        .next()
+        .and_then(|text| text.parse().ok());
     let description = ask("--version")?.stdout;
-    let description = String::from_utf8_lossy(&description).lines().next().unwrap_or_default().to_string();
-    Ok(HostCompiler { family: family.to_string(), major, description })
+    let description = String::from_utf8_lossy(&description)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_string();
+    Ok(HostCompiler {
+        family: family.to_string(),
+        major,
+        description,
+    })
 }
 
 /// Runs `command`; an error carries all it said.
@@ -208,8 +273,15 @@ pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Outpu
     if output.status.success() {
         return Ok(output);
     }
-    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
-    Err(BuildError::Tool { tool: tool.into(), what: what.into(), status: output.status.to_string(), output: said })
+    let said = [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes))
+        .concat();
+    Err(BuildError::Tool {
+        tool: tool.into(),
+        what: what.into(),
+        status: output.status.to_string(),
+        output: said,
+    })
 }
 
 #[cfg(test)]
@@ -221,7 +293,11 @@ mod tests {
         let (source, object) = (folder.join("a.cpp"), folder.join("a.raw.o"));
         std::fs::write(&source, text).unwrap();
         let mut command = Command::new(plain_tool().path());
-        command.args(["-O0", "-std=c++17", "-fno-gnu-unique", "-c"]).arg(&source).arg("-o").arg(&object);
+        command
+            .args(["-O0", "-std=c++17", "-fno-gnu-unique", "-c"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&object);
         run(&mut command, "c++", "test").unwrap();
         object
     }
@@ -229,7 +305,13 @@ mod tests {
     /// `cc` without cargo's environment.
     fn plain_tool() -> cc::Tool {
         let target = "x86_64-unknown-linux-gnu";
-        cc::Build::new().cpp(true).cargo_metadata(false).target(target).host(target).opt_level(0).get_compiler()
+        cc::Build::new()
+            .cpp(true)
+            .cargo_metadata(false)
+            .target(target)
+            .host(target)
+            .opt_level(0)
+            .get_compiler()
     }
 
     const KERNELS: &str = "template <class T> __attribute__((noinline)) int twice(T x) { return 2 * x + VALUE; }\n\
@@ -245,7 +327,16 @@ mod tests {
         let bytes = std::fs::read(compile(folder.path(), &KERNELS.replace("VALUE", "1"))).unwrap();
         let mut foreign = foreign_symbols(&bytes, "table").unwrap();
         foreign.sort();
-        assert_eq!(foreign, ["_Z5twiceIiEiT_", "_Z7counterv", "_Z8offenderi", "_ZZ7countervE5count", "variable"]);
+        assert_eq!(
+            foreign,
+            [
+                "_Z5twiceIiEiT_",
+                "_Z7counterv",
+                "_Z8offenderi",
+                "_ZZ7countervE5count",
+                "variable"
+            ]
+        );
     }
 
     #[test]
@@ -253,20 +344,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut link = Command::new(plain_tool().path());
         for (value, name) in [("1", "one"), ("1000", "two")] {
-            let object = compile(folder.path(), &KERNELS.replace("VALUE", value).replace("table", name));
+            let object = compile(
+                folder.path(),
+                &KERNELS.replace("VALUE", value).replace("table", name),
+            );
             link.arg(isolate(&plain_tool(), &object, name).unwrap());
         }
         let main = "extern \"C\" int one(int); extern \"C\" int two(int);\n\
                     int main() { return !(one(5) == 13 && two(5) == 3010); }\n";
         let program = folder.path().join("program");
-        run(link.arg(compile(folder.path(), main)).arg("-o").arg(&program), "c++", "linking").unwrap();
+        run(
+            link.arg(compile(folder.path(), main))
+                .arg("-o")
+                .arg(&program),
+            "c++",
+            "linking",
+        )
+        .unwrap();
         run(&mut Command::new(program), "the program", "two stages").unwrap();
     }
 
     #[test]
     fn a_failing_compiler_is_quoted() {
-        let error = run(Command::new("sh").args(["-c", "echo told; echo why >&2; exit 3"]), "sh", "x").unwrap_err();
-        let BuildError::Tool { output, .. } = error else { panic!("{error}") };
+        let error = run(
+            Command::new("sh").args(["-c", "echo told; echo why >&2; exit 3"]),
+            "sh",
+            "x",
+        )
+        .unwrap_err();
+        let BuildError::Tool { output, .. } = error else {
+            panic!("{error}")
+        };
         assert_eq!(output, "told\nwhy\n");
     }
 }

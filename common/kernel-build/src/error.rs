@@ -72,7 +72,9 @@ pub enum BuildError {
         output: String,
     },
     /// The `cc` crate found no C++ compiler, or could not write the archive.
-    #[error("the emulated build: {0}; install a C++17 compiler (g++ 12 or later) or name one in CXX")]
+    #[error(
+        "the emulated build: {0}; install a C++17 compiler (g++ 12 or later) or name one in CXX"
+    )]
     Cc(#[from] cc::Error),
     /// A compiler warning that means wrong code.
     #[error(
@@ -106,7 +108,9 @@ pub enum BuildError {
         source: object::Error,
     },
     /// The assembler's report is not what the parser knows.
-    #[error("{what}: {problem} in the report of ptxas; the parser is written for nvcc 12.8 to 13.x\n{output}")]
+    #[error(
+        "{what}: {problem} in the report of ptxas; the parser is written for nvcc 12.8 to 13.x\n{output}"
+    )]
     Ptxas {
         /// Stage and architecture.
         what: String,
@@ -133,8 +137,15 @@ pub enum BuildError {
 
 impl BuildError {
     /// For `map_err` on a file operation.
-    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: &std::path::Path,
+    ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 }

@@ -36,7 +36,11 @@ pub(crate) struct Architectures {
 impl Architectures {
     /// Parses the value of `ATTENTION_CUDA_ARCHS`.
     pub fn parse(text: &str) -> Result<Self, BuildError> {
-        let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        let items: Vec<&str> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty())
+            .collect();
         let of_kind = |kind: &str| -> Vec<String> {
             items
                 .iter()
@@ -46,7 +50,10 @@ impl Architectures {
         };
         let (machine, ptx) = (of_kind("sm_"), of_kind("compute_"));
         let distinct: std::collections::BTreeSet<_> = items.iter().collect();
-        if machine.is_empty() || machine.len() + ptx.len() != items.len() || distinct.len() != items.len() {
+        if machine.is_empty()
+            || machine.len() + ptx.len() != items.len()
+            || distinct.len() != items.len()
+        {
             return Err(BuildError::Variable {
                 name: "ATTENTION_CUDA_ARCHS",
                 value: text.to_string(),
@@ -62,15 +69,24 @@ impl Architectures {
         if only.is_empty() {
             return Some(self);
         }
-        let machine: Vec<_> = self.machine.into_iter().filter(|name| only.contains(&name.as_str())).collect();
-        (!machine.is_empty()).then_some(Self { machine, ptx: Vec::new() })
+        let machine: Vec<_> = self
+            .machine
+            .into_iter()
+            .filter(|name| only.contains(&name.as_str()))
+            .collect();
+        (!machine.is_empty()).then_some(Self {
+            machine,
+            ptx: Vec::new(),
+        })
     }
 }
 
 /// `90a` of `sm_90a`.
 fn is_version(text: &str) -> bool {
     let digits = text.trim_end_matches(['a', 'f']);
-    text.len() - digits.len() <= 1 && digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit())
+    text.len() - digits.len() <= 1
+        && digits.len() >= 2
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// One stage's GPU build.
@@ -119,12 +135,17 @@ pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
         std::env::var_os("NVCC_CCBIN")
     );
     let key = hex_sha256(&[key.as_bytes()]);
-    let kept = std::fs::read(&kept_path).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+    let kept = std::fs::read(&kept_path)
+        .ok()
+        .and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.key == key && fatbin.is_file()) {
         return Ok(kept.code);
     }
     let code = compile(job, version, &fatbin)?;
-    let text = serde_json::to_vec(&Kept { key, code: code.clone() })?;
+    let text = serde_json::to_vec(&Kept {
+        key,
+        code: code.clone(),
+    })?;
     std::fs::write(&kept_path, text).map_err(BuildError::io("write", &kept_path))?;
     Ok(code)
 }
@@ -132,15 +153,19 @@ pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
 fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError> {
     let Architectures { machine, ptx } = job.architectures;
     let images: Vec<&String> = machine.iter().chain(ptx).collect();
-    let results: Vec<Mutex<Option<Result<String, BuildError>>>> = images.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<String, BuildError>>>> =
+        images.iter().map(|_| Mutex::new(None)).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..PARALLEL.min(images.len()) {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(image) = images.get(index) else { break };
-                    *results[index].lock().expect("no panic under the lock") = Some(nvcc_call(job, image));
+                    let Some(image) = images.get(index) else {
+                        break;
+                    };
+                    *results[index].lock().expect("no panic under the lock") =
+                        Some(nvcc_call(job, image));
                 }
             });
         }
@@ -157,15 +182,23 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
         .collect::<Result<_, _>>()?;
 
     // nvcc -fatbin would compile everything a second time.
-    let real = job.nvcc.path.canonicalize().map_err(BuildError::io("resolve", &job.nvcc.path))?;
+    let real = job
+        .nvcc
+        .path
+        .canonicalize()
+        .map_err(BuildError::io("resolve", &job.nvcc.path))?;
     let mut join = Command::new(real.with_file_name("fatbinary"));
-    join.arg("-64").arg(format!("--create={}", fatbin.display()));
+    join.arg("-64")
+        .arg(format!("--create={}", fatbin.display()));
     for image in &images {
         let (kind, number) = match image.strip_prefix("sm_") {
             Some(number) => ("elf", number),
             None => ("ptx", image.trim_start_matches("compute_")),
         };
-        join.arg(format!("--image3=kind={kind},sm={number},file={}", image_path(job, image).display()));
+        join.arg(format!(
+            "--image3=kind={kind},sm={number},file={}",
+            image_path(job, image).display()
+        ));
     }
     run(&mut join, "fatbinary", job.kernel)?;
     Ok(GpuCode {
@@ -178,46 +211,97 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
 }
 
 fn image_path(job: &Job, image: &str) -> PathBuf {
-    job.out_dir.join(format!("{image}.{}", if image.starts_with("sm_") { "cubin" } else { "ptx" }))
+    job.out_dir.join(format!(
+        "{image}.{}",
+        if image.starts_with("sm_") {
+            "cubin"
+        } else {
+            "ptx"
+        }
+    ))
 }
 
 /// One compilation; returns what nvcc said.
 fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
     let mut command = Command::new(&job.nvcc.path);
-    command.env_remove("NVCC_PREPEND_FLAGS").env_remove("NVCC_APPEND_FLAGS").current_dir(job.root);
-    command.args(FLAGS).arg(format!("-DATTN_STAGE={}", job.prefix)).arg("-I").arg(job.include);
+    command
+        .env_remove("NVCC_PREPEND_FLAGS")
+        .env_remove("NVCC_APPEND_FLAGS")
+        .current_dir(job.root);
+    command
+        .args(FLAGS)
+        .arg(format!("-DATTN_STAGE={}", job.prefix))
+        .arg("-I")
+        .arg(job.include);
     match image.strip_prefix("sm_") {
-        Some(number) => command.args(["-cubin".to_string(), format!("-gencode=arch=compute_{number},code={image}")]),
+        Some(number) => command.args([
+            "-cubin".to_string(),
+            format!("-gencode=arch=compute_{number},code={image}"),
+        ]),
         None => command.args(["-ptx".to_string(), format!("-arch={image}")]),
     };
-    command.arg(job.kernel).arg("-o").arg(image_path(job, image));
+    command
+        .arg(job.kernel)
+        .arg("-o")
+        .arg(image_path(job, image));
     let what = format!("{} for {image}", job.kernel);
     let output = run(&mut command, "nvcc", &what)?;
-    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
+    let said = [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes))
+        .concat();
     let is_fatal = |line: &&str| FATAL_WARNINGS.iter().any(|warning| line.contains(warning));
     let warnings: Vec<&str> = said.lines().filter(is_fatal).collect();
-    if warnings.is_empty() { Ok(said) } else { Err(BuildError::FatalWarning { what, warnings: warnings.join("\n") }) }
+    if warnings.is_empty() {
+        Ok(said)
+    } else {
+        Err(BuildError::FatalWarning {
+            what,
+            warnings: warnings.join("\n"),
+        })
+    }
 }
 
 fn read_architecture(job: &Job, name: &str, output: &str) -> Result<ArchitectureBuild, BuildError> {
     let what = format!("{} for {name}", job.kernel);
-    let fail = |problem: String| BuildError::Ptxas { what: what.clone(), problem, output: output.to_string() };
+    let fail = |problem: String| BuildError::Ptxas {
+        what: what.clone(),
+        problem,
+        output: output.to_string(),
+    };
     let path = image_path(job, name);
     let cubin = std::fs::read(&path).map_err(BuildError::io("read", &path))?;
-    let mut hashes =
-        sass::text_hashes(&cubin).map_err(|source| BuildError::Object { what: path.display().to_string(), source })?;
+    let mut hashes = sass::text_hashes(&cubin).map_err(|source| BuildError::Object {
+        what: path.display().to_string(),
+        source,
+    })?;
     let mut entries = Vec::new();
     for (symbol, resources) in ptxas::parse(output).map_err(&fail)? {
-        let code = hashes.remove(&symbol).ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
+        let code = hashes
+            .remove(&symbol)
+            .ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
         let warnings = ptxas::warnings(output, &symbol);
-        entries.push(EntryBuild { symbol, sass_sha256: code.0, sass_bytes: code.1, resources, warnings });
+        entries.push(EntryBuild {
+            symbol,
+            sass_sha256: code.0,
+            sass_bytes: code.1,
+            resources,
+            warnings,
+        });
     }
     if entries.is_empty() {
         return Err(fail("no entry".to_string()));
     }
     entries.sort_by(|a, b| a.symbol.cmp(&b.symbol));
-    let identical = sass::identical(entries.iter().map(|entry| (entry.symbol.as_str(), entry.sass_sha256.as_str())));
-    Ok(ArchitectureBuild { name: name.to_string(), entries, identical })
+    let identical = sass::identical(
+        entries
+            .iter()
+            .map(|entry| (entry.symbol.as_str(), entry.sass_sha256.as_str())),
+    );
+    Ok(ArchitectureBuild {
+        name: name.to_string(),
+        entries,
+        identical,
+    })
 }
 
 fn nvcc_version(nvcc: &Path) -> Result<String, BuildError> {
@@ -247,13 +331,17 @@ mod tests {
         let mut constants = std::collections::BTreeMap::new();
         let mut values = Vec::new();
         for line in ptx.lines().filter_map(|line| line.trim().strip_suffix(';')) {
-            let (instruction, operands) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let operands: Vec<&str> =
-                operands.split(',').map(|operand| operand.trim_matches([' ', '\t', '{', '}'])).collect();
+            let (instruction, operands) =
+                line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let operands: Vec<&str> = operands
+                .split(',')
+                .map(|operand| operand.trim_matches([' ', '\t', '{', '}']))
+                .collect();
             if instruction.starts_with("mov.") && !operands[1].starts_with('%') {
                 constants.insert(operands[0], bits(operands[1]));
             } else if instruction.starts_with("st.global") {
-                let known = |value: &&str| constants.get(value).cloned().unwrap_or_else(|| bits(value));
+                let known =
+                    |value: &&str| constants.get(value).cloned().unwrap_or_else(|| bits(value));
                 values.extend(operands[1..].iter().map(known));
             }
         }
@@ -262,16 +350,28 @@ mod tests {
 
     /// `ff800000` for a constant of 32 bits, however PTX spells it: `0fFF800000`, `-8388608`.
     fn bits(constant: &str) -> String {
-        let value = constant.parse::<i64>().ok().or_else(|| i64::from_str_radix(constant.strip_prefix("0f")?, 16).ok());
-        value.map_or(constant.to_string(), |value| format!("{:08x}", value as u32))
+        let value = constant
+            .parse::<i64>()
+            .ok()
+            .or_else(|| i64::from_str_radix(constant.strip_prefix("0f")?, 16).ok());
+        value.map_or(constant.to_string(), |value| {
+            format!("{:08x}", value as u32)
+        })
     }
 
     /// The pinned or installed nvcc; without one, `None` and a line that says so, or a failure where CI is set.
     fn nvcc(root: &Path) -> Option<Nvcc> {
-        let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
+        let around = Surroundings {
+            variable: &|name| std::env::var_os(name),
+            is_file: &Path::is_file,
+            root,
+        };
         let nvcc = find_nvcc(&around).unwrap();
         if nvcc.is_none() {
-            assert!(std::env::var_os("CI").is_none(), "nvcc was not found: {REMEDY}");
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "nvcc was not found: {REMEDY}"
+            );
             println!("not checked: nvcc was not found: {REMEDY}");
         }
         nvcc
@@ -280,26 +380,39 @@ mod tests {
     /// A driver would translate these kernels of the timer when it loads them: without a GPU only ptxas looks at them.
     #[test]
     fn the_timers_kernels_assemble_for_every_architecture() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .unwrap();
         let Some(nvcc) = nvcc(root) else { return };
         let ptxas = nvcc.path.canonicalize().unwrap().with_file_name("ptxas");
         let source = root.join("common/src/device/cuda/helpers.ptx");
         let folder = tempfile::tempdir().unwrap();
         for arch in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {
             let mut command = Command::new(&ptxas);
-            command.arg(format!("-arch={arch}")).arg("-o").arg(folder.path().join(arch)).arg(&source);
+            command
+                .arg(format!("-arch={arch}"))
+                .arg("-o")
+                .arg(folder.path().join(arch))
+                .arg(&source);
             run(&mut command, "ptxas", arch).unwrap();
         }
         let cubin = std::fs::read(folder.path().join("sm_80")).unwrap();
         for entry in ["attention_noop", "attention_spin"] {
-            assert!(memchr::memmem::find(&cubin, entry.as_bytes()).is_some(), "{entry}");
+            assert!(
+                memchr::memmem::find(&cubin, entry.as_bytes()).is_some(),
+                "{entry}"
+            );
         }
     }
 
     /// nvcc once started half of the rows of such an array at 0: see `common/docs/nvcc-array-initialisers.md`.
     #[test]
     fn every_row_starts_with_the_empty_state() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .unwrap();
         let Some(nvcc) = nvcc(root) else { return };
         let folder = tempfile::tempdir().unwrap();
         let job = Job {
@@ -330,19 +443,44 @@ mod tests {
     #[test]
     fn architectures_are_machine_code_and_ptx() {
         let parsed = Architectures::parse(DEFAULT_ARCHITECTURES).unwrap();
-        assert_eq!((parsed.machine.join("+"), parsed.ptx.join("+")), ("sm_89+sm_90a".into(), "compute_80".into()));
-        assert!(Architectures::parse(" sm_100f , sm_120").unwrap().ptx.is_empty());
+        assert_eq!(
+            (parsed.machine.join("+"), parsed.ptx.join("+")),
+            ("sm_89+sm_90a".into(), "compute_80".into())
+        );
+        assert!(
+            Architectures::parse(" sm_100f , sm_120")
+                .unwrap()
+                .ptx
+                .is_empty()
+        );
         assert_eq!(parsed.clone().among(&[]), Some(parsed.clone()));
         let hopper = parsed.clone().among(&["sm_90a"]).unwrap();
-        assert_eq!((hopper.machine.join("+"), hopper.ptx.len()), ("sm_90a".into(), 0), "its PTX runs nowhere else");
+        assert_eq!(
+            (hopper.machine.join("+"), hopper.ptx.len()),
+            ("sm_90a".into(), 0),
+            "its PTX runs nowhere else"
+        );
         assert_eq!(parsed.among(&["sm_100a"]), None);
     }
 
     #[test]
     fn other_architectures_are_refused_with_an_example() {
-        for text in ["", "compute_80", "sm_89,sm_89", "90a", "sm_", "sm_90aa", "sm_9", "native", "sm_90a;sm_89"] {
+        for text in [
+            "",
+            "compute_80",
+            "sm_89,sm_89",
+            "90a",
+            "sm_",
+            "sm_90aa",
+            "sm_9",
+            "native",
+            "sm_90a;sm_89",
+        ] {
             let error = Architectures::parse(text).unwrap_err().to_string();
-            assert!(error.contains("such as sm_89,sm_90a,compute_80"), "{text}: {error}");
+            assert!(
+                error.contains("such as sm_89,sm_90a,compute_80"),
+                "{text}: {error}"
+            );
         }
     }
 

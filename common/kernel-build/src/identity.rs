@@ -30,11 +30,18 @@ impl Sources {
             let content = std::fs::read(&path).map_err(BuildError::io("read", &path))?;
             let folder = path.parent().unwrap_or(root);
             for include in includes(&String::from_utf8_lossy(&content)) {
-                let candidates =
-                    [include.quoted.then(|| folder.join(include.name)), Some(device_headers.join(include.name))];
+                let candidates = [
+                    include.quoted.then(|| folder.join(include.name)),
+                    Some(device_headers.join(include.name)),
+                ];
                 // What is in neither place is the toolkit's or the C++ library's: their versions are recorded instead.
-                queue
-                    .extend(candidates.into_iter().flatten().find(|path| path.is_file()).map(|path| normalised(&path)));
+                queue.extend(
+                    candidates
+                        .into_iter()
+                        .flatten()
+                        .find(|path| path.is_file())
+                        .map(|path| normalised(&path)),
+                );
             }
             files.insert(relative(root, &path), content);
         }
@@ -61,10 +68,16 @@ impl Sources {
     }
 
     /// The first of `compiled` that lies under `folders` and yet is not among these sources.
-    pub fn hidden<'a>(&self, root: &Path, folders: &[&Path], compiled: &'a [PathBuf]) -> Option<&'a PathBuf> {
+    pub fn hidden<'a>(
+        &self,
+        root: &Path,
+        folders: &[&Path],
+        compiled: &'a [PathBuf],
+    ) -> Option<&'a PathBuf> {
         compiled.iter().find(|path| {
             let path = normalised(path);
-            folders.iter().any(|folder| path.starts_with(folder)) && !self.files.contains_key(&relative(root, &path))
+            folders.iter().any(|folder| path.starts_with(folder))
+                && !self.files.contains_key(&relative(root, &path))
         })
     }
 }
@@ -76,13 +89,21 @@ struct Include<'a> {
 
 fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     text.lines().filter_map(|line| {
-        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
+        let rest = line
+            .trim_start()
+            .strip_prefix('#')?
+            .trim_start()
+            .strip_prefix("include")?
+            .trim_start();
         let (quoted, close) = match rest.chars().next()? {
             '"' => (true, '"'),
             '<' => (false, '>'),
             _ => return None,
         };
-        Some(Include { name: rest[1..].split_once(close)?.0, quoted })
+        Some(Include {
+            name: rest[1..].split_once(close)?.0,
+            quoted,
+        })
     })
 }
 
@@ -102,7 +123,10 @@ pub(crate) fn normalised(path: &Path) -> PathBuf {
 /// `path` relative to `root`, with forward slashes.
 pub(crate) fn relative(root: &Path, path: &Path) -> String {
     let path = path.strip_prefix(root).unwrap_or(path);
-    path.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+    path.components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 /// SHA-256 of the concatenation, in hexadecimal.
@@ -139,19 +163,31 @@ mod tests {
             "#include <attn/a.cuh>\n#include <mma.h>\n#  include \"local.h\"\n// #include <attn/d.cuh>\n",
         );
         write("stage/local.h", "int local;\n");
-        write("headers/attn/a.cuh", "#include \"ptx/b.cuh\"\n#include <attn/a.cuh>\n");
+        write(
+            "headers/attn/a.cuh",
+            "#include \"ptx/b.cuh\"\n#include <attn/a.cuh>\n",
+        );
         write("headers/attn/ptx/b.cuh", "#include \"../c.cuh\"\n");
         write("headers/attn/c.cuh", "int c;\n");
         write("headers/attn/d.cuh", "int unused;\n");
         change(root);
-        let sources = Sources::collect(root, &root.join("stage/kernel.cu"), &root.join("headers")).unwrap();
-        (sources.identity(&["-O3"]), sources.files.into_keys().collect())
+        let sources =
+            Sources::collect(root, &root.join("stage/kernel.cu"), &root.join("headers")).unwrap();
+        (
+            sources.identity(&["-O3"]),
+            sources.files.into_keys().collect(),
+        )
     }
 
     #[test]
     fn includes_are_followed_and_listed_by_name() {
-        let expected =
-            ["headers/attn/a.cuh", "headers/attn/c.cuh", "headers/attn/ptx/b.cuh", "stage/kernel.cu", "stage/local.h"];
+        let expected = [
+            "headers/attn/a.cuh",
+            "headers/attn/c.cuh",
+            "headers/attn/ptx/b.cuh",
+            "stage/kernel.cu",
+            "stage/local.h",
+        ];
         assert_eq!(identity_of(|_| ()).1, expected);
     }
 
@@ -163,28 +199,47 @@ mod tests {
     #[test]
     fn identity_follows_every_file_and_only_those() {
         let plain = identity_of(|_| ()).0;
-        for name in ["headers/attn/c.cuh", "headers/attn/ptx/b.cuh", "stage/local.h"] {
-            let changed = identity_of(|root| std::fs::write(root.join(name), "int changed;\n").unwrap()).0;
+        for name in [
+            "headers/attn/c.cuh",
+            "headers/attn/ptx/b.cuh",
+            "stage/local.h",
+        ] {
+            let changed =
+                identity_of(|root| std::fs::write(root.join(name), "int changed;\n").unwrap()).0;
             assert_ne!(changed, plain, "{name}");
         }
-        let unused = identity_of(|root| std::fs::write(root.join("headers/attn/d.cuh"), "int changed;\n").unwrap()).0;
+        let unused = identity_of(|root| {
+            std::fs::write(root.join("headers/attn/d.cuh"), "int changed;\n").unwrap()
+        })
+        .0;
         assert_eq!(unused, plain);
     }
 
     #[test]
     fn identity_follows_flags_and_their_bounds() {
-        let sources = Sources { files: BTreeMap::new() };
+        let sources = Sources {
+            files: BTreeMap::new(),
+        };
         assert_ne!(sources.identity(&["-O3"]), sources.identity(&["-O2"]));
-        assert_ne!(sources.identity(&["ab", "c"]), sources.identity(&["a", "bc"]));
+        assert_ne!(
+            sources.identity(&["ab", "c"]),
+            sources.identity(&["a", "bc"])
+        );
     }
 
     #[test]
     fn a_header_reached_only_through_a_macro_is_hidden() {
-        let sources = Sources { files: BTreeMap::from([("headers/a.cuh".to_string(), Vec::new())]) };
+        let sources = Sources {
+            files: BTreeMap::from([("headers/a.cuh".to_string(), Vec::new())]),
+        };
         let root = Path::new("/w");
-        let compiled = ["/w/headers/./a.cuh", "/usr/include/x.h", "/w/headers/b.cuh"].map(PathBuf::from);
+        let compiled =
+            ["/w/headers/./a.cuh", "/usr/include/x.h", "/w/headers/b.cuh"].map(PathBuf::from);
         let headers = root.join("headers");
-        assert_eq!(sources.hidden(root, &[&headers], &compiled), Some(&compiled[2]));
+        assert_eq!(
+            sources.hidden(root, &[&headers], &compiled),
+            Some(&compiled[2])
+        );
         assert_eq!(sources.hidden(root, &[&headers], &compiled[..2]), None);
     }
 

@@ -10,7 +10,10 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
     let mut called = Resources::default();
     let mut in_entry = false;
     for line in output.lines() {
-        let Some(text) = line.trim_start().strip_prefix("ptxas info").map(|rest| rest.trim_start_matches([' ', ':']))
+        let Some(text) = line
+            .trim_start()
+            .strip_prefix("ptxas info")
+            .map(|rest| rest.trim_start_matches([' ', ':']))
         else {
             if line.contains("bytes stack frame") {
                 let resources = match entries.last_mut() {
@@ -28,7 +31,9 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
             entries.push((symbol.to_string(), Resources::default(), false));
             in_entry = true;
         } else if let Some(function) = text.strip_prefix("Function properties for ") {
-            in_entry = entries.last().is_some_and(|(symbol, ..)| symbol == function.trim());
+            in_entry = entries
+                .last()
+                .is_some_and(|(symbol, ..)| symbol == function.trim());
         } else if text.starts_with("Used ") {
             let (symbol, resources, used) = entries.last_mut().ok_or("'Used' before any entry")?;
             if *used {
@@ -49,7 +54,10 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
             }
         }
     }
-    if let Some((symbol, ..)) = entries.iter().find(|(_, resources, used)| !used || resources.registers == 0) {
+    if let Some((symbol, ..)) = entries
+        .iter()
+        .find(|(_, resources, used)| !used || resources.registers == 0)
+    {
         return Err(format!("no register count for {symbol}"));
     }
     for (_, resources, _) in &mut entries {
@@ -57,18 +65,26 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
         resources.spill_store_bytes += called.spill_store_bytes;
         resources.spill_load_bytes += called.spill_load_bytes;
     }
-    Ok(entries.into_iter().map(|(symbol, resources, _)| (symbol, resources)).collect())
+    Ok(entries
+        .into_iter()
+        .map(|(symbol, resources, _)| (symbol, resources))
+        .collect())
 }
 
 /// What ptxas says of an entry whose asynchronous products it takes apart, or whose setmaxnreg it ignores (C7508 to C7519).
 /// A line that names no function counts against every entry.
 pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
-    let concerns =
-        |line: &&str| line.contains("(C75") && (!line.contains('\'') || line.contains(&format!("'{symbol}'")));
+    let concerns = |line: &&str| {
+        line.contains("(C75") && (!line.contains('\'') || line.contains(&format!("'{symbol}'")))
+    };
     output
         .lines()
         .filter(concerns)
-        .map(|line| line.trim_start_matches("ptxas info").trim_matches([' ', ':']).into())
+        .map(|line| {
+            line.trim_start_matches("ptxas info")
+                .trim_matches([' ', ':'])
+                .into()
+        })
         .collect()
 }
 
@@ -76,7 +92,11 @@ pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
 fn count_before(text: &str, unit: &str) -> Result<u32, String> {
     let bad = || format!("no number before '{unit}' in '{}'", text.trim());
     let end = text.find(unit).ok_or_else(bad)?;
-    let digits = text[..end].trim_end().rsplit([' ', ',']).next().unwrap_or_default();
+    let digits = text[..end]
+        .trim_end()
+        .rsplit([' ', ','])
+        .next()
+        .unwrap_or_default();
     digits.parse().map_err(|_| bad())
 }
 
@@ -124,7 +144,13 @@ ptxas info    : Compile time = 72.334 ms
             parse(STATIC_SHARED).unwrap(),
             [
                 ("stage0_scalar_wmma_32x64_e4m3_d128".to_string(), expected),
-                ("stage0_scalar_wmma_32x64_e4m3_d64".to_string(), Resources { constant_bytes: 584, ..expected }),
+                (
+                    "stage0_scalar_wmma_32x64_e4m3_d64".to_string(),
+                    Resources {
+                        constant_bytes: 584,
+                        ..expected
+                    }
+                ),
             ]
         );
     }
@@ -139,7 +165,10 @@ ptxas info    : Compile time = 72.334 ms
             barriers: 1,
             ..Resources::default()
         };
-        assert_eq!(parse(SPILLS).unwrap(), [("_Z6kernelILi64EEvPf".to_string(), expected)]);
+        assert_eq!(
+            parse(SPILLS).unwrap(),
+            [("_Z6kernelILi64EEvPf".to_string(), expected)]
+        );
     }
 
     #[test]
@@ -155,19 +184,33 @@ ptxas info    : Compile time = 72.334 ms
 
     #[test]
     fn an_entry_without_its_count_is_an_error_not_a_zero() {
-        let cut: String =
-            SPILLS.lines().filter(|line| !line.contains("Used")).map(|line| format!("{line}\n")).collect();
-        assert_eq!(parse(&cut), Err("no register count for _Z6kernelILi64EEvPf".to_string()));
+        let cut: String = SPILLS
+            .lines()
+            .filter(|line| !line.contains("Used"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(
+            parse(&cut),
+            Err("no register count for _Z6kernelILi64EEvPf".to_string())
+        );
         assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
     }
 
     #[test]
     fn what_ptxas_takes_apart_is_told_of_the_entry_it_names() {
         let of = |symbol| {
-            format!("(C7510) wgmma.mma_async instructions are serialized due to a call in function '{symbol}'")
+            format!(
+                "(C7510) wgmma.mma_async instructions are serialized due to a call in function '{symbol}'"
+            )
         };
-        let output = format!("ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\n{SPILLS}", of("one"));
-        assert_eq!(warnings(&output, "one"), [of("one"), "(C7508) setmaxnreg is ignored".to_string()]);
+        let output = format!(
+            "ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\n{SPILLS}",
+            of("one")
+        );
+        assert_eq!(
+            warnings(&output, "one"),
+            [of("one"), "(C7508) setmaxnreg is ignored".to_string()]
+        );
         assert_eq!(warnings(&output, "on"), ["(C7508) setmaxnreg is ignored"]);
         assert!(warnings(SPILLS, "_Z6kernelILi64EEvPf").is_empty());
     }

@@ -24,7 +24,10 @@ pub(crate) fn identical<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -
     for (symbol, hash) in entries {
         by_hash.entry(hash).or_default().push(symbol.to_string());
     }
-    let mut groups: Vec<_> = by_hash.into_values().filter(|group| group.len() > 1).collect();
+    let mut groups: Vec<_> = by_hash
+        .into_values()
+        .filter(|group| group.len() > 1)
+        .collect();
     groups.iter_mut().for_each(|group| group.sort());
     groups.sort();
     groups
@@ -38,7 +41,15 @@ mod tests {
     fn two_entries_with_one_hash_are_named() {
         let entries = [("c", "1"), ("b", "2"), ("a", "1"), ("d", "3")];
         assert_eq!(identical(entries.into_iter()), [["a", "c"]]);
-        assert!(identical(entries[1..].iter().copied().filter(|(symbol, _)| *symbol != "a")).is_empty());
+        assert!(
+            identical(
+                entries[1..]
+                    .iter()
+                    .copied()
+                    .filter(|(symbol, _)| *symbol != "a")
+            )
+            .is_empty()
+        );
     }
 
     #[test]

@@ -12,8 +12,15 @@ use std::path::{Path, PathBuf};
 const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
 
 /// Environment variables that are read here. `cc` reports its own.
-const VARIABLES: [&str; 7] =
-    ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN", "OBJCOPY"];
+const VARIABLES: [&str; 7] = [
+    "ATTENTION_CUDA",
+    "ATTENTION_CUDA_ARCHS",
+    "NVCC",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "NVCC_CCBIN",
+    "OBJCOPY",
+];
 
 /// Builds the stage whose build script this is, for every architecture. An error is printed and ends the build.
 pub fn stage() {
@@ -32,14 +39,28 @@ pub fn test_kernels(source: &str) {
 }
 
 fn build_test_kernels(source: &str) -> Result<(), BuildError> {
-    let (manifest_dir, package) = (cargo_variable("CARGO_MANIFEST_DIR")?, cargo_variable("CARGO_PKG_NAME")?);
+    let (manifest_dir, package) = (
+        cargo_variable("CARGO_MANIFEST_DIR")?,
+        cargo_variable("CARGO_PKG_NAME")?,
+    );
     let out_dir = PathBuf::from(cargo_variable("OUT_DIR")?);
     let root = workspace_root(Path::new(&manifest_dir))?;
-    let (kernel, device_headers) = (Path::new(&manifest_dir).join(source), root.join("common/cuda"));
+    let (kernel, device_headers) = (
+        Path::new(&manifest_dir).join(source),
+        root.join("common/cuda"),
+    );
     let sources = Sources::collect(&root, &kernel, &device_headers)?;
     watch(&root, &sources);
     let (prefix, name) = (package.replace('-', "_"), relative(&root, &kernel));
-    let gpu = gpu_build(&root, &out_dir, &prefix, &name, &device_headers, &sources.identity(&gpu::FLAGS), &[])?;
+    let gpu = gpu_build(
+        &root,
+        &out_dir,
+        &prefix,
+        &name,
+        &device_headers,
+        &sources.identity(&gpu::FLAGS),
+        &[],
+    )?;
     let text = format!(
         "/// The image of `{source}` for GPUs, where the build found nvcc.\n\
          pub const FATBIN: Option<&[u8]> = {};\n",
@@ -65,7 +86,10 @@ fn exit_on_error(result: Result<(), BuildError>) {
 /// [`stage_for`] for those who handle the error; no architecture means all.
 pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     let manifest_dir = cargo_variable("CARGO_MANIFEST_DIR")?;
-    let (package, out_dir) = (cargo_variable("CARGO_PKG_NAME")?, PathBuf::from(cargo_variable("OUT_DIR")?));
+    let (package, out_dir) = (
+        cargo_variable("CARGO_PKG_NAME")?,
+        PathBuf::from(cargo_variable("OUT_DIR")?),
+    );
     let folder = Path::new(&manifest_dir);
     let root = workspace_root(folder)?;
     let prefix = package.replace('-', "_");
@@ -79,14 +103,20 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         (&prelude, "check out the whole repository"),
     ] {
         if !path.exists() {
-            return Err(BuildError::Missing { path: path.clone(), remedy });
+            return Err(BuildError::Missing {
+                path: path.clone(),
+                remedy,
+            });
         }
     }
     // Whole header folders, not single files: a header that is added to the emulator may take the place of another.
     for path in [&device_headers, &emulator_headers] {
         println!("cargo:rerun-if-changed={}", path.display());
     }
-    println!("cargo:rerun-if-changed={}", folder.join("build.rs").display());
+    println!(
+        "cargo:rerun-if-changed={}",
+        folder.join("build.rs").display()
+    );
 
     let sources = Sources::collect(&root, &kernel, &device_headers)?;
     watch(&root, &sources);
@@ -100,18 +130,39 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         includes: &[&emulator_headers, &device_headers],
     })?;
     if let Some(path) = sources.hidden(&root, &[&device_headers, folder], &emulated.compiled) {
-        return Err(BuildError::HiddenInclude { stage: package, path: path.clone() });
+        return Err(BuildError::HiddenInclude {
+            stage: package,
+            path: path.clone(),
+        });
     }
 
-    let gpu = gpu_build(&root, &out_dir, &prefix, &relative(&root, &kernel), &device_headers, &identity, only)?;
+    let gpu = gpu_build(
+        &root,
+        &out_dir,
+        &prefix,
+        &relative(&root, &kernel),
+        &device_headers,
+        &identity,
+        only,
+    )?;
     if let GpuBuild::Absent { reason, remedy } = &gpu {
         println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
     }
     let identity_files: Vec<String> = sources.files.into_keys().collect();
-    let texts: Vec<(&str, PathBuf)> = identity_files.iter().map(|name| (name.as_str(), root.join(name))).collect();
+    let texts: Vec<(&str, PathBuf)> = identity_files
+        .iter()
+        .map(|name| (name.as_str(), root.join(name)))
+        .collect();
     let has_fatbin = matches!(gpu, GpuBuild::Built(_));
     let is_traced = emulated.build.traced_flags.is_some();
-    let artifacts = artifacts_source(&prefix, is_traced, has_fatbin, &texts, &folder.join("caps.csv"), only);
+    let artifacts = artifacts_source(
+        &prefix,
+        is_traced,
+        has_fatbin,
+        &texts,
+        &folder.join("caps.csv"),
+        only,
+    );
     let report = BuildReport {
         version: REPORT_VERSION,
         stage: package,
@@ -159,17 +210,29 @@ fn gpu_build(
         }
         _ => {
             let expected = "auto, off or require";
-            return Err(BuildError::Variable { name: "ATTENTION_CUDA", value: mode, expected });
+            return Err(BuildError::Variable {
+                name: "ATTENTION_CUDA",
+                value: mode,
+                expected,
+            });
         }
     };
-    let names = text_variable("ATTENTION_CUDA_ARCHS").unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
+    let names = text_variable("ATTENTION_CUDA_ARCHS")
+        .unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
     let Some(architectures) = gpu::Architectures::parse(&names)?.among(only) else {
         return Ok(GpuBuild::Absent {
-            reason: format!("it is written for {} and ATTENTION_CUDA_ARCHS asks for {names}", only.join(", ")),
+            reason: format!(
+                "it is written for {} and ATTENTION_CUDA_ARCHS asks for {names}",
+                only.join(", ")
+            ),
             remedy: format!("add {} to ATTENTION_CUDA_ARCHS", only[0]),
         });
     };
-    let around = Surroundings { variable: &|name| std::env::var_os(name), is_file: &Path::is_file, root };
+    let around = Surroundings {
+        variable: &|name| std::env::var_os(name),
+        is_file: &Path::is_file,
+        root,
+    };
     let found = find_nvcc(&around)?;
     // Watched only if it is there: see the marker.
     let marker = root.join(TOOLKIT_MARKER);
@@ -178,7 +241,10 @@ fn gpu_build(
         println!("cargo:rerun-if-changed={}", path.display());
     }
     let Some(nvcc) = found else {
-        let (reason, remedy) = ("nvcc was not found".to_string(), toolkit::REMEDY.to_string());
+        let (reason, remedy) = (
+            "nvcc was not found".to_string(),
+            toolkit::REMEDY.to_string(),
+        );
         return if required {
             Err(BuildError::CudaRequired { reason, remedy })
         } else {
@@ -201,7 +267,10 @@ fn gpu_build(
 /// The image as a Rust expression.
 fn fatbin_source(has_fatbin: bool) -> String {
     match has_fatbin {
-        true => format!("Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))", gpu::FATBIN),
+        true => format!(
+            "Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\")))",
+            gpu::FATBIN
+        ),
         false => "None".to_string(),
     }
 }
@@ -226,8 +295,10 @@ fn artifacts_source(
         traced = format!("Some({table})");
     }
     let fatbin = fatbin_source(has_fatbin);
-    let sources: String =
-        texts.iter().map(|(name, path)| format!("        ({name:?}, include_str!({path:?})),\n")).collect();
+    let sources: String = texts
+        .iter()
+        .map(|(name, path)| format!("        ({name:?}, include_str!({path:?})),\n"))
+        .collect();
     format!(
         "unsafe extern \"C\" {{\n    \
              {declarations}\
@@ -261,7 +332,9 @@ fn cargo_variable(name: &'static str) -> Result<String, BuildError> {
 
 /// An empty variable counts as unset.
 fn text_variable(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+    std::env::var_os(name)
+        .map(|value| value.to_string_lossy().into_owned())
+        .filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -271,32 +344,56 @@ mod tests {
     #[test]
     fn artifacts_name_the_stages_own_table() {
         let texts = [("stage0/kernel.cu", "/repo/stage0/kernel.cu".into())];
-        let text =
-            artifacts_source("stage0_scalar", true, true, &texts, Path::new("/repo/stage0/caps.csv"), &["sm_90a"]);
+        let text = artifacts_source(
+            "stage0_scalar",
+            true,
+            true,
+            &texts,
+            Path::new("/repo/stage0/caps.csv"),
+            &["sm_90a"],
+        );
         assert!(
             text.contains(
                 "fn stage0_scalar_kernels(count: *mut i32, maps: *mut *const common::params::AttentionMaps, "
             )
         );
-        assert!(text.contains("fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"));
+        assert!(text.contains(
+            "fatbin: Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/attention.fatbin\"))),"
+        ));
         assert!(text.contains("(\"stage0/kernel.cu\", include_str!(\"/repo/stage0/kernel.cu\")),"));
         assert!(text.contains("traced_kernels: Some(stage0_scalar_traced_kernels),"));
         assert!(text.contains("caps: include_str!(\"/repo/stage0/caps.csv\"),"));
         assert!(text.contains("architectures: &[\"sm_90a\"],"));
-        let without = artifacts_source("stage0_scalar", false, false, &[], Path::new("caps.csv"), &[]);
+        let without = artifacts_source(
+            "stage0_scalar",
+            false,
+            false,
+            &[],
+            Path::new("caps.csv"),
+            &[],
+        );
         assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
     }
 
     #[test]
     fn the_root_is_the_manifest_with_a_workspace() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(workspace_root(here).unwrap(), here.ancestors().nth(2).unwrap());
-        assert!(matches!(workspace_root(Path::new("/")), Err(BuildError::NoWorkspace(_))));
+        assert_eq!(
+            workspace_root(here).unwrap(),
+            here.ancestors().nth(2).unwrap()
+        );
+        assert!(matches!(
+            workspace_root(Path::new("/")),
+            Err(BuildError::NoWorkspace(_))
+        ));
     }
 
     #[test]
     fn the_marker_is_committed() {
         let root = workspace_root(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert!(root.join(TOOLKIT_MARKER).is_file(), "{TOOLKIT_MARKER} is what build scripts watch for a new toolkit");
+        assert!(
+            root.join(TOOLKIT_MARKER).is_file(),
+            "{TOOLKIT_MARKER} is what build scripts watch for a new toolkit"
+        );
     }
 }

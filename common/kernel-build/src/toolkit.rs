@@ -35,14 +35,23 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
     let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
     let on_path = |program: &Path| {
         let folders = variable("PATH")?;
-        std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| (around.is_file)(path))
+        std::env::split_paths(&folders)
+            .map(|folder| folder.join(program))
+            .find(|path| (around.is_file)(path))
     };
     if let Some(value) = variable("NVCC") {
         let named = PathBuf::from(&value);
         let is_bare_name = named.components().count() == 1;
-        let path = if is_bare_name { on_path(&named) } else { Some(named).filter(|path| (around.is_file)(path)) };
+        let path = if is_bare_name {
+            on_path(&named)
+        } else {
+            Some(named).filter(|path| (around.is_file)(path))
+        };
         return match path {
-            Some(path) => Ok(Some(Nvcc { path, source: "NVCC" })),
+            Some(path) => Ok(Some(Nvcc {
+                path,
+                source: "NVCC",
+            })),
             None => Err(BuildError::Variable {
                 name: "NVCC",
                 value: value.to_string_lossy().into_owned(),
@@ -57,32 +66,62 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
         }
     }
     if let Some(path) = on_path(Path::new("nvcc")) {
-        return Ok(Some(Nvcc { path, source: "PATH" }));
+        return Ok(Some(Nvcc {
+            path,
+            source: "PATH",
+        }));
     }
     let path = around.root.join(IN_WORKSPACE);
-    Ok((around.is_file)(&path).then_some(Nvcc { path, source: ".cuda" }))
+    Ok((around.is_file)(&path).then_some(Nvcc {
+        path,
+        source: ".cuda",
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn find(variables: &[(&str, &str)], files: &[&str]) -> Result<Option<(String, &'static str)>, String> {
-        let variable =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+    fn find(
+        variables: &[(&str, &str)],
+        files: &[&str],
+    ) -> Result<Option<(String, &'static str)>, String> {
+        let variable = |name: &str| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| OsString::from(value))
+        };
         let is_file = |path: &Path| files.iter().any(|file| Path::new(file) == path);
-        let around = Surroundings { variable: &variable, is_file: &is_file, root: Path::new("/w") };
+        let around = Surroundings {
+            variable: &variable,
+            is_file: &is_file,
+            root: Path::new("/w"),
+        };
         let found = find_nvcc(&around).map_err(|error| error.to_string())?;
         Ok(found.map(|nvcc| (nvcc.path.to_string_lossy().into_owned(), nvcc.source)))
     }
 
-    const ALL: [&str; 5] =
-        ["/n/nvcc", "/opt/a/bin/nvcc", "/opt/b/bin/nvcc", "/b/nvcc", "/w/.cuda/nvidia/cu13/bin/nvcc"];
+    const ALL: [&str; 5] = [
+        "/n/nvcc",
+        "/opt/a/bin/nvcc",
+        "/opt/b/bin/nvcc",
+        "/b/nvcc",
+        "/w/.cuda/nvidia/cu13/bin/nvcc",
+    ];
 
     #[test]
     fn each_place_gives_way_to_the_one_before() {
-        let variables = [("NVCC", "/n/nvcc"), ("CUDA_HOME", "/opt/a"), ("CUDA_PATH", "/opt/b"), ("PATH", "/a:/b")];
-        for (left_out, source) in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", ".cuda"].into_iter().enumerate() {
+        let variables = [
+            ("NVCC", "/n/nvcc"),
+            ("CUDA_HOME", "/opt/a"),
+            ("CUDA_PATH", "/opt/b"),
+            ("PATH", "/a:/b"),
+        ];
+        for (left_out, source) in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", ".cuda"]
+            .into_iter()
+            .enumerate()
+        {
             let expected = Some((ALL[left_out].to_string(), source));
             assert_eq!(find(&variables[left_out..], &ALL), Ok(expected));
         }
@@ -91,15 +130,27 @@ mod tests {
 
     #[test]
     fn nvcc_may_be_a_name_on_path_and_must_exist() {
-        assert_eq!(find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL), Ok(Some(("/b/nvcc".to_string(), "NVCC"))));
+        assert_eq!(
+            find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL),
+            Ok(Some(("/b/nvcc".to_string(), "NVCC")))
+        );
         assert!(
-            find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL).unwrap_err().contains("NVCC=/gone/nvcc")
+            find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL)
+                .unwrap_err()
+                .contains("NVCC=/gone/nvcc")
         );
     }
 
     #[test]
     fn empty_variables_and_homes_without_nvcc_are_passed_over() {
-        let variables = [("NVCC", ""), ("CUDA_HOME", "/gone"), ("CUDA_PATH", "/opt/b")];
-        assert_eq!(find(&variables, &ALL), Ok(Some(("/opt/b/bin/nvcc".to_string(), "CUDA_PATH"))));
+        let variables = [
+            ("NVCC", ""),
+            ("CUDA_HOME", "/gone"),
+            ("CUDA_PATH", "/opt/b"),
+        ];
+        assert_eq!(
+            find(&variables, &ALL),
+            Ok(Some(("/opt/b/bin/nvcc".to_string(), "CUDA_PATH")))
+        );
     }
 }

@@ -24,7 +24,11 @@ impl AlignedBytes {
         let mut storage = vec![0; bytes.len() + ALIGNMENT];
         let start = storage.as_ptr().align_offset(ALIGNMENT);
         storage[start..start + bytes.len()].copy_from_slice(bytes);
-        Self { storage, start, len: bytes.len() }
+        Self {
+            storage,
+            start,
+            len: bytes.len(),
+        }
     }
 
     fn address(&mut self) -> *mut c_void {
@@ -47,17 +51,37 @@ struct Buffers {
 
 impl Buffers {
     fn new(staged: &Staged, boxes: Option<BoxRows>) -> Result<Self, Fault> {
-        let mut images = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
+        let mut images = staged
+            .inputs
+            .each_ref()
+            .map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
-        let bytes_of = |scales: &[f32]| scales.iter().flat_map(|scale| scale.to_ne_bytes()).collect::<Vec<u8>>();
-        let mut scales = staged.inputs.each_ref().map(|operand| AlignedBytes::copy_of(&bytes_of(&operand.scales)));
+        let bytes_of = |scales: &[f32]| {
+            scales
+                .iter()
+                .flat_map(|scale| scale.to_ne_bytes())
+                .collect::<Vec<u8>>()
+        };
+        let mut scales = staged
+            .inputs
+            .each_ref()
+            .map(|operand| AlignedBytes::copy_of(&bytes_of(&operand.scales)));
         let addresses = scales.each_mut().map(|scales| match scales.len {
             0 => std::ptr::null(),
             _ => scales.address().cast_const().cast(),
         });
-        let params = staged.params(images.each_mut().map(AlignedBytes::address), addresses, output.address());
+        let params = staged.params(
+            images.each_mut().map(AlignedBytes::address),
+            addresses,
+            output.address(),
+        );
         let launch = maps::launch(staged, params, boxes, encode)?;
-        Ok(Self { images, scales, output, launch })
+        Ok(Self {
+            images,
+            scales,
+            output,
+            launch,
+        })
     }
 
     fn launch(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
@@ -83,23 +107,37 @@ impl Buffers {
         let mut table = Vec::new();
         for ((operand, bytes), scales) in staged.inputs.iter().zip(&self.images).zip(&self.scales) {
             table.push(image(operand.name, bytes, &operand.image, Access::Input));
-            let (name, start) = (format!("the scales of {}", operand.name), scales.storage[scales.start..].as_ptr());
+            let (name, start) = (
+                format!("the scales of {}", operand.name),
+                scales.storage[scales.start..].as_ptr(),
+            );
             table.push(Allocation::whole(&name, start, scales.len, Access::Input));
         }
         table.push(image("o", &self.output, &staged.output, Access::Output));
         let launch = &raw const self.launch;
-        table.push(Allocation::whole("the parameters", launch, size_of::<AttentionLaunch>(), Access::Constant));
+        table.push(Allocation::whole(
+            "the parameters",
+            launch,
+            size_of::<AttentionLaunch>(),
+            Access::Constant,
+        ));
         Memory::new(table)
     }
 }
 
 /// The map as the emulator reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
-    map.encode().map_err(|error| Fault::BadLaunch { reason: error.to_string() })
+    map.encode().map_err(|error| Fault::BadLaunch {
+        reason: error.to_string(),
+    })
 }
 
 /// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.
-pub fn execute(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> Result<(Execution, Report), Fault> {
+pub fn execute(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+) -> Result<(Execution, Report), Fault> {
     execute_suppressed(prepared, staged, schedule, None)
 }
 
@@ -123,7 +161,13 @@ pub fn execute_suppressed(
         }
     }?;
     let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
-    Ok((Execution { inputs, output: buffers.output.to_vec() }, report))
+    Ok((
+        Execution {
+            inputs,
+            output: buffers.output.to_vec(),
+        },
+        report,
+    ))
 }
 
 /// Address space that takes memory only where it is touched.
@@ -135,8 +179,10 @@ struct Sparse {
 impl Sparse {
     /// `bytes` bytes with the elements of `from`, laid out as in `to`.
     fn holding(from: &Image, to: &Image, bytes: usize) -> Result<Self, Fault> {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE);
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
+        );
         // SAFETY: a new mapping, which aliases nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
@@ -147,7 +193,10 @@ impl Sparse {
             );
             return Err(Fault::BadLaunch { reason });
         }
-        let this = Self { start: start.cast(), bytes };
+        let this = Self {
+            start: start.cast(),
+            bytes,
+        };
         // A row in a huge page would take 2 MiB; where the advice is not taken, it does.
         #[cfg(target_os = "linux")]
         // SAFETY: the mapping made above.
@@ -157,7 +206,9 @@ impl Sparse {
         for (near, far) in from.element_ranges().zip(to.element_ranges()) {
             // SAFETY: the mapping has all rows of `to`, and nothing else refers to it yet.
             unsafe {
-                this.start.add(far.start).copy_from_nonoverlapping(from.bytes[near.clone()].as_ptr(), near.len())
+                this.start
+                    .add(far.start)
+                    .copy_from_nonoverlapping(from.bytes[near.clone()].as_ptr(), near.len())
             };
         }
         Ok(this)
@@ -168,7 +219,11 @@ impl Sparse {
         let mut bytes = near.bytes.clone();
         for (to, from) in near.element_ranges().zip(far.element_ranges()) {
             // SAFETY: as in `holding`; the launch is over.
-            unsafe { bytes[to.clone()].as_mut_ptr().copy_from_nonoverlapping(self.start.add(from.start), to.len()) };
+            unsafe {
+                bytes[to.clone()]
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(self.start.add(from.start), to.len())
+            };
         }
         bytes
     }
@@ -183,25 +238,40 @@ impl Drop for Sparse {
 
 /// As [`execute`], but the rows of each tensor lie so far apart that their offsets take more than 32 bits
 /// ([`Image::far_apart`]). Of what it leaves, only the elements are looked at: they lie as `staged` has them.
-pub fn execute_far_apart(prepared: &Prepared<'_>, staged: &Staged, schedule: Schedule) -> Result<Execution, Fault> {
+pub fn execute_far_apart(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+) -> Result<Execution, Fault> {
     let mut far = staged.clone();
     let hold = |image: &mut Image| {
         let (apart, bytes) = image.far_apart();
         Sparse::holding(&std::mem::replace(image, apart), image, bytes)
     };
     let [q, k, v] = &mut far.inputs;
-    let inputs = [hold(&mut q.image)?, hold(&mut k.image)?, hold(&mut v.image)?];
+    let inputs = [
+        hold(&mut q.image)?,
+        hold(&mut k.image)?,
+        hold(&mut v.image)?,
+    ];
     let output = hold(&mut far.output)?;
     let mut buffers = Buffers::new(staged, None)?;
     let near = &buffers.launch.params;
     let scales = [near.q.scales, near.k.scales, near.v.scales];
-    let params = far.params(inputs.each_ref().map(|memory| memory.start.cast()), scales, output.start.cast());
+    let params = far.params(
+        inputs.each_ref().map(|memory| memory.start.cast()),
+        scales,
+        output.start.cast(),
+    );
     buffers.launch = maps::launch(&far, params, prepared.kernel.boxes, encode)?;
     // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
     unsafe { emulator::launch(&buffers.launch(prepared.kernel.emulated, prepared, schedule)) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
     let output = output.gathered(&staged.output, &far.output);
-    Ok(Execution { inputs: [gathered(0), gathered(1), gathered(2)], output })
+    Ok(Execution {
+        inputs: [gathered(0), gathered(1), gathered(2)],
+        output,
+    })
 }
 
 /// What a traced run may leave out.
@@ -221,10 +291,18 @@ pub fn trace(
     schedule: Schedule,
     selection: &Selection<'_>,
 ) -> Result<Option<TraceReport>, Fault> {
-    let Some(entry) = prepared.kernel.traced else { return Ok(None) };
+    let Some(entry) = prepared.kernel.traced else {
+        return Ok(None);
+    };
     let buffers = Buffers::new(staged, prepared.kernel.boxes)?;
     let memory = buffers.memory(staged);
-    let options = TraceOptions { memory, blocks: selection.blocks, suppress: selection.suppress.clone(), log: false };
+    let options = TraceOptions {
+        memory,
+        blocks: selection.blocks,
+        suppress: selection.suppress.clone(),
+        log: false,
+    };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
-    unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }.map(Some)
+    unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }
+        .map(Some)
 }

@@ -5,7 +5,9 @@ pub mod emulated;
 
 use crate::image::{Image, Layout};
 use crate::inputs::{Inputs, Operand, Tensor};
-use crate::params::{AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL, AttentionParams, AttentionTensor};
+use crate::params::{
+    AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL, AttentionParams, AttentionTensor,
+};
 use crate::problem::{Mask, Problem};
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
@@ -62,7 +64,12 @@ impl Staged {
     }
 
     /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none).
-    pub fn params(&self, images: [*mut c_void; 3], scales: [*const f32; 3], output: *mut c_void) -> AttentionParams {
+    pub fn params(
+        &self,
+        images: [*mut c_void; 3],
+        scales: [*const f32; 3],
+        output: *mut c_void,
+    ) -> AttentionParams {
         let tensor = |image: &Image, base: *mut c_void, scales: *const f32| AttentionTensor {
             data: base.cast::<u8>().wrapping_add(image.offset).cast(),
             scales,

@@ -164,25 +164,43 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
     match fault {
         Fault::Zeros => vec![f16::ZERO; inputs.q.len()],
         Fault::CopyOfValues => copy_of_values(inputs),
-        Fault::OnePercentScale => run(None).into_iter().map(|value| f16::from_f32(value.to_f32() * 1.01)).collect(),
+        Fault::OnePercentScale => run(None)
+            .into_iter()
+            .map(|value| f16::from_f32(value.to_f32() * 1.01))
+            .collect(),
         Fault::OneWrongElement | Fault::OneRowOff => {
             let mut output = run(None);
             let half = output.len() / dim / 2 * dim;
             // The middle row, or the first later one that is not zero.
-            let live = output[half..].chunks(dim).position(|row| row.iter().any(|&x| x != f16::ZERO)).unwrap_or(0);
+            let live = output[half..]
+                .chunks(dim)
+                .position(|row| row.iter().any(|&x| x != f16::ZERO))
+                .unwrap_or(0);
             let row = &mut output[half + live * dim..][..dim];
             if fault == Fault::OneRowOff {
-                row.iter_mut().for_each(|value| *value = f16::from_f32(value.to_f32() * 1.02));
-            } else if let Some(largest) = row.iter_mut().max_by(|a, b| a.to_f32().abs().total_cmp(&b.to_f32().abs())) {
+                row.iter_mut()
+                    .for_each(|value| *value = f16::from_f32(value.to_f32() * 1.02));
+            } else if let Some(largest) = row
+                .iter_mut()
+                .max_by(|a, b| a.to_f32().abs().total_cmp(&b.to_f32().abs()))
+            {
                 // In an all-zero output, 0 would be right.
-                *largest = if *largest == f16::ZERO { f16::MIN_POSITIVE } else { f16::ZERO };
+                *largest = if *largest == f16::ZERO {
+                    f16::MIN_POSITIVE
+                } else {
+                    f16::ZERO
+                };
             }
             output
         }
         Fault::NanLeft | Fault::InfinityLeft => {
             let mut output = run(None);
             if let Some(last) = output.last_mut() {
-                *last = if fault == Fault::NanLeft { f16::from_bits(UNWRITTEN) } else { f16::INFINITY };
+                *last = if fault == Fault::NanLeft {
+                    f16::from_bits(UNWRITTEN)
+                } else {
+                    f16::INFINITY
+                };
             }
             output
         }
@@ -201,7 +219,12 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
         (kv_head * shape.seq_kv + s.min(shape.seq_kv - 1)) * dim
     };
     let rows = 0..shape.batch * shape.heads_q * shape.seq_q;
-    rows.flat_map(|row| values[source(row)..][..dim].iter().map(|&value| f16::from_f64(value))).collect()
+    rows.flat_map(|row| {
+        values[source(row)..][..dim]
+            .iter()
+            .map(|&value| f16::from_f64(value))
+    })
+    .collect()
 }
 
 /// What the gates made of one fault, over all cases of [`selftest`].
@@ -226,15 +249,37 @@ impl Caught {
 
 /// The cases: small, ragged with grouped heads and both batches, more queries than keys, and one of the mission's kind.
 fn selftest_cases() -> Vec<(Problem, Family)> {
-    let ragged = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 29, seq_kv: 75, head_dim: 64 };
-    let tall = Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 61, seq_kv: 35, head_dim: 128 };
+    let ragged = Shape {
+        batch: 2,
+        heads_q: 4,
+        heads_kv: 2,
+        seq_q: 29,
+        seq_kv: 75,
+        head_dim: 64,
+    };
+    let tall = Shape {
+        batch: 1,
+        heads_q: 2,
+        heads_kv: 1,
+        seq_q: 61,
+        seq_kv: 35,
+        head_dim: 128,
+    };
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
         let shapes = [
-            (Shape::bhsd(1, 1, 32, 64), Mask::Full, Family::for_dtype(dtype)),
+            (
+                Shape::bhsd(1, 1, 32, 64),
+                Mask::Full,
+                Family::for_dtype(dtype),
+            ),
             (ragged, Mask::Causal, Family::for_dtype(dtype)),
             (tall, Mask::Causal, Family::for_dtype(dtype)),
-            (Shape::bhsd(1, 2, 256, 64), Mask::Full, &[Family::Normal, Family::AllNegative, Family::Large]),
+            (
+                Shape::bhsd(1, 2, 256, 64),
+                Mask::Full,
+                &[Family::Normal, Family::AllNegative, Family::Large],
+            ),
         ];
         for (shape, mask, families) in shapes {
             if let Ok(problem) = Problem::new(shape, dtype, mask) {
@@ -262,8 +307,12 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                         Some(fault) => faulty_output(*fault, &inputs),
                         None => model_output(&inputs),
                     };
-                    let evidence =
-                        Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+                    let evidence = Evidence {
+                        problem: &problem,
+                        family: Some(family),
+                        reference: &reference,
+                        output: &output,
+                    };
                     let (_, gates) = numeric_gates(&evidence);
                     let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
                     Some(failed.map(|gate| gate.gate).collect())
@@ -275,12 +324,21 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
         .iter()
         .enumerate()
         .map(|(i, &fault)| {
-            let results: Vec<&Vec<GateId>> = per_case.iter().filter_map(|case| case[i].as_ref()).collect();
-            let mut gates_that_failed: Vec<GateId> = results.iter().copied().flatten().copied().collect();
+            let results: Vec<&Vec<GateId>> = per_case
+                .iter()
+                .filter_map(|case| case[i].as_ref())
+                .collect();
+            let mut gates_that_failed: Vec<GateId> =
+                results.iter().copied().flatten().copied().collect();
             gates_that_failed.sort_unstable();
             gates_that_failed.dedup();
             let cases_failed = results.iter().filter(|gates| !gates.is_empty()).count();
-            Caught { fault, cases: results.len(), cases_failed, gates_that_failed }
+            Caught {
+                fault,
+                cases: results.len(),
+                cases_failed,
+                gates_that_failed,
+            }
         })
         .collect())
 }

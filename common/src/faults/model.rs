@@ -24,7 +24,10 @@ pub struct Model {
 impl Default for Model {
     /// Tiles of 16 keys, so that small problems have several, and P in f16.
     fn default() -> Self {
-        Self { block_n: 16, probability: Probability::F16 }
+        Self {
+            block_n: 16,
+            probability: Probability::F16,
+        }
     }
 }
 
@@ -54,15 +57,25 @@ impl Model {
     /// The same with a fault built in, where it is one of the kernel's inside.
     pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f16> {
         let shape = inputs.problem.shape;
-        let (dim, group, kv_len) = (shape.head_dim, shape.heads_q / shape.heads_kv, shape.seq_kv * shape.head_dim);
-        let (keys, values) =
-            if fault == Some(Fault::SwappedKeysAndValues) { (&inputs.v, &inputs.k) } else { (&inputs.k, &inputs.v) };
+        let (dim, group, kv_len) = (
+            shape.head_dim,
+            shape.heads_q / shape.heads_kv,
+            shape.seq_kv * shape.head_dim,
+        );
+        let (keys, values) = if fault == Some(Fault::SwappedKeysAndValues) {
+            (&inputs.v, &inputs.k)
+        } else {
+            (&inputs.k, &inputs.v)
+        };
         let decoded = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
         let packed: Vec<(Packed, Packed)> = (0..shape.batch * shape.heads_kv)
             .into_par_iter()
             .map(|head| {
                 let range = head * kv_len..(head + 1) * kv_len;
-                (Panels::transposed(&decoded[1][range.clone()], dim), Panels::new(&decoded[2][range], dim))
+                (
+                    Panels::transposed(&decoded[1][range.clone()], dim),
+                    Panels::new(&decoded[2][range], dim),
+                )
             })
             .collect();
 
@@ -76,7 +89,11 @@ impl Model {
                     Some(Fault::WrongKeyHead) => h % shape.heads_kv,
                     _ => h / group,
                 };
-                let scale_batch = if fault == Some(Fault::ScalesOfFirstBatch) { 0 } else { b };
+                let scale_batch = if fault == Some(Fault::ScalesOfFirstBatch) {
+                    0
+                } else {
+                    b
+                };
                 let scale = |operand: &Operand, head| operand.scale(scale_batch, head);
                 // The factors of the scores and of the output; exp(x) = 2^(x log2 e), folded into the former.
                 let score_scale = scale(&inputs.q, h)
@@ -84,11 +101,26 @@ impl Model {
                     * inputs.problem.softmax_scale
                     * std::f32::consts::LOG2_E;
                 let (packed_keys, packed_values) = &packed[b * shape.heads_kv + kv_head];
-                let q_tile = pack_rows(rows.iter().map(|&row| &decoded[0][row * dim..(row + 1) * dim]), dim);
-                let states = self.tiles(inputs, rows, &q_tile, (packed_keys, packed_values), score_scale, fault);
+                let q_tile = pack_rows(
+                    rows.iter()
+                        .map(|&row| &decoded[0][row * dim..(row + 1) * dim]),
+                    dim,
+                );
+                let states = self.tiles(
+                    inputs,
+                    rows,
+                    &q_tile,
+                    (packed_keys, packed_values),
+                    score_scale,
+                    fault,
+                );
                 let output_scale = scale(values, kv_head);
                 states.into_iter().flat_map(move |state| {
-                    let inverse = if state.sum == 0.0 { 0.0 } else { output_scale / state.sum };
+                    let inverse = if state.sum == 0.0 {
+                        0.0
+                    } else {
+                        output_scale / state.sum
+                    };
                     state.accumulator.into_iter().map(move |value| match fault {
                         Some(Fault::OutputTruncated) => toward_zero(value * inverse),
                         _ => f16::from_f32(value * inverse),
@@ -112,16 +144,29 @@ impl Model {
         let dim = shape.head_dim;
         let visible: Vec<usize> = rows
             .iter()
-            .map(|&row| match (fault, inputs.problem.visible_keys(row % shape.seq_q)) {
-                (Some(Fault::CausalOffByOne), keys) => (keys + 1).min(shape.seq_kv),
-                (Some(Fault::EmptyRowAveraged), 0) => shape.seq_kv,
-                (_, keys) => keys,
-            })
+            .map(
+                |&row| match (fault, inputs.problem.visible_keys(row % shape.seq_q)) {
+                    (Some(Fault::CausalOffByOne), keys) => (keys + 1).min(shape.seq_kv),
+                    (Some(Fault::EmptyRowAveraged), 0) => shape.seq_kv,
+                    (_, keys) => keys,
+                },
+            )
             .collect();
         let empty = |row: usize| inputs.problem.visible_keys(rows[row] % shape.seq_q) == 0;
 
-        let max = if fault == Some(Fault::MaximumFromZero) { 0.0 } else { f32::NEG_INFINITY };
-        let mut states = vec![RowState { max, sum: 0.0, accumulator: vec![0.0; dim] }; rows.len()];
+        let max = if fault == Some(Fault::MaximumFromZero) {
+            0.0
+        } else {
+            f32::NEG_INFINITY
+        };
+        let mut states = vec![
+            RowState {
+                max,
+                sum: 0.0,
+                accumulator: vec![0.0; dim]
+            };
+            rows.len()
+        ];
         let mut scratch = Vec::new();
         let tile_count = shape.seq_kv.div_ceil(self.block_n);
         for tile in 0..tile_count {
@@ -144,7 +189,8 @@ impl Model {
                 }
                 let state = &mut states[row];
                 let mut max = scores.iter().copied().fold(state.max, f32::max);
-                if let (Some(Fault::NeighbourState), Some(neighbour)) = (fault, before.replace(max)) {
+                if let (Some(Fault::NeighbourState), Some(neighbour)) = (fault, before.replace(max))
+                {
                     max = neighbour;
                 }
                 if max == f32::NEG_INFINITY {
@@ -152,35 +198,54 @@ impl Model {
                     continue;
                 }
                 let rescale = (state.max - max).exp2();
-                scores.iter_mut().for_each(|score| *score = (*score - max).exp2());
+                scores
+                    .iter_mut()
+                    .for_each(|score| *score = (*score - max).exp2());
                 state.max = max;
                 state.sum = state.sum * rescale + scores.iter().sum::<f32>();
                 if fault == Some(Fault::SumInHalf) {
                     state.sum = f16::from_f32(state.sum).to_f32();
                 }
                 if fault != Some(Fault::MissingRescale) {
-                    state.accumulator.iter_mut().for_each(|value| *value *= rescale);
+                    state
+                        .accumulator
+                        .iter_mut()
+                        .for_each(|value| *value *= rescale);
                 }
                 match fault {
                     Some(Fault::ProbabilityInE4m3) => Probability::E4m3.round(scores, &mut scratch),
                     Some(Fault::ProbabilityTruncated) => {
-                        scores.iter_mut().for_each(|score| *score = toward_zero(*score).to_f32());
+                        scores
+                            .iter_mut()
+                            .for_each(|score| *score = toward_zero(*score).to_f32());
                     }
                     _ => self.probability.round(scores, &mut scratch),
                 }
             }
             // Columns of P past the end meet no V: the padding of V is zero.
-            let v_start = if fault == Some(Fault::StaleTile) && tile > 0 { start - self.block_n } else { start };
-            let p_tile = pack_rows(scores.iter().map(|scores| &scores[..end - start]), end - start);
-            values.multiply(&p_tile, v_start..v_start + end - start, 0..dim, |row, column, sum| {
-                if row < rows.len() {
-                    let value = &mut states[row].accumulator[column];
-                    *value += sum;
-                    if fault == Some(Fault::AccumulatorInHalf) {
-                        *value = f16::from_f32(*value).to_f32();
+            let v_start = if fault == Some(Fault::StaleTile) && tile > 0 {
+                start - self.block_n
+            } else {
+                start
+            };
+            let p_tile = pack_rows(
+                scores.iter().map(|scores| &scores[..end - start]),
+                end - start,
+            );
+            values.multiply(
+                &p_tile,
+                v_start..v_start + end - start,
+                0..dim,
+                |row, column, sum| {
+                    if row < rows.len() {
+                        let value = &mut states[row].accumulator[column];
+                        *value += sum;
+                        if fault == Some(Fault::AccumulatorInHalf) {
+                            *value = f16::from_f32(*value).to_f32();
+                        }
                     }
-                }
-            });
+                },
+            );
         }
         states
     }

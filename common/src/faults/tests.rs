@@ -7,7 +7,10 @@ fn every_fault_is_killed_and_the_correct_model_is_not() {
     assert_eq!(caught.len(), 1 + Fault::ALL.len());
     for entry in &caught {
         let name = entry.fault.map_or("correct model", Fault::name);
-        println!("{name:20} {:3} of {:3} cases {:?}", entry.cases_failed, entry.cases, entry.gates_that_failed);
+        println!(
+            "{name:20} {:3} of {:3} cases {:?}",
+            entry.cases_failed, entry.cases, entry.gates_that_failed
+        );
     }
     for entry in &caught {
         assert!(entry.as_it_should(), "{entry:?}");
@@ -20,14 +23,25 @@ fn every_fault_is_killed_and_the_correct_model_is_not() {
 fn tier_0_catches_states_that_start_or_end_elsewhere() {
     for fault in [Fault::MaximumFromZero, Fault::NeighbourState] {
         for dtype in Dtype::ALL {
-            let fails = |&crate::tier0::Case { ref problem, family, .. }: &crate::tier0::Case| {
+            let fails = |&crate::tier0::Case {
+                             ref problem,
+                             family,
+                             ..
+                         }: &crate::tier0::Case| {
                 let inputs = Inputs::generate(problem, family, 0);
                 let reference = reference(&inputs, Probability::F16).unwrap();
                 let output = faulty_output(fault, &inputs);
-                let evidence = Evidence { problem, family: Some(family), reference: &reference, output: &output };
+                let evidence = Evidence {
+                    problem,
+                    family: Some(family),
+                    reference: &reference,
+                    output: &output,
+                };
                 crate::gate::any_failed(&numeric_gates(&evidence).1)
             };
-            let cases = crate::tier0::extremes().into_iter().filter(|case| case.problem.dtype == dtype);
+            let cases = crate::tier0::extremes()
+                .into_iter()
+                .filter(|case| case.problem.dtype == dtype);
             assert!(cases.filter(fails).count() > 0, "{fault} on {dtype}");
         }
     }
@@ -36,20 +50,42 @@ fn tier_0_catches_states_that_start_or_end_elsewhere() {
 /// C4's tolerance follows V: one element off fails it, and a row that is off a little everywhere is left to C3.
 #[test]
 fn gates_mean_the_same_at_every_scale() {
-    let problem = Problem::new(Shape { heads_kv: 1, ..Shape::bhsd(1, 2, 40, 64) }, Dtype::F16, Mask::Full).unwrap();
+    let problem = Problem::new(
+        Shape {
+            heads_kv: 1,
+            ..Shape::bhsd(1, 2, 40, 64)
+        },
+        Dtype::F16,
+        Mask::Full,
+    )
+    .unwrap();
     let drawn = Inputs::generate(&problem, Family::Normal, 5);
     for scale in [1e-3f32, 1.0, 100.0] {
         let scaled = |operand: &Operand| {
-            let values = operand.unquantised.iter().flatten().map(|value| value * scale).collect();
+            let values = operand
+                .unquantised
+                .iter()
+                .flatten()
+                .map(|value| value * scale)
+                .collect();
             Operand::rounded(operand.extents, Dtype::F16, values, None)
         };
         let [q, k, v] = [&drawn.q, &drawn.k, &drawn.v].map(scaled);
         let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
         let reference = reference(&inputs, Probability::F16).unwrap();
         let failed = |output: &[f16]| {
-            let evidence = Evidence { problem: &problem, family: None, reference: &reference, output };
+            let evidence = Evidence {
+                problem: &problem,
+                family: None,
+                reference: &reference,
+                output,
+            };
             let (_, gates) = numeric_gates(&evidence);
-            gates.into_iter().filter(|gate| gate.verdict == Verdict::Fail).map(|gate| gate.gate).collect::<Vec<_>>()
+            gates
+                .into_iter()
+                .filter(|gate| gate.verdict == Verdict::Fail)
+                .map(|gate| gate.gate)
+                .collect::<Vec<_>>()
         };
         let correct = model_output(&inputs);
         assert_eq!(failed(&correct), [], "{scale}");
@@ -58,7 +94,9 @@ fn gates_mean_the_same_at_every_scale() {
         for element in [70, 64 * 50 + 9] {
             let mut output = correct.clone();
             let exact = reference.output[element];
-            output[element] = f16::from_f64(exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs());
+            output[element] = f16::from_f64(
+                exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs(),
+            );
             let one = failed(&output);
             assert!(one.contains(&GateId::C4), "{scale}: {one:?}");
         }
@@ -67,7 +105,14 @@ fn gates_mean_the_same_at_every_scale() {
 
 #[test]
 fn every_fault_changes_the_output_where_it_applies() {
-    let shape = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 75, seq_kv: 29, head_dim: 64 };
+    let shape = Shape {
+        batch: 2,
+        heads_q: 4,
+        heads_kv: 2,
+        seq_q: 75,
+        seq_kv: 29,
+        head_dim: 64,
+    };
     for dtype in Dtype::ALL {
         let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 3);
@@ -96,18 +141,33 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
 fn the_correct_model_passes_on_every_edge_shape() {
     let cases: Vec<(Shape, Dtype, Mask)> = crate::problem::edge_shapes()
         .into_iter()
-        .flat_map(|shape| Dtype::ALL.into_iter().flat_map(move |d| Mask::ALL.into_iter().map(move |m| (shape, d, m))))
+        .flat_map(|shape| {
+            Dtype::ALL
+                .into_iter()
+                .flat_map(move |d| Mask::ALL.into_iter().map(move |m| (shape, d, m)))
+        })
         .collect();
     cases.into_par_iter().for_each(|(shape, dtype, mask)| {
         let problem = Problem::new(shape, dtype, mask).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 1);
         let reference = reference(&inputs, Probability::F16).unwrap();
         for (block_n, probability) in [(32, Probability::F16), (64, Probability::F32)] {
-            let output = Model { block_n, probability }.output(&inputs);
-            let evidence =
-                Evidence { problem: &problem, family: Some(Family::Normal), reference: &reference, output: &output };
+            let output = Model {
+                block_n,
+                probability,
+            }
+            .output(&inputs);
+            let evidence = Evidence {
+                problem: &problem,
+                family: Some(Family::Normal),
+                reference: &reference,
+                output: &output,
+            };
             let (_, gates) = numeric_gates(&evidence);
-            assert!(!crate::gate::any_failed(&gates), "{shape} {dtype} {mask} {block_n}: {gates:?}");
+            assert!(
+                !crate::gate::any_failed(&gates),
+                "{shape} {dtype} {mask} {block_n}: {gates:?}"
+            );
         }
     });
 }
@@ -117,16 +177,37 @@ fn the_correct_model_passes_on_every_edge_shape() {
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {
-        for (&family, mask) in Family::for_dtype(dtype).iter().flat_map(|f| Mask::ALL.map(|mask| (f, mask))) {
+        for (&family, mask) in Family::for_dtype(dtype)
+            .iter()
+            .flat_map(|f| Mask::ALL.map(|mask| (f, mask)))
+        {
             let problem = Problem::new(Shape::bhsd(1, 3, 130, 64), dtype, mask).unwrap();
             let inputs = Inputs::generate(&problem, family, 2);
             let reference = reference(&inputs, Probability::F16).unwrap();
-            let output = Model { block_n: 64, probability: Probability::F16 }.output(&inputs);
-            let evidence = Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+            let output = Model {
+                block_n: 64,
+                probability: Probability::F16,
+            }
+            .output(&inputs);
+            let evidence = Evidence {
+                problem: &problem,
+                family: Some(family),
+                reference: &reference,
+                output: &output,
+            };
             let (errors, _) = numeric_gates(&evidence);
-            assert!(errors.max_abs <= 0.5 * errors.c2_bound(), "{family} {dtype} {mask}: {errors:?}");
-            assert!(errors.max_row_rel <= 0.5 * errors.c3_bound(), "{family} {dtype} {mask}: {errors:?}");
-            assert!(errors.allclose <= 0.5, "{family} {dtype} {mask}: {errors:?}");
+            assert!(
+                errors.max_abs <= 0.5 * errors.c2_bound(),
+                "{family} {dtype} {mask}: {errors:?}"
+            );
+            assert!(
+                errors.max_row_rel <= 0.5 * errors.c3_bound(),
+                "{family} {dtype} {mask}: {errors:?}"
+            );
+            assert!(
+                errors.allclose <= 0.5,
+                "{family} {dtype} {mask}: {errors:?}"
+            );
         }
     }
 }

@@ -27,7 +27,10 @@ pub fn c2(errors: &Errors) -> GateResult {
 /// (no visible key, or V all zero) is exactly zero.
 pub fn c3(errors: &Errors) -> GateResult {
     if let Some(index) = errors.nonzero_in_zero_row {
-        let reason = format!("element {} is not 0 in a row whose reference is exactly 0", at(index));
+        let reason = format!(
+            "element {} is not 0 in a row whose reference is exactly 0",
+            at(index)
+        );
         return GateResult::judge(GateId::C3, false, reason);
     }
     let ([b, h, s], bound) = (errors.max_row_rel_at, errors.c3_bound());
@@ -36,9 +39,17 @@ pub fn c3(errors: &Errors) -> GateResult {
         errors.max_row_rel,
         errors.probability.name(),
     );
-    GateResult::judge(GateId::C3, errors.max_row_rel <= bound, reason + &sample_note(errors))
+    GateResult::judge(
+        GateId::C3,
+        errors.max_row_rel <= bound,
+        reason + &sample_note(errors),
+    )
 }
 
 fn sample_note(errors: &Errors) -> String {
-    if errors.sampled { format!(" ({} sampled rows)", errors.rows) } else { String::new() }
+    if errors.sampled {
+        format!(" ({} sampled rows)", errors.rows)
+    } else {
+        String::new()
+    }
 }

@@ -41,13 +41,28 @@ pub fn b1(problem: &Problem, family: Family, gpu: &[f16], emulated: &[f16]) -> G
     let dim = problem.shape.head_dim;
     let expected: usize = problem.shape.q_extents().iter().product();
     if [gpu.len(), emulated.len()] != [expected; 2] {
-        let reason = format!("{} and {} output elements, the problem has {expected}", gpu.len(), emulated.len());
+        let reason = format!(
+            "{} and {} output elements, the problem has {expected}",
+            gpu.len(),
+            emulated.len()
+        );
         return GateResult::judge(GateId::B1, false, reason);
     }
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let norm = |values: &mut dyn Iterator<Item = f64>| {
+        values.map(|value| value * value).sum::<f64>().sqrt()
+    };
     let mut worst = Worst::new(0);
-    for (row, (gpu, emulated)) in gpu.chunks_exact(dim).zip(emulated.chunks_exact(dim)).enumerate() {
-        let apart = norm(&mut gpu.iter().zip(emulated).map(|(a, b)| a.to_f64() - b.to_f64()));
+    for (row, (gpu, emulated)) in gpu
+        .chunks_exact(dim)
+        .zip(emulated.chunks_exact(dim))
+        .enumerate()
+    {
+        let apart = norm(
+            &mut gpu
+                .iter()
+                .zip(emulated)
+                .map(|(a, b)| a.to_f64() - b.to_f64()),
+        );
         let size = norm(&mut emulated.iter().map(|b| b.to_f64()));
         worst.offer(apart / size.max((dim as f64).sqrt() * C3_FLOOR), row);
     }

@@ -31,9 +31,19 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     if buffers.is_empty() {
         return GateResult::no_data(GateId::C6, "no buffers");
     }
-    for Buffer { name, image, after, role } in buffers {
+    for Buffer {
+        name,
+        image,
+        after,
+        role,
+    } in buffers
+    {
         if after.len() != image.bytes.len() {
-            let reason = format!("{name}: {} bytes read back of {}", after.len(), image.bytes.len());
+            let reason = format!(
+                "{name}: {} bytes read back of {}",
+                after.len(),
+                image.bytes.len()
+            );
             return GateResult::judge(GateId::C6, false, reason);
         }
         let (changed, rule) = match role {
@@ -46,6 +56,13 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
             return GateResult::judge(GateId::C6, false, reason);
         }
     }
-    let shown: Vec<String> = buffers.iter().map(|b| format!("{} ({})", b.name, b.image.layout.name())).collect();
-    GateResult::judge(GateId::C6, true, format!("margins, gaps and inputs intact: {}", shown.join(", ")))
+    let shown: Vec<String> = buffers
+        .iter()
+        .map(|b| format!("{} ({})", b.name, b.image.layout.name()))
+        .collect();
+    GateResult::judge(
+        GateId::C6,
+        true,
+        format!("margins, gaps and inputs intact: {}", shown.join(", ")),
+    )
 }

@@ -15,16 +15,32 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     let extents = evidence.problem.shape.q_extents();
     let mut complaints = Vec::new();
     for kind in ["never written", "NaN", "infinite"] {
-        let mut of_kind = evidence.output.iter().enumerate().filter(|(_, x)| complaint(**x) == Some(kind));
+        let mut of_kind = evidence
+            .output
+            .iter()
+            .enumerate()
+            .filter(|(_, x)| complaint(**x) == Some(kind));
         if let Some((first, _)) = of_kind.next() {
-            complaints.push(format!("{} {kind}, first at {}", 1 + of_kind.count(), at(index_of(extents, first))));
+            complaints.push(format!(
+                "{} {kind}, first at {}",
+                1 + of_kind.count(),
+                at(index_of(extents, first))
+            ));
         }
     }
     let elements = evidence.output.len();
     if complaints.is_empty() {
-        GateResult::judge(GateId::C1, true, format!("all {elements} elements written and finite"))
+        GateResult::judge(
+            GateId::C1,
+            true,
+            format!("all {elements} elements written and finite"),
+        )
     } else {
-        GateResult::judge(GateId::C1, false, format!("of {elements} elements {}", complaints.join("; ")))
+        GateResult::judge(
+            GateId::C1,
+            false,
+            format!("of {elements} elements {}", complaints.join("; ")),
+        )
     }
 }
 

@@ -1,8 +1,8 @@
 //! C4: the end-to-end gates of the ladder's first documents.
 
 use super::{
-    C4_ATOL, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, C4_RTOL, Errors, Evidence, SEEDS_MAX, SEEDS_MEAN, at,
-    wrong_length,
+    C4_ATOL, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, C4_RTOL, Errors, Evidence, SEEDS_MAX,
+    SEEDS_MEAN, at, wrong_length,
 };
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, NAMED_SHAPES};
@@ -30,7 +30,10 @@ pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
         }
         Dtype::E4m3 => {
             let Some(end) = &errors.end_to_end else {
-                return GateResult::no_data(GateId::C4, "real tensors: the values before quantisation are not known");
+                return GateResult::no_data(
+                    GateId::C4,
+                    "real tensors: the values before quantisation are not known",
+                );
             };
             if let Some(why) = not_gated(evidence) {
                 return GateResult::no_data(GateId::C4, format!("not gated for {why}"));
@@ -62,6 +65,8 @@ fn not_gated(evidence: &Evidence<'_>) -> Option<String> {
     if evidence.problem.mask != Mask::Full {
         return Some(format!("the {} mask", evidence.problem.mask));
     }
-    let gated = NAMED_SHAPES.iter().any(|named| E4M3_SHAPES.contains(&named.name) && named.shape == shape);
+    let gated = NAMED_SHAPES
+        .iter()
+        .any(|named| E4M3_SHAPES.contains(&named.name) && named.shape == shape);
     (!gated).then(|| format!("shape {shape}"))
 }

@@ -20,13 +20,21 @@ const QUOTED: usize = 3;
 /// was run.
 pub fn h1(launches: &[Traced<'_>]) -> GateResult {
     if launches.is_empty() {
-        return GateResult::no_data(GateId::H1, "no traced launch: the C++ compiler has no traced build");
+        return GateResult::no_data(
+            GateId::H1,
+            "no traced launch: the C++ compiler has no traced build",
+        );
     }
     let mut reasons = Vec::new();
     let mut count = 0;
     for Traced { label, report } in launches {
         count += report.hazards.len() + report.more_hazards;
-        reasons.extend(report.hazards.iter().map(|hazard| format!("{label}: {hazard}")));
+        reasons.extend(
+            report
+                .hazards
+                .iter()
+                .map(|hazard| format!("{label}: {hazard}")),
+        );
     }
     if count > 0 {
         let more = count - reasons.len().min(QUOTED);
@@ -36,8 +44,14 @@ pub fn h1(launches: &[Traced<'_>]) -> GateResult {
         }
         return GateResult::judge(GateId::H1, false, reasons.join("; "));
     }
-    let blocks: u64 = launches.iter().map(|launch| launch.report.counted.traced_blocks).sum();
-    let reason = format!("no hazard in {} traced launches ({blocks} blocks)", launches.len());
+    let blocks: u64 = launches
+        .iter()
+        .map(|launch| launch.report.counted.traced_blocks)
+        .sum();
+    let reason = format!(
+        "no hazard in {} traced launches ({blocks} blocks)",
+        launches.len()
+    );
     GateResult::judge(GateId::H1, true, reason)
 }
 
@@ -60,7 +74,10 @@ mod tests {
         TraceReport {
             hazards: vec![hazard; hazards],
             more_hazards: 0,
-            counted: Counted { traced_blocks: 2, ..Counted::default() },
+            counted: Counted {
+                traced_blocks: 2,
+                ..Counted::default()
+            },
             unwaited_copies: 0,
             sync_sites: Vec::new(),
             accesses: Vec::new(),
@@ -71,14 +88,26 @@ mod tests {
     fn any_hazard_fails_and_none_is_evidence() {
         let (clean, dirty, worse) = (report(0), report(1), report(6));
         let of = |reports: &[&TraceReport]| {
-            h1(&reports.iter().map(|report| Traced { label: "small", report }).collect::<Vec<_>>())
+            h1(&reports
+                .iter()
+                .map(|report| Traced {
+                    label: "small",
+                    report,
+                })
+                .collect::<Vec<_>>())
         };
         assert_eq!(of(&[]).verdict, Verdict::NoData);
         let pass = of(&[&clean, &clean]);
-        assert_eq!((pass.verdict, pass.reason.as_str()), (Verdict::Pass, "no hazard in 2 traced launches (4 blocks)"));
+        assert_eq!(
+            (pass.verdict, pass.reason.as_str()),
+            (Verdict::Pass, "no hazard in 2 traced launches (4 blocks)")
+        );
         let fail = of(&[&clean, &dirty]);
         assert_eq!(fail.verdict, Verdict::Fail);
-        assert_eq!(fail.reason, "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing");
+        assert_eq!(
+            fail.reason,
+            "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing"
+        );
         assert!(of(&[&worse]).reason.ends_with("; and 3 more"));
     }
 }

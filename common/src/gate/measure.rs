@@ -1,8 +1,9 @@
 //! The errors that C2, C3 and C4 judge.
 
 use super::{
-    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW, C3_ROW_E4M3_P, C4_E4M3_BAD,
-    C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN, c4_tolerance,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW,
+    C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
+    c4_tolerance,
 };
 use crate::reference::{Probability, row_index};
 
@@ -52,7 +53,12 @@ pub struct Errors {
 impl Errors {
     /// Measures the rows of the reference. An output of the wrong length measures NaN.
     pub fn measure(evidence: &Evidence<'_>) -> Self {
-        let Evidence { problem, reference, output, .. } = *evidence;
+        let Evidence {
+            problem,
+            reference,
+            output,
+            ..
+        } = *evidence;
         let dim = problem.shape.head_dim;
         let whole = output.len() == problem.shape.q_extents().iter().product::<usize>();
         let floor = (dim as f64).sqrt() * C3_FLOOR;
@@ -63,15 +69,25 @@ impl Errors {
         let mut sum = 0.0;
         let (mut row_squares, mut baseline_row_squares, mut baseline_row_fourths) = (0.0, 0.0, 0.0);
         let mut nonzero_in_zero_row = None;
-        let baseline = reference.baseline.chunks_exact(dim).zip(&reference.value_rms);
-        for ((&row, exact), (baseline, &value_rms)) in
-            reference.rows.iter().zip(reference.output.chunks_exact(dim)).zip(baseline)
+        let baseline = reference
+            .baseline
+            .chunks_exact(dim)
+            .zip(&reference.value_rms);
+        for ((&row, exact), (baseline, &value_rms)) in reference
+            .rows
+            .iter()
+            .zip(reference.output.chunks_exact(dim))
+            .zip(baseline)
         {
             let [b, h, s] = row_index(problem, row);
             let (mut error_square, mut norm_square) = (0.0, 0.0);
             let mut baseline_square = 0.0;
             for (d, &exact) in exact.iter().enumerate() {
-                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
+                let found = if whole {
+                    f64::from(output[row * dim + d])
+                } else {
+                    f64::NAN
+                };
                 let error = (found - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
                 allclose.offer(error / c4_tolerance(value_rms, exact), [b, h, s, d]);
@@ -111,7 +127,8 @@ impl Errors {
             nonzero_in_zero_row,
             baseline_max_abs: baseline_max_abs.value,
             baseline_rms_row_rel: (baseline_row_squares / reference.rows.len() as f64).sqrt(),
-            baseline_rows: baseline_row_squares.powi(2) / baseline_row_fourths.max(f64::MIN_POSITIVE),
+            baseline_rows: baseline_row_squares.powi(2)
+                / baseline_row_fourths.max(f64::MIN_POSITIVE),
             largest_score: reference.largest_score,
             reference_max_abs: reference_max_abs.value,
             end_to_end: EndToEnd::measure(evidence, whole),
@@ -157,7 +174,12 @@ pub struct EndToEnd {
 impl EndToEnd {
     /// `None` where there are no values before rounding. `whole`: whether the output has the problem's length.
     fn measure(evidence: &Evidence<'_>, whole: bool) -> Option<Self> {
-        let Evidence { problem, reference, output, .. } = *evidence;
+        let Evidence {
+            problem,
+            reference,
+            output,
+            ..
+        } = *evidence;
         let dim = problem.shape.head_dim;
         let mut max_abs = Worst::new([0; 4]);
         let (mut sum, mut bad) = (0.0, 0usize);
@@ -165,11 +187,17 @@ impl EndToEnd {
         for (&row, exact) in reference.rows.iter().zip(exact.chunks_exact(dim)) {
             let [b, h, s] = row_index(problem, row);
             for (d, &exact) in exact.iter().enumerate() {
-                let found = if whole { f64::from(output[row * dim + d]) } else { f64::NAN };
+                let found = if whole {
+                    f64::from(output[row * dim + d])
+                } else {
+                    f64::NAN
+                };
                 let error = (found - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
                 sum += error;
-                bad += usize::from(!matches!(error.partial_cmp(&C4_E4M3_BAD), Some(order) if order.is_le()));
+                bad += usize::from(
+                    !matches!(error.partial_cmp(&C4_E4M3_BAD), Some(order) if order.is_le()),
+                );
             }
         }
         let elements = exact.len() as f64;
@@ -179,7 +207,9 @@ impl EndToEnd {
             max_abs_at: max_abs.at,
             mean_abs,
             bad_share,
-            meets_seeds: max_abs.value <= SEEDS_MAX && mean_abs <= SEEDS_MEAN && bad_share <= C4_E4M3_BAD_SHARE,
+            meets_seeds: max_abs.value <= SEEDS_MAX
+                && mean_abs <= SEEDS_MEAN
+                && bad_share <= C4_E4M3_BAD_SHARE,
         })
     }
 }

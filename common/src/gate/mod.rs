@@ -89,7 +89,12 @@ pub struct Evidence<'a> {
 /// C1 to C4 on one output, with the errors that they judged. An output of the wrong length fails all of them.
 pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     let errors = Errors::measure(evidence);
-    let gates = [c1(evidence), c2(&errors), c3(&errors), c4(evidence, &errors)];
+    let gates = [
+        c1(evidence),
+        c2(&errors),
+        c3(&errors),
+        c4(evidence, &errors),
+    ];
     let gates = gates.map(|gate| pattern::with_pattern(evidence, &errors, gate));
     (errors, gates)
 }
@@ -113,8 +118,13 @@ fn at(index: [usize; 4]) -> String {
 fn wrong_length(gate: GateId, evidence: &Evidence<'_>) -> Option<GateResult> {
     let expected: usize = evidence.problem.shape.q_extents().iter().product();
     let found = evidence.output.len();
-    (found != expected)
-        .then(|| GateResult::judge(gate, false, format!("{found} output elements, the problem has {expected}")))
+    (found != expected).then(|| {
+        GateResult::judge(
+            gate,
+            false,
+            format!("{found} output elements, the problem has {expected}"),
+        )
+    })
 }
 
 #[cfg(test)]

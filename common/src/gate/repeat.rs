@@ -43,7 +43,14 @@ pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
         }
     }
     let labels: Vec<&str> = repeats.iter().map(|repeat| repeat.label).collect();
-    let shown =
-        if labels.len() <= 4 { labels.join(", ") } else { format!("{} to {}", labels[0], labels[labels.len() - 1]) };
-    GateResult::judge(GateId::C5, true, format!("{} runs bitwise equal: {shown}", labels.len()))
+    let shown = if labels.len() <= 4 {
+        labels.join(", ")
+    } else {
+        format!("{} to {}", labels[0], labels[labels.len() - 1])
+    };
+    GateResult::judge(
+        GateId::C5,
+        true,
+        format!("{} runs bitwise equal: {shown}", labels.len()),
+    )
 }

@@ -17,7 +17,11 @@ impl Case {
         let problem = Problem::new(shape, dtype, mask).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 0);
         let reference = reference(&inputs, Probability::F16).unwrap();
-        Self { problem, reference, output: model_output(&inputs) }
+        Self {
+            problem,
+            reference,
+            output: model_output(&inputs),
+        }
     }
 
     fn small() -> Self {
@@ -25,8 +29,17 @@ impl Case {
     }
 
     fn evidence(&self) -> Evidence<'_> {
-        let Self { problem, reference, output } = self;
-        Evidence { problem, family: Some(Family::Normal), reference, output }
+        let Self {
+            problem,
+            reference,
+            output,
+        } = self;
+        Evidence {
+            problem,
+            family: Some(Family::Normal),
+            reference,
+            output,
+        }
     }
 
     fn gate(&self, index: usize) -> (Verdict, String) {
@@ -41,7 +54,13 @@ const ELEMENT: usize = ((3 + 2) * 20 + 7) * 64 + 9;
 #[test]
 fn c1_counts_and_names_each_kind() {
     let mut case = Case::small();
-    assert_eq!(case.gate(0), (Verdict::Pass, "all 7680 elements written and finite".to_string()));
+    assert_eq!(
+        case.gate(0),
+        (
+            Verdict::Pass,
+            "all 7680 elements written and finite".to_string()
+        )
+    );
     case.output[ELEMENT] = f16::from_bits(UNWRITTEN);
     case.output[ELEMENT + 1] = f16::from_bits(UNWRITTEN);
     case.output[3] = f16::from_bits(0x7fff);
@@ -68,7 +87,10 @@ fn c2_judges_at_its_bound_and_names_the_element() {
 #[test]
 fn c2_bound_is_its_formula() {
     let errors = Errors::measure(&Case::small().evidence());
-    assert_eq!(errors.c2_bound(), 2.0 * errors.baseline_max_abs + 2.0 * f16_ulp(errors.reference_max_abs));
+    assert_eq!(
+        errors.c2_bound(),
+        2.0 * errors.baseline_max_abs + 2.0 * f16_ulp(errors.reference_max_abs)
+    );
     assert!(errors.reference_max_abs > 0.5 && errors.baseline_max_abs > 0.0);
 }
 
@@ -77,16 +99,30 @@ fn c2_bound_is_its_formula() {
 fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
     let mut case = Case::new(Shape::bhsd(1, 2, 512, 64), Dtype::F16, Mask::Full);
     let errors = Errors::measure(&case.evidence());
-    let bound = (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.baseline_rows) * errors.baseline_rms_row_rel;
-    assert_eq!(errors.c2_rows_bound(), bound + SCORE_ROUNDING * errors.largest_score);
-    assert!((512.0..1024.0).contains(&errors.baseline_rows) && errors.largest_score < 20.0, "{errors:?}");
-    assert!(errors.rms_row_rel < errors.baseline_rms_row_rel, "{errors:?}");
+    let bound =
+        (C2_ROWS_FACTOR + C2_ROWS_NOISE / errors.baseline_rows) * errors.baseline_rms_row_rel;
+    assert_eq!(
+        errors.c2_rows_bound(),
+        bound + SCORE_ROUNDING * errors.largest_score
+    );
+    assert!(
+        (512.0..1024.0).contains(&errors.baseline_rows) && errors.largest_score < 20.0,
+        "{errors:?}"
+    );
+    assert!(
+        errors.rms_row_rel < errors.baseline_rms_row_rel,
+        "{errors:?}"
+    );
     for (factor, verdict) in [(1.0 - 1e-4, Verdict::Pass), (1.0 - 4e-4, Verdict::Fail)] {
         for (value, exact) in case.output.iter_mut().zip(&case.reference.output) {
             *value = f16::from_f64(exact * factor);
         }
         let errors = Errors::measure(&case.evidence());
-        assert!(errors.max_abs < 0.5 * errors.c2_bound() && errors.max_row_rel < 0.5 * errors.c3_bound(), "{errors:?}");
+        assert!(
+            errors.max_abs < 0.5 * errors.c2_bound()
+                && errors.max_row_rel < 0.5 * errors.c3_bound(),
+            "{errors:?}"
+        );
         assert_eq!(case.gate(1).0, verdict, "{}", case.gate(1).1);
     }
 }
@@ -98,17 +134,30 @@ fn a_nan_in_a_reference_is_no_wildcard() {
     assert_eq!(case.gate(1).0, Verdict::Fail, "{}", case.gate(1).1);
     let mut case = Case::small();
     case.reference.output[ELEMENT] = f64::NAN;
-    assert!([1, 2, 3].iter().all(|&gate| case.gate(gate).0 == Verdict::Fail));
+    assert!(
+        [1, 2, 3]
+            .iter()
+            .all(|&gate| case.gate(gate).0 == Verdict::Fail)
+    );
     let errors = Errors::measure(&case.evidence());
     assert!(errors.baseline_max_abs.is_nan() && errors.reference_max_abs.is_nan());
 }
 
 #[test]
 fn f16_units_are_those_of_the_format() {
-    let cases = [(0.0, -24), (1e-6, -24), (6.2e-5, -24), (1.0, -10), (1.999, -10), (2.0, -9), (500.0, -2)];
+    let cases = [
+        (0.0, -24),
+        (1e-6, -24),
+        (6.2e-5, -24),
+        (1.0, -10),
+        (1.999, -10),
+        (2.0, -9),
+        (500.0, -2),
+    ];
     for (value, exponent) in cases {
         assert_eq!(f16_ulp(value), 2f64.powi(exponent), "{value}");
-        let next = f16::from_bits(f16::from_f64(value).to_bits() + 1).to_f64() - f16::from_f64(value).to_f64();
+        let next = f16::from_bits(f16::from_f64(value).to_bits() + 1).to_f64()
+            - f16::from_f64(value).to_f64();
         assert!(f16_ulp(value) <= next, "{value}");
     }
 }
@@ -126,7 +175,11 @@ fn c3_sees_a_quiet_row_that_c2_lets_pass() {
     }
     assert_eq!(case.gate(1).0, Verdict::Pass);
     assert_eq!(case.gate(2).0, Verdict::Fail, "{}", case.gate(2).1);
-    assert!(case.gate(2).1.starts_with("worst row [1, 2, 7] is off by "), "{}", case.gate(2).1);
+    assert!(
+        case.gate(2).1.starts_with("worst row [1, 2, 7] is off by "),
+        "{}",
+        case.gate(2).1
+    );
     for element in row {
         case.output[element] = f16::from_f64(case.reference.output[element] * 1.001);
     }
@@ -137,9 +190,11 @@ fn c3_sees_a_quiet_row_that_c2_lets_pass() {
 fn c3_is_wider_only_for_a_declared_e4m3_probability() {
     let mut errors = Errors::measure(&Case::small().evidence());
     errors.max_row_rel = 4e-2;
-    for (probability, verdict) in
-        [(Probability::F32, Verdict::Fail), (Probability::F16, Verdict::Fail), (Probability::E4m3, Verdict::Pass)]
-    {
+    for (probability, verdict) in [
+        (Probability::F32, Verdict::Fail),
+        (Probability::F16, Verdict::Fail),
+        (Probability::E4m3, Verdict::Pass),
+    ] {
         errors.probability = probability;
         assert_eq!(c3(&errors).verdict, verdict, "{}", c3(&errors).reason);
     }
@@ -147,7 +202,14 @@ fn c3_is_wider_only_for_a_declared_e4m3_probability() {
 
 #[test]
 fn c3_wants_exact_zeros_where_no_key_is_visible() {
-    let mut case = Case::new(Shape { seq_kv: 4, ..Shape::bhsd(1, 1, 9, 64) }, Dtype::F16, Mask::Causal);
+    let mut case = Case::new(
+        Shape {
+            seq_kv: 4,
+            ..Shape::bhsd(1, 1, 9, 64)
+        },
+        Dtype::F16,
+        Mask::Causal,
+    );
     case.output[2 * 64 + 5] = f16::from_bits(0x8000);
     assert_eq!(case.gate(2).0, Verdict::Pass, "-0 is zero");
     case.output[2 * 64 + 5] = f16::from_bits(1);
@@ -159,15 +221,26 @@ fn c3_wants_exact_zeros_where_no_key_is_visible() {
 #[test]
 fn nan_fails_every_numeric_gate() {
     let mission = Case::new(Shape::bhsd(1, 8, 512, 64), Dtype::E4m3, Mask::Full);
-    for (mut case, element, at) in [(Case::small(), ELEMENT, [1, 2, 7, 9]), (mission, (512 + 7) * 64 + 9, [0, 1, 7, 9])]
-    {
+    for (mut case, element, at) in [
+        (Case::small(), ELEMENT, [1, 2, 7, 9]),
+        (mission, (512 + 7) * 64 + 9, [0, 1, 7, 9]),
+    ] {
         case.output[element] = f16::NAN;
         let (errors, gates) = numeric_gates(&case.evidence());
-        assert!(gates.iter().all(|gate| gate.verdict == Verdict::Fail), "{gates:?}");
-        assert_eq!((errors.max_abs_at, &errors.max_row_rel_at[..]), (at, &at[..3]));
+        assert!(
+            gates.iter().all(|gate| gate.verdict == Verdict::Fail),
+            "{gates:?}"
+        );
+        assert_eq!(
+            (errors.max_abs_at, &errors.max_row_rel_at[..]),
+            (at, &at[..3])
+        );
         assert!(errors.max_abs.is_nan() && errors.mean_abs.is_nan() && errors.max_row_rel.is_nan());
         assert!(errors.rms_row_rel.is_nan() && errors.allclose.is_nan());
-        assert_eq!((c2(&errors).verdict, c3(&errors).verdict), (Verdict::Fail, Verdict::Fail));
+        assert_eq!(
+            (c2(&errors).verdict, c3(&errors).verdict),
+            (Verdict::Fail, Verdict::Fail)
+        );
         assert_eq!(c4(&case.evidence(), &errors).verdict, Verdict::Fail);
         if let Some(end) = errors.end_to_end {
             assert!(end.max_abs.is_nan() && end.mean_abs.is_nan() && !end.meets_seeds);
@@ -181,8 +254,17 @@ fn an_output_of_the_wrong_length_fails_every_numeric_gate() {
     let mut case = Case::small();
     case.output.pop();
     let (_, gates) = numeric_gates(&case.evidence());
-    assert!(gates.iter().all(|gate| gate.verdict == Verdict::Fail), "{gates:?}");
-    assert!(gates[0].reason.contains("7679 output elements, the problem has 7680"), "{}", gates[0].reason);
+    assert!(
+        gates.iter().all(|gate| gate.verdict == Verdict::Fail),
+        "{gates:?}"
+    );
+    assert!(
+        gates[0]
+            .reason
+            .contains("7679 output elements, the problem has 7680"),
+        "{}",
+        gates[0].reason
+    );
 }
 
 #[test]
@@ -193,7 +275,8 @@ fn c4_is_allclose_for_f16() {
     let value_rms = case.reference.value_rms[ELEMENT / 64];
     assert!((0.9..1.1).contains(&value_rms), "{value_rms} of N(0, 1)");
     for (share, verdict) in [(0.9, Verdict::Pass), (1.1, Verdict::Fail)] {
-        case.output[ELEMENT] = f16::from_f64(exact + share * (1e-2 * value_rms + 1e-2 * exact.abs()));
+        case.output[ELEMENT] =
+            f16::from_f64(exact + share * (1e-2 * value_rms + 1e-2 * exact.abs()));
         assert_eq!(case.gate(3).0, verdict, "{}", case.gate(3).1);
     }
 }
@@ -205,16 +288,25 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
     assert_eq!(verdict, Verdict::Pass, "{reason}");
     // One element in fifty far off, which the mean lets pass.
     let correct = case.output.clone();
-    case.output.iter_mut().step_by(50).for_each(|value| *value = f16::from_f32(value.to_f32() + 0.1));
+    case.output
+        .iter_mut()
+        .step_by(50)
+        .for_each(|value| *value = f16::from_f32(value.to_f32() + 0.1));
     let (verdict, reason) = case.gate(3);
-    assert!(verdict == Verdict::Fail && reason.starts_with("mean error 4"), "{reason}");
+    assert!(
+        verdict == Verdict::Fail && reason.starts_with("mean error 4"),
+        "{reason}"
+    );
     // The codec fault's bias, which the old mean of 0.02 let pass.
     for (value, correct) in case.output.iter_mut().zip(correct) {
         *value = f16::from_f32(correct.to_f32() - 0.0169);
     }
     let (verdict, reason) = case.gate(3);
     assert_eq!(verdict, Verdict::Fail, "{reason}");
-    assert!(reason.contains("bound 0.005") && reason.contains("1 % met"), "{reason}");
+    assert!(
+        reason.contains("bound 0.005") && reason.contains("1 % met"),
+        "{reason}"
+    );
 
     let mut other = case.evidence();
     let errors = Errors::measure(&other);
@@ -223,15 +315,26 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
     assert_eq!(result.verdict, Verdict::NoData);
     assert_eq!(result.reason, "not gated for the large family");
     assert!(
-        errors.end_to_end.as_ref().is_some_and(|end| end.mean_abs > C4_E4M3_MEAN),
+        errors
+            .end_to_end
+            .as_ref()
+            .is_some_and(|end| end.mean_abs > C4_E4M3_MEAN),
         "the numbers are there all the same"
     );
     other.family = None;
     assert_eq!(c4(&other, &errors).verdict, Verdict::NoData);
 
     for (shape, mask, why) in [
-        (Shape::bhsd(1, 1, 32, 64), Mask::Full, "not gated for shape 1x1x32x64"),
-        (Shape::bhsd(1, 1, 32, 64), Mask::Causal, "not gated for the causal mask"),
+        (
+            Shape::bhsd(1, 1, 32, 64),
+            Mask::Full,
+            "not gated for shape 1x1x32x64",
+        ),
+        (
+            Shape::bhsd(1, 1, 32, 64),
+            Mask::Causal,
+            "not gated for the causal mask",
+        ),
     ] {
         let (verdict, reason) = Case::new(shape, Dtype::E4m3, mask).gate(3);
         assert_eq!(verdict, Verdict::NoData);
@@ -243,7 +346,10 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
 fn b1_judges_at_its_bound_and_names_the_row() {
     let case = Case::small();
     let judge = |dtype, gpu: &[f16]| {
-        let problem = Problem { dtype, ..case.problem };
+        let problem = Problem {
+            dtype,
+            ..case.problem
+        };
         let result = b1(&problem, Family::Normal, gpu, &case.output);
         (result.verdict, result.reason)
     };
@@ -251,9 +357,16 @@ fn b1_judges_at_its_bound_and_names_the_row() {
     for dtype in Dtype::ALL {
         let (verdict, reason) = judge(dtype, &case.output);
         assert_eq!(verdict, Verdict::Pass);
-        assert!(reason.starts_with("row [0, 0, 0] differs from the emulator's by 0.000e0 of its norm"), "{reason}");
+        assert!(
+            reason.starts_with("row [0, 0, 0] differs from the emulator's by 0.000e0 of its norm"),
+            "{reason}"
+        );
 
-        let norm = case.output[row.clone()].iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt();
+        let norm = case.output[row.clone()]
+            .iter()
+            .map(|x| x.to_f64().powi(2))
+            .sum::<f64>()
+            .sqrt();
         let bound = B1_FACTOR * b1_measured(dtype, Family::Normal);
         for (share, verdict) in [(0.6, Verdict::Pass), (1.6, Verdict::Fail)] {
             let mut gpu = case.output.clone();
@@ -268,12 +381,21 @@ fn b1_judges_at_its_bound_and_names_the_row() {
         gpu[ELEMENT] = broken;
         assert_eq!(judge(Dtype::F16, &gpu).0, Verdict::Fail);
         let both = b1(&case.problem, Family::Normal, &gpu, &gpu);
-        assert_eq!(both.verdict, Verdict::Fail, "equal, and of no value: {}", both.reason);
+        assert_eq!(
+            both.verdict,
+            Verdict::Fail,
+            "equal, and of no value: {}",
+            both.reason
+        );
     }
     assert_eq!(judge(Dtype::F16, &case.output[1..]).0, Verdict::Fail);
     let zeros = vec![f16::ZERO; case.output.len()];
     assert_eq!(judge(Dtype::F16, &zeros).0, Verdict::Fail);
-    assert_eq!(b1(&case.problem, Family::Normal, &zeros, &zeros).verdict, Verdict::Pass, "rows without a key");
+    assert_eq!(
+        b1(&case.problem, Family::Normal, &zeros, &zeros).verdict,
+        Verdict::Pass,
+        "rows without a key"
+    );
 }
 
 #[test]
@@ -282,8 +404,15 @@ fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_one_percent_breaks(
     for dtype in Dtype::ALL {
         for family in Family::ALL {
             let measured = b1_measured(dtype, family);
-            assert_eq!(measured > 0.0, Family::for_dtype(dtype).contains(&family), "{dtype} {family}");
-            assert!(B1_FACTOR * measured < 0.009, "{dtype} {family}: {measured:e}");
+            assert_eq!(
+                measured > 0.0,
+                Family::for_dtype(dtype).contains(&family),
+                "{dtype} {family}"
+            );
+            assert!(
+                B1_FACTOR * measured < 0.009,
+                "{dtype} {family}: {measured:e}"
+            );
         }
     }
 }
@@ -293,47 +422,95 @@ fn c5_compares_bits() {
     let case = Case::small();
     let mut other = case.output.clone();
     let judge = |other: &[f16]| {
-        let repeats = [Repeat { label: "in order", output: &case.output }, Repeat { label: "reversed", output: other }];
+        let repeats = [
+            Repeat {
+                label: "in order",
+                output: &case.output,
+            },
+            Repeat {
+                label: "reversed",
+                output: other,
+            },
+        ];
         let result = c5(&case.problem, &repeats);
         (result.verdict, result.reason)
     };
-    assert_eq!(judge(&other), (Verdict::Pass, "2 runs bitwise equal: in order, reversed".to_string()));
+    assert_eq!(
+        judge(&other),
+        (
+            Verdict::Pass,
+            "2 runs bitwise equal: in order, reversed".to_string()
+        )
+    );
     other[ELEMENT] = f16::from_bits(other[ELEMENT].to_bits() ^ 1);
     let (verdict, reason) = judge(&other);
     assert_eq!(verdict, Verdict::Fail);
-    let expected = "1 of 7680 elements differ between in order and reversed, first at [1, 2, 7, 9]: ";
+    let expected =
+        "1 of 7680 elements differ between in order and reversed, first at [1, 2, 7, 9]: ";
     assert!(reason.starts_with(expected), "{reason}");
     assert_eq!(judge(&other[1..]).0, Verdict::Fail);
-    assert_eq!(c5(&case.problem, &[Repeat { label: "only", output: &case.output }]).verdict, Verdict::NoData);
+    assert_eq!(
+        c5(
+            &case.problem,
+            &[Repeat {
+                label: "only",
+                output: &case.output
+            }]
+        )
+        .verdict,
+        Verdict::NoData
+    );
 }
 
 #[test]
 fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
     let operand = Operand::rounded([1, 2, 5, 64], Dtype::E4m3, vec![1.0; 640], None);
     for layout in Layout::ALL {
-        let (q, o) = (Image::of_operand(&operand, Tensor::Q, layout), Image::poisoned_output([1, 2, 5, 64], layout));
+        let (q, o) = (
+            Image::of_operand(&operand, Tensor::Q, layout),
+            Image::poisoned_output([1, 2, 5, 64], layout),
+        );
         let judge = |q_after: &[u8], o_after: &[u8]| {
             c6(&[
-                Buffer { name: "q", image: &q, after: q_after, role: Role::Input },
-                Buffer { name: "o", image: &o, after: o_after, role: Role::Output },
+                Buffer {
+                    name: "q",
+                    image: &q,
+                    after: q_after,
+                    role: Role::Input,
+                },
+                Buffer {
+                    name: "o",
+                    image: &o,
+                    after: o_after,
+                    role: Role::Output,
+                },
             ])
         };
         let (mut q_after, mut o_after) = (q.bytes.clone(), o.bytes.clone());
         o_after[o.offset..o.offset + 128].fill(0);
-        assert_eq!(judge(&q_after, &o_after).verdict, Verdict::Pass, "elements of outputs may be written");
+        assert_eq!(
+            judge(&q_after, &o_after).verdict,
+            Verdict::Pass,
+            "elements of outputs may be written"
+        );
 
         o_after[o.offset - 1] ^= 1;
         let result = judge(&q_after, &o_after);
         assert_eq!(result.verdict, Verdict::Fail);
         assert!(
-            result.reason.starts_with("o: written outside its elements at 1 bytes before row [0, 0, 0]"),
+            result
+                .reason
+                .starts_with("o: written outside its elements at 1 bytes before row [0, 0, 0]"),
             "{result:?}"
         );
 
         q_after[q.offset + 70] ^= 1;
         let result = judge(&q_after, &o.bytes);
         assert_eq!(result.verdict, Verdict::Fail);
-        assert!(result.reason.starts_with("q: input changed at"), "{result:?}");
+        assert!(
+            result.reason.starts_with("q: input changed at"),
+            "{result:?}"
+        );
         assert_eq!(judge(&q.bytes[1..], &o.bytes).verdict, Verdict::Fail);
     }
     assert_eq!(c6(&[]).verdict, Verdict::NoData);

@@ -116,7 +116,9 @@ fn natural_log(x: f64) -> f64 {
     }
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
-    let series = (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
+    let series = (0..12).rev().fold(0.0, |sum, term| {
+        sum * square + 1.0 / f64::from(2 * term + 1)
+    });
     exponent * LN_2 + 2.0 * s * series
 }
 
@@ -147,18 +149,31 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
         Tensor::V => (Purpose::V, Purpose::ScaleV),
     };
     let mut values = vec![0f32; batch * heads * rows * dim];
-    values.par_chunks_mut(rows * dim).enumerate().for_each(|(head, values)| {
-        let mut stream = Stream::new(seed, family, purpose, head as u64);
-        values.fill_with(|| stream.normal());
-        shape_head(family, seed, tensor, head as u64, (rows, dim), values, &mut stream);
-        if family == Family::ZeroHead && head % heads == zero_head(tensor) % heads {
-            values.fill(0.0);
-        }
-    });
+    values
+        .par_chunks_mut(rows * dim)
+        .enumerate()
+        .for_each(|(head, values)| {
+            let mut stream = Stream::new(seed, family, purpose, head as u64);
+            values.fill_with(|| stream.normal());
+            shape_head(
+                family,
+                seed,
+                tensor,
+                head as u64,
+                (rows, dim),
+                values,
+                &mut stream,
+            );
+            if family == Family::ZeroHead && head % heads == zero_head(tensor) % heads {
+                values.fill(0.0);
+            }
+        });
     let scales = (family == Family::RandomScales).then(|| {
         let mut stream = Stream::new(seed, family, scale_purpose, 0);
         let (low, high) = SCALE_EXPONENTS;
-        (0..batch * heads).map(|_| two_to(low + (high - low) * stream.uniform()) as f32).collect::<Vec<f32>>()
+        (0..batch * heads)
+            .map(|_| two_to(low + (high - low) * stream.uniform()) as f32)
+            .collect::<Vec<f32>>()
     });
     for (values, &scale) in values.chunks_mut(rows * dim).zip(scales.iter().flatten()) {
         values.iter_mut().for_each(|value| *value *= scale);
@@ -207,7 +222,8 @@ fn shape_head(
                 match tensor {
                     Tensor::Q => {
                         let length = length(DEEP_ROWS);
-                        row.iter_mut().for_each(|value| *value = length * (1.0 + DEEP_NOISE * *value));
+                        row.iter_mut()
+                            .for_each(|value| *value = length * (1.0 + DEEP_NOISE * *value));
                     }
                     Tensor::K => {
                         let length = DEEP_KEY * length(DEEP_KEYS);
@@ -237,7 +253,9 @@ fn shape_head(
                 row.iter_mut().for_each(|value| *value += lean);
             }
         }
-        Family::Saturated => values.iter_mut().for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),
+        Family::Saturated => values
+            .iter_mut()
+            .for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),
         Family::Peaked | Family::Sink => {
             let (winner, logit) = match family {
                 Family::Sink => (0, natural_log(rows as f64) as f32 + SINK_LOGIT),
@@ -250,15 +268,22 @@ fn shape_head(
             // winning key lies along it: logit = dim * amplitude / sqrt(dim) at the default scale.
             let amplitude = logit / (dim as f32).sqrt();
             let mut direction = Stream::new(seed, family, Purpose::Direction, 0);
-            let signs: Vec<f32> = (0..dim).map(|_| if direction.uniform() < 0.5 { -1.0 } else { 1.0 }).collect();
-            let lean =
-                |row: &mut [f32], by: f32| row.iter_mut().zip(&signs).for_each(|(value, sign)| *value += by * sign);
+            let signs: Vec<f32> = (0..dim)
+                .map(|_| if direction.uniform() < 0.5 { -1.0 } else { 1.0 })
+                .collect();
+            let lean = |row: &mut [f32], by: f32| {
+                row.iter_mut()
+                    .zip(&signs)
+                    .for_each(|(value, sign)| *value += by * sign)
+            };
             let winning_row = winner * dim..(winner + 1) * dim;
             match tensor {
                 Tensor::Q => values.chunks_mut(dim).for_each(|row| lean(row, 1.0)),
                 Tensor::K => lean(&mut values[winning_row], amplitude),
                 Tensor::V if family == Family::Sink => {
-                    values[winning_row].iter_mut().for_each(|value| *value *= SINK_VALUE);
+                    values[winning_row]
+                        .iter_mut()
+                        .for_each(|value| *value *= SINK_VALUE);
                 }
                 Tensor::V => {}
             }
@@ -274,7 +299,10 @@ mod tests {
     fn logarithm_and_power_agree_with_libm() {
         for step in 1..4000 {
             let x = f64::from(step) / 1999.5;
-            assert!((natural_log(x) - x.ln()).abs() <= 4e-16 * (1.0 + x.ln().abs()), "{x}");
+            assert!(
+                (natural_log(x) - x.ln()).abs() <= 4e-16 * (1.0 + x.ln().abs()),
+                "{x}"
+            );
             let y = f64::from(step) / 571.0 - 6.0;
             assert!((two_to(y) / y.exp2() - 1.0).abs() <= 1e-7, "{y}");
         }
@@ -288,9 +316,15 @@ mod tests {
         let draws: Vec<f64> = (0..n).map(|_| f64::from(stream.normal())).collect();
         let moment = |power| draws.iter().map(|x| x.powi(power)).sum::<f64>() / f64::from(n);
         // Five standard errors of each estimate: sqrt(1, 2, 15, 96) / sqrt(n).
-        for (power, expected, error) in [(1, 0.0, 1.0), (2, 1.0, 1.42), (3, 0.0, 3.88), (4, 3.0, 9.8)] {
+        for (power, expected, error) in
+            [(1, 0.0, 1.0), (2, 1.0, 1.42), (3, 0.0, 3.88), (4, 3.0, 9.8)]
+        {
             let bound = 5.0 * error / f64::from(n).sqrt();
-            assert!((moment(power) - expected).abs() <= bound, "moment {power}: {}", moment(power));
+            assert!(
+                (moment(power) - expected).abs() <= bound,
+                "moment {power}: {}",
+                moment(power)
+            );
         }
         let beyond = draws.iter().filter(|x| x.abs() > 1.959_964).count() as f64 / f64::from(n);
         assert!((beyond - 0.05).abs() <= 0.003, "{beyond}");

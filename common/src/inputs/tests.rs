@@ -2,7 +2,14 @@ use super::*;
 use crate::problem::{Mask, Shape};
 
 fn problem(dtype: Dtype) -> Problem {
-    let shape = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q: 40, seq_kv: 50, head_dim: 64 };
+    let shape = Shape {
+        batch: 2,
+        heads_q: 4,
+        heads_kv: 2,
+        seq_q: 40,
+        seq_kv: 50,
+        head_dim: 64,
+    };
     Problem::new(shape, dtype, Mask::Full).unwrap()
 }
 
@@ -14,15 +21,31 @@ fn unrounded(operand: &Operand) -> &[f32] {
 fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
     for family in Family::ALL {
         let [half, quarter] = Dtype::ALL.map(|dtype| Inputs::generate(&problem(dtype), family, 7));
-        for (a, b) in [(&half.q, &quarter.q), (&half.k, &quarter.k), (&half.v, &quarter.v)] {
+        for (a, b) in [
+            (&half.q, &quarter.q),
+            (&half.k, &quarter.k),
+            (&half.v, &quarter.v),
+        ] {
             assert_eq!(a.unquantised, b.unquantised, "{family}");
         }
-        assert_eq!(half, Inputs::generate(&problem(Dtype::F16), family, 7), "{family}");
-        assert_ne!(half.q.bytes, Inputs::generate(&problem(Dtype::F16), family, 8).q.bytes, "{family}");
+        assert_eq!(
+            half,
+            Inputs::generate(&problem(Dtype::F16), family, 7),
+            "{family}"
+        );
+        assert_ne!(
+            half.q.bytes,
+            Inputs::generate(&problem(Dtype::F16), family, 8).q.bytes,
+            "{family}"
+        );
         assert_ne!(half.k.bytes, half.v.bytes, "{family}");
         let head_len = 40 * 64;
         let q = unrounded(&half.q);
-        assert_ne!(q[head_len..2 * head_len], q[2 * head_len..3 * head_len], "{family}");
+        assert_ne!(
+            q[head_len..2 * head_len],
+            q[2 * head_len..3 * head_len],
+            "{family}"
+        );
         half.check().unwrap();
         quarter.check().unwrap();
     }
@@ -32,13 +55,25 @@ fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
 #[test]
 fn first_values_are_pinned() {
     let inputs = Inputs::generate(&problem(Dtype::F16), Family::Normal, 0);
-    assert_eq!(unrounded(&inputs.q)[..4], [0.43191892, -0.09582235, 0.36995888, 1.4572963]);
+    assert_eq!(
+        unrounded(&inputs.q)[..4],
+        [0.43191892, -0.09582235, 0.36995888, 1.4572963]
+    );
     // FNV-1a over the bits of the families that are of the same age.
-    for (extreme, expected) in [(false, 3_421_362_752_979_160_008), (true, 1_469_648_253_468_071_088)] {
+    for (extreme, expected) in [
+        (false, 3_421_362_752_979_160_008),
+        (true, 1_469_648_253_468_071_088),
+    ] {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for family in Family::ALL.into_iter().filter(|family| Family::EXTREME.contains(family) == extreme) {
+        for family in Family::ALL
+            .into_iter()
+            .filter(|family| Family::EXTREME.contains(family) == extreme)
+        {
             let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
-            for value in [&inputs.q, &inputs.k, &inputs.v].into_iter().flat_map(unrounded) {
+            for value in [&inputs.q, &inputs.k, &inputs.v]
+                .into_iter()
+                .flat_map(unrounded)
+            {
                 hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
             }
         }
@@ -53,26 +88,51 @@ fn families_are_what_they_say() {
 
     assert!((mean(unrounded(&generate(Family::Shifted).v)) - 0.5).abs() < 0.05);
     let negative = generate(Family::AllNegative);
-    assert!(unrounded(&negative.q).iter().all(|&x| x >= 0.0) && unrounded(&negative.k).iter().all(|&x| x <= 0.0));
+    assert!(
+        unrounded(&negative.q).iter().all(|&x| x >= 0.0)
+            && unrounded(&negative.k).iter().all(|&x| x <= 0.0)
+    );
     assert!(unrounded(&negative.v).iter().any(|&x| x > 0.0));
     let largest = |values: &[f32]| values.iter().fold(0f32, |most, x| most.max(x.abs()));
     assert!(largest(unrounded(&generate(Family::Large).q)) > 24.0);
     assert!(largest(unrounded(&generate(Family::Outliers).q)) > 8.0);
 
     let saturated = generate(Family::Saturated).v;
-    let full = saturated.bytes.iter().filter(|&&code| code & 0x7f == 0x7e).count();
-    assert!(full * 4 > saturated.bytes.len(), "{full} codes of {} at 448", saturated.bytes.len());
+    let full = saturated
+        .bytes
+        .iter()
+        .filter(|&&code| code & 0x7f == 0x7e)
+        .count();
+    assert!(
+        full * 4 > saturated.bytes.len(),
+        "{full} codes of {} at 448",
+        saturated.bytes.len()
+    );
 
     let scaled = generate(Family::RandomScales).q;
-    assert!(scaled.scales.iter().all(|scale| (2f32.powi(-6)..=2.0).contains(scale)), "{:?}", scaled.scales);
+    assert!(
+        scaled
+            .scales
+            .iter()
+            .all(|scale| (2f32.powi(-6)..=2.0).contains(scale)),
+        "{:?}",
+        scaled.scales
+    );
     assert!(scaled.scales.windows(2).all(|pair| pair[0] != pair[1]));
 
     let zero = generate(Family::ZeroHead);
     let live = |operand: &Operand| {
         let head_len = operand.extents[2] * operand.extents[3];
-        operand.bytes.chunks(head_len).map(|head| head.iter().any(|&code| code != 0)).collect::<Vec<_>>()
+        operand
+            .bytes
+            .chunks(head_len)
+            .map(|head| head.iter().any(|&code| code != 0))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(live(&zero.q), [false, true, true, true, false, true, true, true]);
+    assert_eq!(
+        live(&zero.q),
+        [false, true, true, true, false, true, true, true]
+    );
     assert_eq!(live(&zero.k), [true, false, true, false]);
     assert_eq!(live(&zero.v), [false, true, false, true]);
     assert_eq!(zero.q.scales[0], 1.0);
@@ -83,8 +143,12 @@ fn logits(family: Family, dtype: Dtype) -> Vec<Vec<f64>> {
     let problem = problem(dtype);
     let inputs = Inputs::generate(&problem, family, 3);
     let (q, k) = (inputs.q.dequantised(), inputs.k.dequantised());
-    let logit = |row: &[f64], key: &[f64]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f64>() / 8.0;
-    q[..40 * 64].chunks(64).map(|row| k[..50 * 64].chunks(64).map(|key| logit(row, key)).collect()).collect()
+    let logit =
+        |row: &[f64], key: &[f64]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f64>() / 8.0;
+    q[..40 * 64]
+        .chunks(64)
+        .map(|row| k[..50 * 64].chunks(64).map(|key| logit(row, key)).collect())
+        .collect()
 }
 
 #[test]
@@ -92,20 +156,40 @@ fn extreme_logits_are_where_their_families_say() {
     let most = |row: &Vec<f64>| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for dtype in Dtype::ALL {
         let deep = logits(Family::DeepNegative, dtype);
-        assert!(deep.iter().flatten().all(|logit| (-2000.0..-20.0).contains(logit)), "{dtype}");
-        assert!(deep.iter().flatten().any(|&logit| logit < -800.0), "{dtype}");
-        assert!(deep.iter().filter(|row| most(row) < -104.0).count() > 5, "2^-149 is exp of -104: {dtype}");
+        assert!(
+            deep.iter()
+                .flatten()
+                .all(|logit| (-2000.0..-20.0).contains(logit)),
+            "{dtype}"
+        );
+        assert!(
+            deep.iter().flatten().any(|&logit| logit < -800.0),
+            "{dtype}"
+        );
+        assert!(
+            deep.iter().filter(|row| most(row) < -104.0).count() > 5,
+            "2^-149 is exp of -104: {dtype}"
+        );
 
         let huge = logits(Family::Huge, dtype);
         assert!(huge.iter().all(|row| most(row) > 2000.0), "{dtype}");
-        let ties = |row: &Vec<f64>| row.iter().filter(|&&logit| most(row) - logit < 3.0).count() > 1;
+        let ties =
+            |row: &Vec<f64>| row.iter().filter(|&&logit| most(row) - logit < 3.0).count() > 1;
         let tied = huge.iter().filter(|row| ties(row)).count();
-        assert!((5..35).contains(&tied), "{dtype}: {tied} of 40 rows have ties");
+        assert!(
+            (5..35).contains(&tied),
+            "{dtype}: {tied} of 40 rows have ties"
+        );
 
         let mixed: Vec<f64> = logits(Family::MixedScale, dtype).iter().map(most).collect();
         for step in [1, 8] {
-            let apart = (step..40).filter(|&row| (mixed[row] - mixed[row - step]).abs() > 1000.0).count();
-            assert!(apart > 8, "{dtype}: {apart} rows far from the row {step} before");
+            let apart = (step..40)
+                .filter(|&row| (mixed[row] - mixed[row - step]).abs() > 1000.0)
+                .count();
+            assert!(
+                apart > 8,
+                "{dtype}: {apart} rows far from the row {step} before"
+            );
         }
     }
 }
@@ -118,7 +202,9 @@ fn one_key_wins_in_the_peaked_and_sink_families() {
         // Head 0 of batch 0: the same key has the largest logit in most rows.
         let winner = |row: &[f32]| {
             let logit = |key: &[f32]| row.iter().zip(key).map(|(x, y)| x * y).sum::<f32>();
-            (0..50).max_by(|&a, &b| logit(&k[a * 64..][..64]).total_cmp(&logit(&k[b * 64..][..64]))).unwrap()
+            (0..50)
+                .max_by(|&a, &b| logit(&k[a * 64..][..64]).total_cmp(&logit(&k[b * 64..][..64])))
+                .unwrap()
         };
         let winners: Vec<usize> = q[..40 * 64].chunks(64).map(winner).collect();
         let common = winners.iter().filter(|&&key| key == winners[0]).count();
@@ -137,7 +223,10 @@ fn dequantised_is_scale_times_code() {
     let head_len = 50 * 64;
     let element = 3 * head_len + 17;
     let code = E4m3::from_bits(operand.bytes[element]).to_f32();
-    assert_eq!(values[element], f64::from(operand.scale(1, 1)) * f64::from(code));
+    assert_eq!(
+        values[element],
+        f64::from(operand.scale(1, 1)) * f64::from(code)
+    );
     assert_eq!(operand.index_of(element), [1, 1, 0, 17]);
 }
 
@@ -149,7 +238,17 @@ fn real_tensors_are_checked() {
     assert_eq!(with_q(inputs.q.clone()).unwrap().v, inputs.v);
 
     let wrong = with_q(inputs.k.clone()).unwrap_err();
-    assert!(matches!(wrong, InputError::Extents { tensor: Tensor::Q, found: [2, 2, 50, 64], .. }), "{wrong}");
+    assert!(
+        matches!(
+            wrong,
+            InputError::Extents {
+                tensor: Tensor::Q,
+                found: [2, 2, 50, 64],
+                ..
+            }
+        ),
+        "{wrong}"
+    );
 
     let mut values: Vec<f16> = inputs.q.codes().into_iter().map(f16::from_f32).collect();
     let element = ((4 + 2) * 40 + 9) * 64 + 5;
@@ -159,13 +258,18 @@ fn real_tensors_are_checked() {
         assert!(error.to_string().starts_with("q[1, 2, 9, 5] is"), "{error}");
     }
     let quarter = Inputs::generate(&problem(Dtype::E4m3), Family::Normal, 0);
-    assert!(matches!(with_q(quarter.q.clone()), Err(InputError::Dtype { .. })));
+    assert!(matches!(
+        with_q(quarter.q.clone()),
+        Err(InputError::Dtype { .. })
+    ));
     assert!(matches!(
         Operand::from_f16(p.shape.q_extents(), &values[1..]),
         Err(InputError::Length { what: "bytes", .. })
     ));
     let mut k = quarter.k.clone();
     k.scales[3] = 0.0;
-    let error = Inputs::from_parts(&quarter.problem, quarter.q, k, quarter.v).unwrap_err().to_string();
+    let error = Inputs::from_parts(&quarter.problem, quarter.q, k, quarter.v)
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("scale of k[1, 1] is 0"), "{error}");
 }

@@ -61,7 +61,8 @@ impl Probability {
                 scratch.convert_to_f32_slice(weights);
             }
             Probability::E4m3 => weights.iter_mut().for_each(|weight| {
-                *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32() / E4M3_PROBABILITY_SCALE;
+                *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32()
+                    / E4M3_PROBABILITY_SCALE;
             }),
         }
     }
@@ -121,20 +122,38 @@ pub struct Reference {
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
     let problem = &inputs.problem;
     let sampled = problem.scores() > MAX_FULL_SCORES;
-    let rows = if sampled { sample_rows(problem) } else { (0..row_count(problem)).collect() };
+    let rows = if sampled {
+        sample_rows(problem)
+    } else {
+        (0..row_count(problem)).collect()
+    };
     reference_of_rows(inputs, p, rows)
 }
 
 /// The same of the rows given: dense row numbers, ascending, each at most once.
-pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> Result<Reference, ReferenceError> {
+pub fn reference_of_rows(
+    inputs: &Inputs,
+    p: Probability,
+    rows: Vec<usize>,
+) -> Result<Reference, ReferenceError> {
     inputs.check()?;
     let problem = &inputs.problem;
     let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
     let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
-    let longest = |values: &[f64]| values.chunks(problem.shape.head_dim).map(square).fold(0.0, f64::max).sqrt();
-    let largest_score = longest(&values[0]) * longest(&values[1]) * f64::from(problem.softmax_scale.abs());
+    let longest = |values: &[f64]| {
+        values
+            .chunks(problem.shape.head_dim)
+            .map(square)
+            .fold(0.0, f64::max)
+            .sqrt()
+    };
+    let largest_score =
+        longest(&values[0]) * longest(&values[1]) * f64::from(problem.softmax_scale.abs());
     let kv_len = problem.shape.seq_kv * problem.shape.head_dim;
-    let rms: Vec<f64> = values[2].chunks(kv_len).map(|head| (square(head) / kv_len as f64).sqrt()).collect();
+    let rms: Vec<f64> = values[2]
+        .chunks(kv_len)
+        .map(|head| (square(head) / kv_len as f64).sqrt())
+        .collect();
     let head_kv = |row| {
         let [b, h, _] = row_index(problem, row);
         b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
@@ -142,27 +161,63 @@ pub fn reference_of_rows(inputs: &Inputs, p: Probability, rows: Vec<usize>) -> R
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
     let exact = attend_f64(problem, &rows, values);
     let baseline = attend_baseline(inputs, &rows, p);
-    let unquantised = if problem.dtype == Dtype::E4m3 { unquantised_rows(inputs, &rows) } else { None };
+    let unquantised = if problem.dtype == Dtype::E4m3 {
+        unquantised_rows(inputs, &rows)
+    } else {
+        None
+    };
 
     let row_at = |element: usize| row_index(problem, rows[element / problem.shape.head_dim]);
     let finite = |which, bad: Option<usize>| match bad {
-        Some(element) => Err(ReferenceError::NotFinite { which, row: row_at(element) }),
+        Some(element) => Err(ReferenceError::NotFinite {
+            which,
+            row: row_at(element),
+        }),
         None => Ok(()),
     };
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
-    finite("baseline", baseline.iter().position(|value| !value.is_finite()))?;
-    finite("unquantised", unquantised.iter().flatten().position(|value| !value.is_finite()))?;
+    finite(
+        "baseline",
+        baseline.iter().position(|value| !value.is_finite()),
+    )?;
+    finite(
+        "unquantised",
+        unquantised
+            .iter()
+            .flatten()
+            .position(|value| !value.is_finite()),
+    )?;
     let sampled = rows.len() < row_count(problem);
-    Ok(Reference { rows, sampled, output: exact, baseline, unquantised, probability: p, value_rms, largest_score })
+    Ok(Reference {
+        rows,
+        sampled,
+        output: exact,
+        baseline,
+        unquantised,
+        probability: p,
+        value_rms,
+        largest_score,
+    })
 }
 
 /// FP64 attention on the values before they were rounded to storage, rows as in [`reference_of_rows`]; `None` for real
 /// tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
     let widen = |operand: &Operand| -> Option<Vec<f64>> {
-        Some(operand.unquantised.as_ref()?.iter().map(|&value| f64::from(value)).collect())
+        Some(
+            operand
+                .unquantised
+                .as_ref()?
+                .iter()
+                .map(|&value| f64::from(value))
+                .collect(),
+        )
     };
-    Some(attend_f64(&inputs.problem, rows, [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?]))
+    Some(attend_f64(
+        &inputs.problem,
+        rows,
+        [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?],
+    ))
 }
 
 /// `[b, h, s]` of dense row `row` of Q or O.
@@ -177,7 +232,10 @@ fn row_count(problem: &Problem) -> usize {
 
 /// A seeded sample of rows worth about [`SAMPLED_SCORES`], the same number from every head.
 fn sample_rows(problem: &Problem) -> Vec<usize> {
-    let (heads, seq) = (problem.shape.batch * problem.shape.heads_q, problem.shape.seq_q);
+    let (heads, seq) = (
+        problem.shape.batch * problem.shape.heads_q,
+        problem.shape.seq_q,
+    );
     let rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
     let per_head = (rows as usize / heads).clamp(2, seq);
     let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
@@ -207,7 +265,9 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Ve
         |_, _| [scale, 1.0],
         |scores| {
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
+            scores
+                .iter_mut()
+                .for_each(|score| *score = (*score - largest).exp());
             let sum: f64 = scores.iter().sum();
             scores.iter_mut().for_each(|score| *score /= sum);
         },
@@ -223,10 +283,17 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> 
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
-        |b, h| [q.scale(b, h) * k.scale(b, h / group) * problem.softmax_scale, v.scale(b, h / group)],
+        |b, h| {
+            [
+                q.scale(b, h) * k.scale(b, h / group) * problem.softmax_scale,
+                v.scale(b, h / group),
+            ]
+        },
         |scores| {
             let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
+            scores
+                .iter_mut()
+                .for_each(|score| *score = (*score - largest).exp());
             let sum: f32 = scores.iter().sum();
             let mut scratch = Vec::new();
             if p == Probability::E4m3 {
@@ -258,7 +325,10 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
         .into_par_iter()
         .map(|head| {
             let range = head * kv_len..(head + 1) * kv_len;
-            (Panels::transposed(&k[range.clone()], dim), Panels::new(&v[range], dim))
+            (
+                Panels::transposed(&k[range.clone()], dim),
+                Panels::new(&v[range], dim),
+            )
         })
         .collect();
 
@@ -268,7 +338,11 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
     let (mut rest_rows, mut rest_out) = (rows, out.as_mut_slice());
     while let Some(&first) = rest_rows.first() {
         let end = (first / shape.seq_q + 1) * shape.seq_q;
-        let len = rest_rows.iter().take(TILE_ROWS).take_while(|&&row| row < end).count();
+        let len = rest_rows
+            .iter()
+            .take(TILE_ROWS)
+            .take_while(|&&row| row < end)
+            .count();
         let (tile_rows, tile_out);
         (tile_rows, rest_rows) = rest_rows.split_at(len);
         (tile_out, rest_out) = rest_out.split_at_mut(len * dim);
@@ -280,7 +354,10 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
         let (keys, values) = &packed[b * shape.heads_kv + h / group];
         let [score_scale, output_scale] = scales(b, h);
         // Rows ascend, and so does what they see.
-        let visible: Vec<usize> = rows.iter().map(|&row| problem.visible_keys(row % shape.seq_q)).collect();
+        let visible: Vec<usize> = rows
+            .iter()
+            .map(|&row| problem.visible_keys(row % shape.seq_q))
+            .collect();
         let most = visible[visible.len() - 1];
 
         let q_tile = pack_rows(rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]), dim);

@@ -7,7 +7,10 @@ use std::ops::{AddAssign, Mul};
 pub(crate) const TILE_ROWS: usize = 4;
 
 /// f32 or f64.
-pub(crate) trait Real: Copy + Default + Send + Sync + AddAssign + Mul<Output = Self> {}
+pub(crate) trait Real:
+    Copy + Default + Send + Sync + AddAssign + Mul<Output = Self>
+{
+}
 impl Real for f32 {}
 impl Real for f64 {}
 
@@ -27,7 +30,9 @@ impl<T: Real, const N: usize> Panels<T, N> {
 
     /// The transpose of `matrix[columns, depth]`: K, read over the head's dimension.
     pub fn transposed(matrix: &[T], depth: usize) -> Self {
-        Self::pack(depth, matrix.len() / depth, |k, column| matrix[column * depth + k])
+        Self::pack(depth, matrix.len() / depth, |k, column| {
+            matrix[column * depth + k]
+        })
     }
 
     fn pack(depth: usize, columns: usize, at: impl Fn(usize, usize) -> T) -> Self {
@@ -37,7 +42,11 @@ impl<T: Real, const N: usize> Panels<T, N> {
                 data[column / N * depth + k][column % N] = at(k, column);
             }
         }
-        Self { data, depth, columns }
+        Self {
+            data,
+            depth,
+            columns,
+        }
     }
 
     /// `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]` for the panels that
@@ -49,7 +58,9 @@ impl<T: Real, const N: usize> Panels<T, N> {
         columns: std::ops::Range<usize>,
         mut emit: impl FnMut(usize, usize, T),
     ) {
-        debug_assert!(depths.len() == a.len() && depths.end <= self.depth && columns.end <= self.columns);
+        debug_assert!(
+            depths.len() == a.len() && depths.end <= self.depth && columns.end <= self.columns
+        );
         if columns.is_empty() {
             return;
         }
@@ -75,7 +86,10 @@ impl<T: Real, const N: usize> Panels<T, N> {
 }
 
 /// Packs up to `TILE_ROWS` rows of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
-pub(crate) fn pack_rows<'a, T: Real + 'a>(rows: impl Iterator<Item = &'a [T]>, depth: usize) -> Vec<[T; TILE_ROWS]> {
+pub(crate) fn pack_rows<'a, T: Real + 'a>(
+    rows: impl Iterator<Item = &'a [T]>,
+    depth: usize,
+) -> Vec<[T; TILE_ROWS]> {
     let mut packed = vec![[T::default(); TILE_ROWS]; depth];
     for (r, row) in rows.take(TILE_ROWS).enumerate() {
         for (slot, &value) in packed.iter_mut().zip(row) {
@@ -92,15 +106,24 @@ mod tests {
     #[test]
     fn products_are_those_of_the_definition() {
         let (depth, columns) = (7, 11);
-        let matrix: Vec<f64> = (0..depth * columns).map(|i| (i * i % 31) as f64 - 9.0).collect();
-        let transpose: Vec<f64> = (0..depth * columns).map(|i| matrix[i % depth * columns + i / depth]).collect();
+        let matrix: Vec<f64> = (0..depth * columns)
+            .map(|i| (i * i % 31) as f64 - 9.0)
+            .collect();
+        let transpose: Vec<f64> = (0..depth * columns)
+            .map(|i| matrix[i % depth * columns + i / depth])
+            .collect();
         let rows: Vec<f64> = (0..3 * depth).map(|i| (i % 5) as f64 + 0.5).collect();
         let packed = pack_rows(rows.chunks(depth), depth);
-        for panels in [Panels::<f64, 4>::new(&matrix, columns), Panels::transposed(&transpose, depth)] {
+        for panels in [
+            Panels::<f64, 4>::new(&matrix, columns),
+            Panels::transposed(&transpose, depth),
+        ] {
             let mut seen = 0;
             panels.multiply(&packed[1..6], 1..6, 2..10, |row, column, sum| {
                 let expected: f64 = if row < 3 {
-                    (1..6).map(|k| rows[row * depth + k] * matrix[k * columns + column]).sum()
+                    (1..6)
+                        .map(|k| rows[row * depth + k] * matrix[k * columns + column])
+                        .sum()
                 } else {
                     0.0
                 };

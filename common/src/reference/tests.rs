@@ -12,8 +12,10 @@ fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64>
             for i in 0..s.seq_q {
                 let row = ((b * s.heads_q + h) * s.seq_q + i) * s.head_dim;
                 let key = |j: usize| ((b * s.heads_kv + h / group) * s.seq_kv + j) * s.head_dim;
-                let visible =
-                    |j: usize| problem.mask == Mask::Full || j as i64 <= i as i64 + s.seq_kv as i64 - s.seq_q as i64;
+                let visible = |j: usize| {
+                    problem.mask == Mask::Full
+                        || j as i64 <= i as i64 + s.seq_kv as i64 - s.seq_q as i64
+                };
                 let mut numerator = vec![0.0; s.head_dim];
                 let mut denominator = 0.0;
                 for j in (0..s.seq_kv).filter(|&j| visible(j)) {
@@ -34,36 +36,63 @@ fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64>
 #[test]
 fn fp64_agrees_with_the_definition_on_ragged_and_grouped_problems() {
     for (seq_q, seq_kv, head_dim) in [(1, 1, 64), (7, 19, 64), (19, 7, 128), (33, 31, 64)] {
-        let shape = Shape { batch: 2, heads_q: 4, heads_kv: 2, seq_q, seq_kv, head_dim };
-        for (dtype, mask) in Dtype::ALL.into_iter().flat_map(|dtype| Mask::ALL.map(|mask| (dtype, mask))) {
+        let shape = Shape {
+            batch: 2,
+            heads_q: 4,
+            heads_kv: 2,
+            seq_q,
+            seq_kv,
+            head_dim,
+        };
+        for (dtype, mask) in Dtype::ALL
+            .into_iter()
+            .flat_map(|dtype| Mask::ALL.map(|mask| (dtype, mask)))
+        {
             let problem = Problem::new(shape, dtype, mask).unwrap();
             let inputs = Inputs::generate(&problem, Family::Shifted, 11);
             let reference = reference(&inputs, Probability::F32).unwrap();
             let values = [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
             let expected = by_definition(&problem, &values[0], &values[1], &values[2]);
             for (i, (found, expected)) in reference.output.iter().zip(&expected).enumerate() {
-                assert!((found - expected).abs() <= 1e-13, "{problem:?} element {i}: {found} for {expected}");
+                assert!(
+                    (found - expected).abs() <= 1e-13,
+                    "{problem:?} element {i}: {found} for {expected}"
+                );
             }
             // Plain: f32 arithmetic and one f16 rounding of values of at most 4.
             for (found, expected) in reference.baseline.iter().zip(&expected) {
-                assert!((f64::from(*found) - expected).abs() <= 2e-3, "{found} for {expected}");
+                assert!(
+                    (f64::from(*found) - expected).abs() <= 2e-3,
+                    "{found} for {expected}"
+                );
             }
             assert_eq!(reference.unquantised.is_some(), dtype == Dtype::E4m3);
             let apart = unquantised_rows(&inputs, &reference.rows).unwrap();
-            assert!(apart.iter().zip(&expected).any(|(a, b)| a != b), "storage rounds something");
+            assert!(
+                apart.iter().zip(&expected).any(|(a, b)| a != b),
+                "storage rounds something"
+            );
         }
     }
 }
 
 #[test]
 fn rows_without_a_key_are_exactly_zero() {
-    let shape = Shape { seq_q: 9, seq_kv: 4, ..Shape::bhsd(1, 2, 9, 64) };
+    let shape = Shape {
+        seq_q: 9,
+        seq_kv: 4,
+        ..Shape::bhsd(1, 2, 9, 64)
+    };
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let reference = reference(&inputs, Probability::F16).unwrap();
     for row in 0..18 {
-        let zero = reference.output[row * 64..][..64].iter().all(|&x| x.to_bits() == 0)
-            && reference.baseline[row * 64..][..64].iter().all(|x| x.to_bits() == 0);
+        let zero = reference.output[row * 64..][..64]
+            .iter()
+            .all(|&x| x.to_bits() == 0)
+            && reference.baseline[row * 64..][..64]
+                .iter()
+                .all(|x| x.to_bits() == 0);
         assert_eq!(zero, row % 9 < 5, "row {row}");
     }
 }
@@ -74,7 +103,11 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
     assert!(problem.scores() > MAX_FULL_SCORES);
     let rows = sample_rows(&problem);
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
-    assert!((rows.len() as u64 * 8192).abs_diff(SAMPLED_SCORES) <= SAMPLED_SCORES / 8, "{} rows", rows.len());
+    assert!(
+        (rows.len() as u64 * 8192).abs_diff(SAMPLED_SCORES) <= SAMPLED_SCORES / 8,
+        "{} rows",
+        rows.len()
+    );
     for head in 0..6 {
         assert!(rows.contains(&(head * 8192)) && rows.contains(&(head * 8192 + 8191)));
     }
@@ -83,13 +116,23 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
 
 #[test]
 fn sampled_rows_equal_those_of_the_whole() {
-    let shape = Shape { batch: 1, heads_q: 4, heads_kv: 2, seq_q: 50, seq_kv: 70, head_dim: 64 };
+    let shape = Shape {
+        batch: 1,
+        heads_q: 4,
+        heads_kv: 2,
+        seq_q: 50,
+        seq_kv: 70,
+        head_dim: 64,
+    };
     let problem = Problem::new(shape, Dtype::E4m3, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 4);
     let values = || [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
     let all: Vec<usize> = (0..200).collect();
     let some = [0, 3, 49, 50, 51, 120, 121, 122, 123, 124, 199];
-    let (whole, part) = (attend_f64(&problem, &all, values()), attend_f64(&problem, &some, values()));
+    let (whole, part) = (
+        attend_f64(&problem, &all, values()),
+        attend_f64(&problem, &some, values()),
+    );
     for (i, row) in some.into_iter().enumerate() {
         assert_eq!(part[i * 64..][..64], whole[row * 64..][..64], "row {row}");
     }
@@ -101,7 +144,16 @@ fn nan_and_overflow_are_errors() {
     let mut inputs = Inputs::generate(&problem, Family::Normal, 0);
     inputs.v.bytes[2 * 70..][..2].copy_from_slice(&f16::NAN.to_le_bytes());
     let error = reference(&inputs, Probability::F16).unwrap_err();
-    assert!(matches!(error, ReferenceError::Input(InputError::NotFinite { index: [0, 0, 1, 6], .. })), "{error}");
+    assert!(
+        matches!(
+            error,
+            ReferenceError::Input(InputError::NotFinite {
+                index: [0, 0, 1, 6],
+                ..
+            })
+        ),
+        "{error}"
+    );
 
     // Scores of 1e38 * 60000^2 overflow f32, not f64.
     let extents = problem.shape.q_extents();
@@ -109,7 +161,16 @@ fn nan_and_overflow_are_errors() {
     let steep = Problem::with_scale(problem.shape, Dtype::F16, Mask::Full, 1e38).unwrap();
     let inputs = Inputs::from_parts(&steep, huge.clone(), huge.clone(), huge).unwrap();
     let error = reference(&inputs, Probability::F16).unwrap_err();
-    assert!(matches!(error, ReferenceError::NotFinite { which: "baseline", row: [0, 0, 0] }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ReferenceError::NotFinite {
+                which: "baseline",
+                row: [0, 0, 0]
+            }
+        ),
+        "{error}"
+    );
 }
 
 /// The larger the rounding of P, the larger the same-precision baseline's error.
@@ -119,10 +180,17 @@ fn baseline_error_grows_as_the_probability_type_shrinks() {
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let error = |p| {
         let r = reference(&inputs, p).unwrap();
-        r.baseline.iter().zip(&r.output).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
+        r.baseline
+            .iter()
+            .zip(&r.output)
+            .map(|(a, b)| (f64::from(*a) - b).abs())
+            .fold(0.0, f64::max)
     };
     let [wide, half, quarter] = [Probability::F32, Probability::F16, Probability::E4m3].map(error);
-    assert!(wide <= half && half * 10.0 <= quarter, "{wide:e} {half:e} {quarter:e}");
+    assert!(
+        wide <= half && half * 10.0 <= quarter,
+        "{wide:e} {half:e} {quarter:e}"
+    );
 }
 
 /// Why P in E4M3 is scaled before it is rounded: a softmax over 8,192 keys with logits of N(0, 1) has weights of about
@@ -132,10 +200,21 @@ fn weights_normalised_before_rounding_to_e4m3_vanish() {
     let problem = Problem::new(Shape::bhsd(1, 1, 8192, 64), Dtype::F16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
     let values = [&inputs.q, &inputs.k].map(Operand::dequantised);
-    let logit = |key: usize| (0..64).map(|d| values[0][d] * values[1][key * 64 + d]).sum::<f64>() / 8.0;
+    let logit = |key: usize| {
+        (0..64)
+            .map(|d| values[0][d] * values[1][key * 64 + d])
+            .sum::<f64>()
+            / 8.0
+    };
     let weights: Vec<f32> = (0..8192).map(|key| logit(key).exp() as f32).collect();
-    let (largest, total) = (weights.iter().copied().fold(0.0, f32::max), weights.iter().sum::<f32>());
-    let kept_after_normalising: f32 = weights.iter().map(|weight| E4m3::from_f32(weight / total).to_f32()).sum();
+    let (largest, total) = (
+        weights.iter().copied().fold(0.0, f32::max),
+        weights.iter().sum::<f32>(),
+    );
+    let kept_after_normalising: f32 = weights
+        .iter()
+        .map(|weight| E4m3::from_f32(weight / total).to_f32())
+        .sum();
     let mut scaled: Vec<f32> = weights.iter().map(|weight| weight / largest).collect();
     Probability::E4m3.round(&mut scaled, &mut Vec::new());
     let kept_scaled = scaled.iter().sum::<f32>() * largest / total;

@@ -12,7 +12,10 @@ fn facts() -> KernelFacts {
         dynamic_shared_bytes: 37_376,
         boxes: None,
         cluster: 1,
-        caps: Some(Caps { register_cap: 128, shared_cap_bytes: 48 * 1024 }),
+        caps: Some(Caps {
+            register_cap: 128,
+            shared_cap_bytes: 48 * 1024,
+        }),
         probability: Probability::F32,
     }
 }
@@ -21,7 +24,10 @@ fn entry(arch: &str) -> PtxasEntry {
     PtxasEntry {
         arch: arch.into(),
         sass_sha256: "a1".into(),
-        resources: Resources { registers: 107, ..Resources::default() },
+        resources: Resources {
+            registers: 107,
+            ..Resources::default()
+        },
         warnings: Vec::new(),
     }
 }
@@ -30,7 +36,10 @@ fn entry(arch: &str) -> PtxasEntry {
 fn a_kernel_within_its_caps_passes_and_says_what_it_uses() {
     let result = judge(&facts(), &entry("sm_90a"));
     assert_eq!(result.verdict, Verdict::Pass);
-    assert_eq!(result.reason, "sm_90a: 107 registers (cap 128), 37376 shared bytes (cap 49152), no spill, no stack");
+    assert_eq!(
+        result.reason,
+        "sm_90a: 107 registers (cap 128), 37376 shared bytes (cap 49152), no spill, no stack"
+    );
     assert_eq!(judge(&facts(), &entry("sm_89")).verdict, Verdict::Pass);
 }
 
@@ -43,24 +52,49 @@ fn each_excess_fails_and_is_named() {
         assert_eq!(result.verdict, Verdict::Fail, "{}", result.reason);
         result.reason
     };
-    assert_eq!(fails(&|_, e| e.resources.spill_store_bytes = 8), "sm_90a: spilled bytes 8 > 0");
-    assert_eq!(fails(&|_, e| e.resources.spill_load_bytes = 4), "sm_90a: spilled bytes 4 > 0");
-    let serialised = |_: &mut KernelFacts, e: &mut PtxasEntry| e.warnings = vec!["(C7510) serialized".into()];
+    assert_eq!(
+        fails(&|_, e| e.resources.spill_store_bytes = 8),
+        "sm_90a: spilled bytes 8 > 0"
+    );
+    assert_eq!(
+        fails(&|_, e| e.resources.spill_load_bytes = 4),
+        "sm_90a: spilled bytes 4 > 0"
+    );
+    let serialised =
+        |_: &mut KernelFacts, e: &mut PtxasEntry| e.warnings = vec!["(C7510) serialized".into()];
     assert_eq!(fails(&serialised), "sm_90a: ptxas: (C7510) serialized");
-    assert_eq!(fails(&|_, e| e.resources.stack_frame_bytes = 16), "sm_90a: stack bytes 16 > 0");
-    assert_eq!(fails(&|_, e| e.resources.registers = 129), "sm_90a: registers 129 > 128");
-    assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 1040), "sm_90a: declared static shared bytes 16 > 0");
-    assert_eq!(fails(&|f, _| f.dynamic_shared_bytes = 49_168), "sm_90a: shared bytes over the cap: 49168 > 49152");
-    assert_eq!(fails(&|_, e| e.resources.static_shared_bytes = 16), "sm_90a: declared static shared bytes 16 > 0");
+    assert_eq!(
+        fails(&|_, e| e.resources.stack_frame_bytes = 16),
+        "sm_90a: stack bytes 16 > 0"
+    );
+    assert_eq!(
+        fails(&|_, e| e.resources.registers = 129),
+        "sm_90a: registers 129 > 128"
+    );
+    assert_eq!(
+        fails(&|_, e| e.resources.static_shared_bytes = 1040),
+        "sm_90a: declared static shared bytes 16 > 0"
+    );
+    assert_eq!(
+        fails(&|f, _| f.dynamic_shared_bytes = 49_168),
+        "sm_90a: shared bytes over the cap: 49168 > 49152"
+    );
+    assert_eq!(
+        fails(&|_, e| e.resources.static_shared_bytes = 16),
+        "sm_90a: declared static shared bytes 16 > 0"
+    );
     let both = fails(&|f, e| {
         e.resources.registers = 200;
         f.dynamic_shared_bytes = 49_153;
     });
-    assert_eq!(both, "sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152");
-    let unknown = fails(&|f, _| f.caps = None);
-    assert!(
-        unknown.contains("scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1")
+    assert_eq!(
+        both,
+        "sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152"
     );
+    let unknown = fails(&|f, _| f.caps = None);
+    assert!(unknown.contains(
+        "scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1"
+    ));
 }
 
 /// Each case is a fault: a kernel that has grown since its caps were committed.
@@ -73,14 +107,24 @@ fn growth_over_committed_caps_fails() {
     });
     let mut facts = facts();
     let caps = Caps::of(&facts, &[ada.clone(), hopper.clone()]);
-    assert_eq!(caps, Caps { register_cap: 120, shared_cap_bytes: 37 * 1024 });
+    assert_eq!(
+        caps,
+        Caps {
+            register_cap: 120,
+            shared_cap_bytes: 37 * 1024
+        }
+    );
     facts.caps = Some(caps);
     let verdict = |facts: &KernelFacts, grown: u32| {
         let mut entry = hopper.clone();
         entry.resources.registers += grown;
         judge(facts, &entry).verdict
     };
-    assert_eq!((verdict(&facts, 13), verdict(&facts, 14)), (Verdict::Pass, Verdict::Fail), "registers");
+    assert_eq!(
+        (verdict(&facts, 13), verdict(&facts, 14)),
+        (Verdict::Pass, Verdict::Fail),
+        "registers"
+    );
     facts.dynamic_shared_bytes += 512;
     assert_eq!(verdict(&facts, 0), Verdict::Pass);
     facts.dynamic_shared_bytes += 16;
@@ -94,19 +138,33 @@ fn registers_of_another_architecture_have_no_cap() {
     blackwell.resources.registers = 200;
     let result = judge(&facts(), &blackwell);
     assert_eq!(result.verdict, Verdict::Pass);
-    assert!(result.reason.starts_with("sm_120: 200 registers (no cap there), 37376 shared"), "{}", result.reason);
+    assert!(
+        result
+            .reason
+            .starts_with("sm_120: 200 registers (no cap there), 37376 shared"),
+        "{}",
+        result.reason
+    );
     blackwell.resources.spill_load_bytes = 4;
     assert_eq!(judge(&facts(), &blackwell).verdict, Verdict::Fail);
     blackwell.resources.spill_load_bytes = 0;
-    let grown = KernelFacts { dynamic_shared_bytes: 49_153, ..facts() };
+    let grown = KernelFacts {
+        dynamic_shared_bytes: 49_153,
+        ..facts()
+    };
     assert_eq!(judge(&grown, &blackwell).verdict, Verdict::Fail);
 }
 
 /// Where launch bounds hold the registers, they do not grow: the fault shows as a spill.
 #[test]
 fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
-    for (threads, min_blocks, limit) in [(128, 4, 128), (128, 3, 168), (512, 1, 128), (256, 1, 255)] {
-        let mut facts = KernelFacts { threads, min_blocks, ..facts() };
+    for (threads, min_blocks, limit) in [(128, 4, 128), (128, 3, 168), (512, 1, 128), (256, 1, 255)]
+    {
+        let mut facts = KernelFacts {
+            threads,
+            min_blocks,
+            ..facts()
+        };
         assert_eq!(facts.register_limit(), limit);
         let mut full = entry("sm_90a");
         full.resources.registers = limit;
@@ -121,9 +179,20 @@ fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
 fn caps_are_read_line_by_line() {
     let text = format!("{}\na_f16_d64,120,37888\nb_f16_d64,136,49152\n", Caps::HEAD);
     let caps = Caps::parse(&text).unwrap();
-    assert_eq!(caps["a_f16_d64"], Caps { register_cap: 120, shared_cap_bytes: 37_888 });
+    assert_eq!(
+        caps["a_f16_d64"],
+        Caps {
+            register_cap: 120,
+            shared_cap_bytes: 37_888
+        }
+    );
     assert_eq!(caps.len(), 2);
-    for line in ["", "a_f16_d64,120", "a_f16_d64,120,37888,1", "a_f16_d64,-8,37888"] {
+    for line in [
+        "",
+        "a_f16_d64,120",
+        "a_f16_d64,120,37888,1",
+        "a_f16_d64,-8,37888",
+    ] {
         assert_eq!(Caps::parse(&format!("{}\n{line}\n", Caps::HEAD)), Err(line));
     }
 }
@@ -132,13 +201,30 @@ fn caps_are_read_line_by_line() {
 fn what_an_architecture_cannot_hold_is_refused_there_and_no_failure() {
     let mut facts = facts();
     facts.dynamic_shared_bytes = 101_376;
-    facts.caps = Some(Caps { register_cap: 128, shared_cap_bytes: 160 * 1024 });
-    assert!(judge(&facts, &entry("sm_89")).reason.ends_with("no spill, no stack"));
+    facts.caps = Some(Caps {
+        register_cap: 128,
+        shared_cap_bytes: 160 * 1024,
+    });
+    assert!(
+        judge(&facts, &entry("sm_89"))
+            .reason
+            .ends_with("no spill, no stack")
+    );
     facts.dynamic_shared_bytes += 16;
-    assert!(judge(&facts, &entry("sm_90a")).reason.ends_with("no spill, no stack"));
+    assert!(
+        judge(&facts, &entry("sm_90a"))
+            .reason
+            .ends_with("no spill, no stack")
+    );
     let elsewhere = judge(&facts, &entry("sm_89"));
     assert_eq!(elsewhere.verdict, Verdict::Pass);
-    assert!(elsewhere.reason.ends_with("; unsupported there: it has 101376"), "{}", elsewhere.reason);
+    assert!(
+        elsewhere
+            .reason
+            .ends_with("; unsupported there: it has 101376"),
+        "{}",
+        elsewhere.reason
+    );
 }
 
 #[test]
@@ -152,18 +238,42 @@ fn bytes_that_the_driver_reserves_are_not_the_kernels() {
 
 #[test]
 fn one_program_under_two_names_fails() {
-    let (facts, one, other) = (facts(), entry("sm_90a"), PtxasEntry { sass_sha256: "b2".into(), ..entry("sm_90a") });
+    let (facts, one, other) = (
+        facts(),
+        entry("sm_90a"),
+        PtxasEntry {
+            sass_sha256: "b2".into(),
+            ..entry("sm_90a")
+        },
+    );
     assert_eq!(
-        judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &other)]).verdict,
+        judge_distinct([
+            ("wmma-qk-32x64", &facts, &one),
+            ("scalar-32x64", &facts, &other)
+        ])
+        .verdict,
         Verdict::Pass
     );
-    let result = judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &one)]);
+    let result = judge_distinct([
+        ("wmma-qk-32x64", &facts, &one),
+        ("scalar-32x64", &facts, &one),
+    ]);
     assert_eq!(result.verdict, Verdict::Fail);
-    assert_eq!(result.reason, "sm_90a: wmma-qk-32x64 and scalar-32x64 compile to the same code");
-    // The same code for two architectures is not a clash.
-    let ada = PtxasEntry { sass_sha256: "a1".into(), ..entry("sm_89") };
     assert_eq!(
-        judge_distinct([("wmma-qk-32x64", &facts, &one), ("scalar-32x64", &facts, &ada)]).verdict,
+        result.reason,
+        "sm_90a: wmma-qk-32x64 and scalar-32x64 compile to the same code"
+    );
+    // The same code for two architectures is not a clash.
+    let ada = PtxasEntry {
+        sass_sha256: "a1".into(),
+        ..entry("sm_89")
+    };
+    assert_eq!(
+        judge_distinct([
+            ("wmma-qk-32x64", &facts, &one),
+            ("scalar-32x64", &facts, &ada)
+        ])
+        .verdict,
         Verdict::Pass
     );
     assert_eq!(judge_distinct([]).verdict, Verdict::NoData);
@@ -175,13 +285,22 @@ fn occupancy_is_what_the_programming_guide_gives() {
         let o = occupancy(&multiprocessor(arch).unwrap(), threads, registers, shared);
         (o.blocks, o.warps, o.max_warps, o.limit)
     };
-    assert_eq!(of("sm_89", 128, 107, 37_376), (2, 8, 48, Limit::SharedMemory));
-    assert_eq!(of("sm_90a", 128, 107, 37_376), (4, 16, 64, Limit::Registers));
+    assert_eq!(
+        of("sm_89", 128, 107, 37_376),
+        (2, 8, 48, Limit::SharedMemory)
+    );
+    assert_eq!(
+        of("sm_90a", 128, 107, 37_376),
+        (4, 16, 64, Limit::Registers)
+    );
     assert_eq!(of("sm_90a", 128, 128, 0), (4, 16, 64, Limit::Registers));
     assert_eq!(of("sm_90a", 256, 255, 0), (1, 8, 64, Limit::Registers));
     assert_eq!(of("sm_90a", 32, 32, 0), (32, 32, 64, Limit::Blocks));
     assert_eq!(of("sm_89", 1024, 32, 0), (1, 32, 48, Limit::Threads));
-    assert_eq!(of("sm_90a", 128, 64, 135_168), (1, 4, 64, Limit::SharedMemory));
+    assert_eq!(
+        of("sm_90a", 128, 64, 135_168),
+        (1, 4, 64, Limit::SharedMemory)
+    );
     // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per warp: 16 warps.
     let o = occupancy_of(&facts(), &entry("sm_90a")).unwrap();
     assert_eq!((o.blocks, o.percent()), (4, 25.0));

@@ -74,7 +74,12 @@ impl Comparison {
     /// Summarises the samples of an A B B A run; rounds lie as [`Ratios::of`] says.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let ratios = Ratios::of(base, new)?;
-        Ok(Self { base: Summary::of(base)?, new: Summary::of(new)?, ratios, spread: spread_of_rounds(base, new)? })
+        Ok(Self {
+            base: Summary::of(base)?,
+            new: Summary::of(new)?,
+            ratios,
+            spread: spread_of_rounds(base, new)?,
+        })
     }
 
     /// The noise of the noisier arm; above the limit, what of it is left once what both arms share has cancelled: at the power
@@ -82,8 +87,16 @@ impl Comparison {
     pub fn noise(&self) -> f64 {
         let [base, new] = [self.base.noise(), self.new.noise()];
         // `f64::max` passes over a NaN.
-        let arms = if base > new || base.is_nan() { base } else { new };
-        if arms > NOISE_LIMIT && self.spread < arms { self.spread } else { arms }
+        let arms = if base > new || base.is_nan() {
+            base
+        } else {
+            new
+        };
+        if arms > NOISE_LIMIT && self.spread < arms {
+            self.spread
+        } else {
+            arms
+        }
     }
 
     /// Whether the comparison is too noisy to decide a claim.
@@ -103,24 +116,46 @@ impl Comparison {
 /// interval must reach the claim to pass; one that lies wholly below fails. That a time is possible at all is
 /// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible)'s to say, and comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
-    let result = |verdict, reason| GateResult { gate: GateId::L1, verdict, reason };
+    let result = |verdict, reason| GateResult {
+        gate: GateId::L1,
+        verdict,
+        reason,
+    };
     if is_noisy(noise) {
-        let reason = format!("noise {:.1} % after one repeat, limit {:.0} %", 100.0 * noise, 100.0 * NOISE_LIMIT);
+        let reason = format!(
+            "noise {:.1} % after one repeat, limit {:.0} %",
+            100.0 * noise,
+            100.0 * NOISE_LIMIT
+        );
         return result(Verdict::Ambiguous, reason);
     }
-    let figures = [("p50", ratios.p50), ("p90", ratios.p90), ("mean", ratios.mean)];
+    let figures = [
+        ("p50", ratios.p50),
+        ("p90", ratios.p90),
+        ("mean", ratios.mean),
+    ];
     let verdicts = figures.map(|(_, ratio)| reaches(&ratio, at_least));
-    let verdict =
-        [Verdict::Fail, Verdict::Ambiguous].into_iter().find(|worst| verdicts.contains(worst)).unwrap_or(Verdict::Pass);
-    let list =
-        figures.map(|(name, r)| format!("{name} {:.3}x [{:.3}, {:.3}]", r.value, r.interval.low, r.interval.high));
-    result(verdict, format!("{}, claim {at_least:.2}x", list.join(", ")))
+    let verdict = [Verdict::Fail, Verdict::Ambiguous]
+        .into_iter()
+        .find(|worst| verdicts.contains(worst))
+        .unwrap_or(Verdict::Pass);
+    let list = figures.map(|(name, r)| {
+        format!(
+            "{name} {:.3}x [{:.3}, {:.3}]",
+            r.value, r.interval.low, r.interval.high
+        )
+    });
+    result(
+        verdict,
+        format!("{}, claim {at_least:.2}x", list.join(", ")),
+    )
 }
 
 /// The distance of the 10th or the 90th percentile of the rounds' ratios from their median, whichever is larger, relative to
 /// it. Rounds lie as [`Ratios::of`] says.
 fn spread_of_rounds(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
-    let of_round = |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
+    let of_round =
+        |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
     let ratios: Vec<f64> = base.chunks(2).zip(new.chunks(2)).map(of_round).collect();
     let sorted = checked_and_sorted(&ratios)?;
     let [low, median, high] = [0.1, 0.5, 0.9].map(|p| percentile(&sorted, p));
@@ -161,7 +196,11 @@ mod tests {
     #[test]
     fn the_same_code_twice_is_the_same() {
         for seed in 0..20 {
-            assert_eq!(measured(10.0, 10.0, seed).change(), Change::Same, "seed {seed}");
+            assert_eq!(
+                measured(10.0, 10.0, seed).change(),
+                Change::Same,
+                "seed {seed}"
+            );
         }
     }
 
@@ -170,8 +209,16 @@ mod tests {
         for seed in 0..20 {
             for percent in [1.0, 2.0, 5.0] {
                 let slowed = 10.0 * (1.0 + percent / 100.0);
-                assert_eq!(measured(10.0, slowed, seed).change(), Change::Slower, "{percent} %, seed {seed}");
-                assert_eq!(measured(slowed, 10.0, seed).change(), Change::Faster, "{percent} %, seed {seed}");
+                assert_eq!(
+                    measured(10.0, slowed, seed).change(),
+                    Change::Slower,
+                    "{percent} %, seed {seed}"
+                );
+                assert_eq!(
+                    measured(slowed, 10.0, seed).change(),
+                    Change::Faster,
+                    "{percent} %, seed {seed}"
+                );
             }
         }
     }
@@ -188,7 +235,11 @@ mod tests {
         ];
         for (ratio, claim, expected) in table {
             let result = l1(&measured(10.0 * ratio, 10.0, 5), claim);
-            assert_eq!(result.verdict, expected, "{ratio} against {claim}: {}", result.reason);
+            assert_eq!(
+                result.verdict, expected,
+                "{ratio} against {claim}: {}",
+                result.reason
+            );
             assert_eq!(result.gate, GateId::L1);
         }
     }
@@ -198,10 +249,17 @@ mod tests {
         let (base, new) = rounds(250, 12.0, 10.0, 3);
         let wander = |samples: &[f64]| -> Vec<f64> {
             let clock = |round: usize| if round % 7 < 2 { 1.06 } else { 1.0 };
-            samples.iter().enumerate().map(|(i, us)| us * clock(i / 2)).collect()
+            samples
+                .iter()
+                .enumerate()
+                .map(|(i, us)| us * clock(i / 2))
+                .collect()
         };
         let shared = Comparison::of(&wander(&base), &wander(&new)).unwrap();
-        assert!(shared.new.noise() > 2.0 * NOISE_LIMIT && shared.noise() < NOISE_LIMIT, "{shared:?}");
+        assert!(
+            shared.new.noise() > 2.0 * NOISE_LIMIT && shared.noise() < NOISE_LIMIT,
+            "{shared:?}"
+        );
         assert_eq!(l1(&shared, 1.10).verdict, Verdict::Pass);
         assert_eq!(l1(&shared, 1.25).verdict, Verdict::Fail);
         let of_one = Comparison::of(&base, &wander(&new)).unwrap();
@@ -211,7 +269,10 @@ mod tests {
 
     /// A comparison with all figures spelled out.
     fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
-        let ratio = |(low, high)| Ratio { value: (low + high) / 2.0, interval: Interval { low, high } };
+        let ratio = |(low, high)| Ratio {
+            value: (low + high) / 2.0,
+            interval: Interval { low, high },
+        };
         let summary = |p50: f64, p90: f64| Summary {
             samples: 500,
             min: p50,
@@ -219,12 +280,19 @@ mod tests {
             p90,
             mean: p50,
             std: 0.1,
-            p50_interval: Interval { low: p50, high: p50 },
+            p50_interval: Interval {
+                low: p50,
+                high: p50,
+            },
         };
         Comparison {
             base: summary(12.0, 12.1),
             new: summary(10.0, p90_us),
-            ratios: Ratios { p50: ratio(p50), p90: ratio(p90), mean: ratio(mean) },
+            ratios: Ratios {
+                p50: ratio(p50),
+                p90: ratio(p90),
+                mean: ratio(mean),
+            },
             spread: f64::INFINITY,
         }
     }
@@ -249,16 +317,26 @@ mod tests {
         ];
         for (p50, p90, mean, p90_us, expected) in table {
             let result = l1(&literal(p50, p90, mean, p90_us), 1.10);
-            assert_eq!(result.verdict, expected, "{p50:?} {p90:?} {mean:?} {p90_us}: {}", result.reason);
+            assert_eq!(
+                result.verdict, expected,
+                "{p50:?} {p90:?} {mean:?} {p90_us}: {}",
+                result.reason
+            );
         }
     }
 
     #[test]
     fn a_kernel_that_does_nothing_is_refused() {
         let speed_of_light = SpeedOfLight::none("synthetic").with_zero_line(0.61);
-        let result = speed_of_light.impossible(measured(10.0, 0.62, 1).new.min).unwrap();
+        let result = speed_of_light
+            .impossible(measured(10.0, 0.62, 1).new.min)
+            .unwrap();
         assert_eq!((result.gate, result.verdict), (GateId::L1, Verdict::Fail));
-        assert!(result.reason.contains("impossible") && result.reason.contains("empty kernel"), "{}", result.reason);
+        assert!(
+            result.reason.contains("impossible") && result.reason.contains("empty kernel"),
+            "{}",
+            result.reason
+        );
         let possible = measured(10.0, 5.0, 1);
         assert_eq!(speed_of_light.impossible(possible.new.min), None);
         assert_eq!(l1(&possible, 1.10).verdict, Verdict::Pass);

@@ -74,7 +74,12 @@ impl Rotation {
         } else {
             CacheState::Partial
         };
-        Self { sets, input_bytes, l2_bytes, state }
+        Self {
+            sets,
+            input_bytes,
+            l2_bytes,
+            state,
+        }
     }
 
     /// Input bytes per launch that cannot have been in the cache, whatever it kept.
@@ -124,13 +129,18 @@ impl Plan {
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
         let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
         let sets = sets.max(1);
-        filling.clamp(sets, Self::MOST_LAUNCHES.max(sets)).div_ceil(sets) * sets
+        filling
+            .clamp(sets, Self::MOST_LAUNCHES.max(sets))
+            .div_ceil(sets)
+            * sets
     }
 
     /// Samples per arm, an even number, when one sample of every arm together takes `round_us` microseconds.
     pub fn samples_within_budget(&self, round_us: f64) -> usize {
         let affordable = (self.budget.as_secs_f64() * 1e6 / round_us.max(1.0)) as usize;
-        affordable.clamp(Self::LEAST_SAMPLES, self.samples.max(Self::LEAST_SAMPLES)).next_multiple_of(2)
+        affordable
+            .clamp(Self::LEAST_SAMPLES, self.samples.max(Self::LEAST_SAMPLES))
+            .next_multiple_of(2)
     }
 }
 
@@ -155,10 +165,16 @@ impl HostCheck {
     /// its own latency, which is given 1 ms; the long run and the samples may differ by 25 % and 0.5 us, which
     /// covers clocks that sink under sustained load.
     pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
-        let Self { event_ms, wall_ms, launch_us } = *self;
+        let Self {
+            event_ms,
+            wall_ms,
+            launch_us,
+        } = *self;
         let clocks_agree = event_ms <= wall_ms * 1.01 + 0.02 && wall_ms <= event_ms * 1.05 + 1.0;
         if !clocks_agree {
-            return Some(format!("events enclose {event_ms:.3} ms, the host's clock {wall_ms:.3} ms"));
+            return Some(format!(
+                "events enclose {event_ms:.3} ms, the host's clock {wall_ms:.3} ms"
+            ));
         }
         let runs_agree = (launch_us - sampled_us).abs() <= 0.25 * launch_us.max(sampled_us) + 0.5;
         if !runs_agree {
@@ -190,13 +206,26 @@ pub struct Measurement {
 }
 
 /// A variable of the environment that would falsify a timing, and what to do about it.
-pub fn falsifying_variable(lookup: impl Fn(&str) -> Option<String>) -> Option<(&'static str, &'static str)> {
+pub fn falsifying_variable(
+    lookup: impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, &'static str)> {
     const VARIABLES: [(&str, &str); 3] = [
-        ("CUDA_INJECTION64_PATH", "a profiler is loaded into the process and lengthens every call; unset it to time"),
-        ("CUDA_LAUNCH_BLOCKING", "every launch waits for the one before; unset it to time"),
-        ("COMPUTE_PROFILE", "the driver's profiler lengthens every launch; unset it to time"),
+        (
+            "CUDA_INJECTION64_PATH",
+            "a profiler is loaded into the process and lengthens every call; unset it to time",
+        ),
+        (
+            "CUDA_LAUNCH_BLOCKING",
+            "every launch waits for the one before; unset it to time",
+        ),
+        (
+            "COMPUTE_PROFILE",
+            "the driver's profiler lengthens every launch; unset it to time",
+        ),
     ];
-    VARIABLES.into_iter().find(|(name, _)| lookup(name).is_some_and(|value| !value.is_empty() && value != "0"))
+    VARIABLES
+        .into_iter()
+        .find(|(name, _)| lookup(name).is_some_and(|value| !value.is_empty() && value != "0"))
 }
 
 #[cfg(test)]
@@ -217,7 +246,11 @@ mod tests {
         ];
         for (input, output, sets, state) in table {
             let rotation = Rotation::choose(input, output, 50 * MIB);
-            assert_eq!((rotation.sets, rotation.state), (sets, state), "{input} {output}");
+            assert_eq!(
+                (rotation.sets, rotation.state),
+                (sets, state),
+                "{input} {output}"
+            );
         }
         let state = |sets, input, output| Rotation::of(sets, input, output, 50 * MIB).state;
         assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);
@@ -227,9 +260,18 @@ mod tests {
 
     #[test]
     fn only_what_exceeds_the_cache_is_surely_uncached() {
-        assert_eq!(Rotation::of(4, MIB, MIB, 50 * MIB).uncached_input_bytes(), 0.0);
-        assert_eq!(Rotation::of(100, MIB, MIB, 50 * MIB).uncached_input_bytes(), MIB as f64 / 2.0);
-        assert_eq!(Rotation::of(1, 200 * MIB, MIB, 50 * MIB).uncached_input_bytes(), (150 * MIB) as f64);
+        assert_eq!(
+            Rotation::of(4, MIB, MIB, 50 * MIB).uncached_input_bytes(),
+            0.0
+        );
+        assert_eq!(
+            Rotation::of(100, MIB, MIB, 50 * MIB).uncached_input_bytes(),
+            MIB as f64 / 2.0
+        );
+        assert_eq!(
+            Rotation::of(1, 200 * MIB, MIB, 50 * MIB).uncached_input_bytes(),
+            (150 * MIB) as f64
+        );
     }
 
     #[test]
@@ -248,7 +290,11 @@ mod tests {
             (0.1, 3, 2001),
         ];
         for (launch_us, sets, launches) in table {
-            assert_eq!(plan.launches_per_sample(launch_us, sets), launches, "{launch_us} us, {sets} sets");
+            assert_eq!(
+                plan.launches_per_sample(launch_us, sets),
+                launches,
+                "{launch_us} us, {sets} sets"
+            );
         }
     }
 
@@ -261,7 +307,10 @@ mod tests {
         assert_eq!(order(1), [0]);
         let Comparison { base, new, .. } = Comparison::of(&taken[0], &taken[1]).unwrap();
         assert_eq!((base.samples, new.samples), (40, 40));
-        assert!((base.mean / new.mean - 1.0).abs() < 1e-12, "{base:?} {new:?}");
+        assert!(
+            (base.mean / new.mean - 1.0).abs() < 1e-12,
+            "{base:?} {new:?}"
+        );
     }
 
     #[test]
@@ -270,7 +319,10 @@ mod tests {
         assert_eq!(plan.samples_within_budget(400.0), 500);
         assert_eq!(plan.samples_within_budget(200_000.0), 100);
         assert_eq!(plan.samples_within_budget(1e9), Plan::LEAST_SAMPLES);
-        assert_eq!(Plan { samples: 5, ..plan }.samples_within_budget(400.0), Plan::LEAST_SAMPLES);
+        assert_eq!(
+            Plan { samples: 5, ..plan }.samples_within_budget(400.0),
+            Plan::LEAST_SAMPLES
+        );
     }
 
     #[test]
@@ -289,20 +341,35 @@ mod tests {
             (20.0, 20.1, f64::NAN, 10.0, false),
         ];
         for (event_ms, wall_ms, launch_us, sampled, agrees) in table {
-            let check = HostCheck { event_ms, wall_ms, launch_us };
-            assert_eq!(check.contradiction(sampled).is_none(), agrees, "{check:?} against {sampled}");
+            let check = HostCheck {
+                event_ms,
+                wall_ms,
+                launch_us,
+            };
+            assert_eq!(
+                check.contradiction(sampled).is_none(),
+                agrees,
+                "{check:?} against {sampled}"
+            );
         }
     }
 
     #[test]
     fn profilers_are_refused() {
         let with = |name: &'static str, value: &'static str| {
-            falsifying_variable(move |asked| (asked == name).then(|| value.to_string())).map(|(name, _)| name)
+            falsifying_variable(move |asked| (asked == name).then(|| value.to_string()))
+                .map(|(name, _)| name)
         };
         assert_eq!(falsifying_variable(|_| None), None);
-        assert_eq!(with("CUDA_INJECTION64_PATH", "/lib/cupti.so"), Some("CUDA_INJECTION64_PATH"));
+        assert_eq!(
+            with("CUDA_INJECTION64_PATH", "/lib/cupti.so"),
+            Some("CUDA_INJECTION64_PATH")
+        );
         assert_eq!(with("CUDA_INJECTION64_PATH", ""), None);
-        assert_eq!(with("CUDA_LAUNCH_BLOCKING", "1"), Some("CUDA_LAUNCH_BLOCKING"));
+        assert_eq!(
+            with("CUDA_LAUNCH_BLOCKING", "1"),
+            Some("CUDA_LAUNCH_BLOCKING")
+        );
         assert_eq!(with("CUDA_LAUNCH_BLOCKING", "0"), None);
         assert_eq!(with("PATH", "/bin"), None);
     }

@@ -50,14 +50,28 @@ pub const PEAKS: [Peak; 6] = [
         bytes: 3.35e12,
         source: "NVIDIA H100 data sheet (SXM)",
     },
-    Peak { words: &["L4"], f16_flops: 121e12, fp8_flops: 242e12, bytes: 0.3e12, source: "NVIDIA L4 data sheet" },
-    Peak { words: &["L40S"], f16_flops: 362e12, fp8_flops: 733e12, bytes: 0.864e12, source: "NVIDIA L40S data sheet" },
+    Peak {
+        words: &["L4"],
+        f16_flops: 121e12,
+        fp8_flops: 242e12,
+        bytes: 0.3e12,
+        source: "NVIDIA L4 data sheet",
+    },
+    Peak {
+        words: &["L40S"],
+        f16_flops: 362e12,
+        fp8_flops: 733e12,
+        bytes: 0.864e12,
+        source: "NVIDIA L40S data sheet",
+    },
 ];
 
 /// The peaks of the device with this name, if they are known: `NVIDIA H100 80GB HBM3`.
 pub fn peak(device_name: &str) -> Option<&'static Peak> {
     let words: Vec<&str> = device_name.split([' ', '-']).collect();
-    PEAKS.iter().find(|peak| peak.words.iter().all(|word| words.contains(word)))
+    PEAKS
+        .iter()
+        .find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
 /// What a GPU was seen to reach, where a data sheet states more than any program gets.
@@ -72,13 +86,18 @@ pub struct Reached {
 }
 
 /// For records that did not measure it themselves.
-pub const REACHED: [Reached; 1] =
-    [Reached { words: &["H200"], f16_flops: 790e12, source: "cuBLAS, 16-bit, 8192³, one H200, November 2026" }];
+pub const REACHED: [Reached; 1] = [Reached {
+    words: &["H200"],
+    f16_flops: 790e12,
+    source: "cuBLAS, 16-bit, 8192³, one H200, November 2026",
+}];
 
 /// What the device with this name was seen to reach, if anyone looked.
 pub fn reached(device_name: &str) -> Option<&'static Reached> {
     let words: Vec<&str> = device_name.split([' ', '-']).collect();
-    REACHED.iter().find(|reached| reached.words.iter().all(|word| words.contains(word)))
+    REACHED
+        .iter()
+        .find(|reached| reached.words.iter().all(|word| words.contains(word)))
 }
 
 /// One lower bound.
@@ -106,7 +125,10 @@ const ZERO_LINE_FACTOR: f64 = 1.1;
 impl SpeedOfLight {
     /// No bound, and why.
     pub fn none(note: impl Into<String>) -> Self {
-        Self { bounds: Vec::new(), note: Some(note.into()) }
+        Self {
+            bounds: Vec::new(),
+            note: Some(note.into()),
+        }
     }
 
     /// The roofline of `problem` on a device of this name, whose inputs were rotated as `rotation` says.
@@ -116,7 +138,9 @@ impl SpeedOfLight {
     /// cross device memory, which is nothing when the sets fit. Writes may stay in the cache and are not counted.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
         let Some(peak) = peak(device_name) else {
-            return Self::none(format!("no speed of light: peaks of '{device_name}' are not in the table"));
+            return Self::none(format!(
+                "no speed of light: peaks of '{device_name}' are not in the table"
+            ));
         };
         let flops = problem.flops() as f64;
         let flops_peak = match problem.dtype {
@@ -125,7 +149,12 @@ impl SpeedOfLight {
         };
         let mut bounds = vec![Bound {
             us: 1e6 * flops / flops_peak,
-            why: format!("{:.3} GFLOP at {:.0} TFLOP/s, {}", flops / 1e9, flops_peak / 1e12, peak.source),
+            why: format!(
+                "{:.3} GFLOP at {:.0} TFLOP/s, {}",
+                flops / 1e9,
+                flops_peak / 1e12,
+                peak.source
+            ),
         }];
         let bytes = rotation.uncached_input_bytes();
         if bytes > 0.0 {
@@ -145,13 +174,19 @@ impl SpeedOfLight {
     /// Adds the bound of an empty kernel that was timed in the same way in the same run: `empty_us` per launch.
     pub fn with_zero_line(mut self, empty_us: f64) -> Self {
         let why = format!("{ZERO_LINE_FACTOR} x an empty kernel's {empty_us:.3} us");
-        self.bounds.push(Bound { us: ZERO_LINE_FACTOR * empty_us, why });
+        self.bounds.push(Bound {
+            us: ZERO_LINE_FACTOR * empty_us,
+            why,
+        });
         self
     }
 
     /// The largest bound that a time of `us` microseconds lies below. NaN lies below every bound.
     pub fn broken_by(&self, us: f64) -> Option<&Bound> {
-        let broken = self.bounds.iter().filter(|bound| us.is_nan() || us < bound.us);
+        let broken = self
+            .bounds
+            .iter()
+            .filter(|bound| us.is_nan() || us < bound.us);
         broken.max_by(|a, b| a.us.total_cmp(&b.us))
     }
 
@@ -189,9 +224,18 @@ mod tests {
     fn names_select_their_own_peaks() {
         let source = |name| peak(name).map(|p| p.source);
         assert_eq!(source("NVIDIA H200"), Some("NVIDIA H200 data sheet (SXM)"));
-        assert_eq!(source("NVIDIA GH200 480GB"), Some("NVIDIA GH200 data sheet (HBM3e)"));
-        assert_eq!(source("NVIDIA H100 80GB HBM3"), Some("NVIDIA H100 data sheet (SXM)"));
-        assert_eq!(source("NVIDIA H100 NVL"), Some("NVIDIA H100 data sheet (NVL memory, SXM arithmetic)"));
+        assert_eq!(
+            source("NVIDIA GH200 480GB"),
+            Some("NVIDIA GH200 data sheet (HBM3e)")
+        );
+        assert_eq!(
+            source("NVIDIA H100 80GB HBM3"),
+            Some("NVIDIA H100 data sheet (SXM)")
+        );
+        assert_eq!(
+            source("NVIDIA H100 NVL"),
+            Some("NVIDIA H100 data sheet (NVL memory, SXM arithmetic)")
+        );
         assert_eq!(source("NVIDIA L4"), Some("NVIDIA L4 data sheet"));
         assert_eq!(source("NVIDIA L40S"), Some("NVIDIA L40S data sheet"));
         assert_eq!(source("NVIDIA L40"), None);
@@ -203,7 +247,11 @@ mod tests {
         let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA H200", &rotation);
         assert_eq!(speed_of_light.bounds.len(), 1);
-        assert!((speed_of_light.us() - 0.543).abs() < 0.001, "{}", speed_of_light.us());
+        assert!(
+            (speed_of_light.us() - 0.543).abs() < 0.001,
+            "{}",
+            speed_of_light.us()
+        );
         let fp8 = SpeedOfLight::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
         assert!((fp8.us() - 0.271).abs() < 0.001, "{}", fp8.us());
     }
@@ -214,8 +262,16 @@ mod tests {
         let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA L4", &rotation);
         // Two thirds of 1.5 MiB at 0.3 TB/s, less than the 4.4 us of arithmetic.
         assert_eq!(speed_of_light.bounds.len(), 2);
-        assert!((speed_of_light.bounds[1].us - 3.495).abs() < 0.1, "{:?}", speed_of_light.bounds[1]);
-        assert!(speed_of_light.broken_by(4.0).is_some_and(|bound| bound.why.contains("GFLOP")));
+        assert!(
+            (speed_of_light.bounds[1].us - 3.495).abs() < 0.1,
+            "{:?}",
+            speed_of_light.bounds[1]
+        );
+        assert!(
+            speed_of_light
+                .broken_by(4.0)
+                .is_some_and(|bound| bound.why.contains("GFLOP"))
+        );
         assert!(speed_of_light.broken_by(4.5).is_none());
         assert!(speed_of_light.broken_by(f64::NAN).is_some());
     }
@@ -223,9 +279,20 @@ mod tests {
     #[test]
     fn an_unknown_device_says_so() {
         let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
-        let speed_of_light = SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
+        let speed_of_light =
+            SpeedOfLight::roofline(&mission(Dtype::F16), "NVIDIA GeForce RTX 4090", &rotation);
         assert!(speed_of_light.broken_by(0.001).is_none());
-        assert!(speed_of_light.note.as_deref().is_some_and(|note| note.contains("RTX 4090")));
-        assert!(speed_of_light.with_zero_line(0.6).broken_by(0.001).is_some());
+        assert!(
+            speed_of_light
+                .note
+                .as_deref()
+                .is_some_and(|note| note.contains("RTX 4090"))
+        );
+        assert!(
+            speed_of_light
+                .with_zero_line(0.6)
+                .broken_by(0.001)
+                .is_some()
+        );
     }
 }

@@ -70,7 +70,8 @@ impl Summary {
         let sorted = checked_and_sorted(samples)?;
         let mean = mean(samples);
         let n = samples.len();
-        let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n.max(2) - 1) as f64;
+        let variance =
+            samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n.max(2) - 1) as f64;
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
         let mut resample = vec![0.0; n];
         let medians = (0..RESAMPLES).map(|_| {
@@ -114,9 +115,14 @@ impl Ratio {
             select_percentile(resample, 0.5)
         };
         let (mut a, mut b) = (base.to_vec(), new.to_vec());
-        let resampled = (0..RESAMPLES).map(|_| median(base, &mut a) / median(new, &mut b)).collect();
+        let resampled = (0..RESAMPLES)
+            .map(|_| median(base, &mut a) / median(new, &mut b))
+            .collect();
         let value = percentile(&base_sorted, 0.5) / percentile(&new_sorted, 0.5);
-        Ok(Self { value, interval: interval(resampled) })
+        Ok(Self {
+            value,
+            interval: interval(resampled),
+        })
     }
 }
 
@@ -136,7 +142,10 @@ impl Ratios {
     /// are resampled whole, so that what drifts from round to round (clock, temperature) moves both sides at once.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         if base.len() != new.len() || !base.len().is_multiple_of(2) {
-            return Err(SampleError::Unpaired { base: base.len(), new: new.len() });
+            return Err(SampleError::Unpaired {
+                base: base.len(),
+                new: new.len(),
+            });
         }
         let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);
         let rounds = base.len() / 2;
@@ -156,9 +165,18 @@ impl Ratios {
         let [p50, p90, means] = resampled.map(interval);
         let at = |p| percentile(&base_sorted, p) / percentile(&new_sorted, p);
         Ok(Self {
-            p50: Ratio { value: at(0.5), interval: p50 },
-            p90: Ratio { value: at(0.9), interval: p90 },
-            mean: Ratio { value: mean(base) / mean(new), interval: means },
+            p50: Ratio {
+                value: at(0.5),
+                interval: p50,
+            },
+            p90: Ratio {
+                value: at(0.9),
+                interval: p90,
+            },
+            mean: Ratio {
+                value: mean(base) / mean(new),
+                interval: means,
+            },
         })
     }
 }
@@ -190,14 +208,21 @@ fn mean(values: &[f64]) -> f64 {
 
 fn interval(mut values: Vec<f64>) -> Interval {
     values.sort_unstable_by(f64::total_cmp);
-    Interval { low: percentile(&values, 0.025), high: percentile(&values, 0.975) }
+    Interval {
+        low: percentile(&values, 0.025),
+        high: percentile(&values, 0.975),
+    }
 }
 
 pub(super) fn checked_and_sorted(samples: &[f64]) -> Result<Vec<f64>, SampleError> {
     if samples.is_empty() {
         return Err(SampleError::Empty);
     }
-    if let Some((index, &value)) = samples.iter().enumerate().find(|(_, x)| !(x.is_finite() && **x > 0.0)) {
+    if let Some((index, &value)) = samples
+        .iter()
+        .enumerate()
+        .find(|(_, x)| !(x.is_finite() && **x > 0.0))
+    {
         return Err(SampleError::NotATime { index, value });
     }
     let mut sorted = samples.to_vec();
@@ -228,7 +253,10 @@ mod tests {
         for (values, expected) in cases {
             for (p, want) in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0].into_iter().zip(expected) {
                 let got = percentile(values, p);
-                assert!((got - want).abs() < 1e-12, "{values:?} at {p}: {got}, expected {want}");
+                assert!(
+                    (got - want).abs() < 1e-12,
+                    "{values:?} at {p}: {got}, expected {want}"
+                );
             }
         }
     }
@@ -242,24 +270,48 @@ mod tests {
         assert!((s.noise() - 1.6 / 3.0).abs() < 1e-12);
         assert!(s.p50_interval.low >= 1.0 && s.p50_interval.high <= 5.0);
         let one = Summary::of(&[7.0]).unwrap();
-        assert_eq!((one.std, one.p50_interval), (0.0, Interval { low: 7.0, high: 7.0 }));
+        assert_eq!(
+            (one.std, one.p50_interval),
+            (
+                0.0,
+                Interval {
+                    low: 7.0,
+                    high: 7.0
+                }
+            )
+        );
     }
 
     #[test]
     fn broken_timers_are_refused() {
         assert_eq!(Summary::of(&[]), Err(SampleError::Empty));
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(matches!(Summary::of(&[1.0, bad]), Err(SampleError::NotATime { index: 1, .. })), "{bad}");
+            assert!(
+                matches!(
+                    Summary::of(&[1.0, bad]),
+                    Err(SampleError::NotATime { index: 1, .. })
+                ),
+                "{bad}"
+            );
         }
-        assert_eq!(Ratios::of(&[1.0, 1.0], &[1.0]), Err(SampleError::Unpaired { base: 2, new: 1 }));
-        assert_eq!(Ratios::of(&[1.0], &[1.0]), Err(SampleError::Unpaired { base: 1, new: 1 }));
+        assert_eq!(
+            Ratios::of(&[1.0, 1.0], &[1.0]),
+            Err(SampleError::Unpaired { base: 2, new: 1 })
+        );
+        assert_eq!(
+            Ratios::of(&[1.0], &[1.0]),
+            Err(SampleError::Unpaired { base: 1, new: 1 })
+        );
         assert_eq!(Ratios::of(&[], &[]), Err(SampleError::Empty));
     }
 
     #[test]
     fn intervals_repeat_exactly() {
         let (base, new) = rounds(100, 10.0, 9.0, 3);
-        assert_eq!(Ratios::of(&base, &new).unwrap(), Ratios::of(&base, &new).unwrap());
+        assert_eq!(
+            Ratios::of(&base, &new).unwrap(),
+            Ratios::of(&base, &new).unwrap()
+        );
         assert_eq!(Summary::of(&base).unwrap(), Summary::of(&base).unwrap());
     }
 
@@ -268,10 +320,17 @@ mod tests {
         let (base, new) = rounds(250, 10.0, 8.0, 11);
         let ratios = Ratios::of(&base, &new).unwrap();
         for ratio in [ratios.p50, ratios.p90, ratios.mean] {
-            assert!(ratio.interval.low <= ratio.value && ratio.value <= ratio.interval.high, "{ratio:?}");
+            assert!(
+                ratio.interval.low <= ratio.value && ratio.value <= ratio.interval.high,
+                "{ratio:?}"
+            );
             assert!((ratio.value - 1.25).abs() < 0.005, "{ratio:?}");
         }
-        assert!(ratios.p50.interval.high - ratios.p50.interval.low < 0.005, "{:?}", ratios.p50);
+        assert!(
+            ratios.p50.interval.high - ratios.p50.interval.low < 0.005,
+            "{:?}",
+            ratios.p50
+        );
     }
 
     #[test]
@@ -281,9 +340,19 @@ mod tests {
         let resampled = Ratio::of_medians(&base, &new).unwrap();
         let [of_base, of_new] = [&base, &new].map(|us| Summary::of(us).unwrap());
         assert_eq!(resampled.value, of_base.p50 / of_new.p50);
-        let (from, to, narrow) = (of_base.p50_interval, of_new.p50_interval, resampled.interval);
-        assert!(from.low / to.high <= narrow.low && narrow.low <= resampled.value, "{resampled:?}");
-        assert!(resampled.value <= narrow.high && narrow.high <= from.high / to.low, "{resampled:?}");
+        let (from, to, narrow) = (
+            of_base.p50_interval,
+            of_new.p50_interval,
+            resampled.interval,
+        );
+        assert!(
+            from.low / to.high <= narrow.low && narrow.low <= resampled.value,
+            "{resampled:?}"
+        );
+        assert!(
+            resampled.value <= narrow.high && narrow.high <= from.high / to.low,
+            "{resampled:?}"
+        );
         assert_eq!(Ratio::of_medians(&[], &new), Err(SampleError::Empty));
     }
 

@@ -22,23 +22,42 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let compiler = &stage.report.emulated.compiler;
     if (compiler.family.as_str(), compiler.major) != ("gnu", Some(PINNED_GCC)) {
         let found = &compiler.description;
-        return Snapshot::NotHere(format!("the snapshot holds for GCC {PINNED_GCC}, this is {found}; name one in CXX"));
+        return Snapshot::NotHere(format!(
+            "the snapshot holds for GCC {PINNED_GCC}, this is {found}; name one in CXX"
+        ));
     }
     if let Some(device) = stage.device {
-        return Snapshot::NotHere(format!("the snapshot is of a device that runs every variant, not of {device}"));
+        return Snapshot::NotHere(format!(
+            "the snapshot is of a device that runs every variant, not of {device}"
+        ));
     }
     let mut text = String::new();
-    for named in NAMED_SHAPES.iter().filter(|named| ["small", "mission"].contains(&named.name)) {
-        let problem = Problem::new(named.shape, Dtype::F16, Mask::Full).expect("named shapes are valid");
-        let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+    for named in NAMED_SHAPES
+        .iter()
+        .filter(|named| ["small", "mission"].contains(&named.name))
+    {
+        let problem =
+            Problem::new(named.shape, Dtype::F16, Mask::Full).expect("named shapes are valid");
+        let staged = Staged::new(
+            &Inputs::generate(&problem, Family::Normal, 0),
+            Layout::Packed,
+        );
         for variant in stage.family_variants() {
-            let prepared = stage.prepare(variant, &problem).unwrap_or_else(|unsupported| panic!("{unsupported}"));
+            let prepared = stage
+                .prepare(variant, &problem)
+                .unwrap_or_else(|unsupported| panic!("{unsupported}"));
             let count = |schedule| counted(&prepared, &staged, named.name == "small", schedule);
             let counted = count(SCHEDULES[0]);
             for schedule in &SCHEDULES[1..] {
-                assert_eq!(count(*schedule), counted, "{}, {variant}, {schedule:?}", named.name);
+                assert_eq!(
+                    count(*schedule),
+                    counted,
+                    "{}, {variant}, {schedule:?}",
+                    named.name
+                );
             }
-            write(&mut text, &format!("{}, {variant}", named.name), &counted).expect("a String takes all");
+            write(&mut text, &format!("{}, {variant}", named.name), &counted)
+                .expect("a String takes all");
         }
     }
     Snapshot::Text(text.trim_end().to_string())
@@ -47,8 +66,12 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
 /// The counters of all blocks, or of the two at the ends of the grid.
 fn counted(prepared: &Prepared<'_>, staged: &Staged, all: bool, schedule: Schedule) -> Counted {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
-    let selection = Selection { blocks: (!all).then_some(&ends), ..Selection::default() };
-    let report = trace(prepared, staged, schedule, &selection).unwrap_or_else(|fault| panic!("{fault}"));
+    let selection = Selection {
+        blocks: (!all).then_some(&ends),
+        ..Selection::default()
+    };
+    let report =
+        trace(prepared, staged, schedule, &selection).unwrap_or_else(|fault| panic!("{fault}"));
     report.expect("GCC builds the traced kernel").counted
 }
 
@@ -56,7 +79,10 @@ fn write(text: &mut String, name: &str, counted: &Counted) -> std::fmt::Result {
     let (blocks, bytes) = (counted.launch_blocks, counted.shared_bytes_touched);
     match counted.launch() {
         Some(launch) => {
-            writeln!(text, "{name}: {blocks} blocks, each in {bytes} bytes of shared memory\n{launch}\n")
+            writeln!(
+                text,
+                "{name}: {blocks} blocks, each in {bytes} bytes of shared memory\n{launch}\n"
+            )
         }
         None => writeln!(
             text,

@@ -82,7 +82,9 @@ pub fn not_checked(reason: &str) {
 pub fn tier_0(attention: &'static dyn Attention) {
     let stage = load(attention);
     let variants = stage.variants().into_iter();
-    let failures: Vec<String> = variants.flat_map(|variant| common::tier0::failures(&stage, variant)).collect();
+    let failures: Vec<String> = variants
+        .flat_map(|variant| common::tier0::failures(&stage, variant))
+        .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -90,27 +92,50 @@ pub fn tier_0(attention: &'static dyn Attention) {
 /// its families: what claims between them compare. A device without the stage's instructions runs nothing of it.
 pub fn devices(attention: &'static dyn Attention) {
     let mut stage = load(attention);
-    let families: BTreeSet<String> = stage.kernels.iter().map(|kernel| kernel.family.clone()).collect();
+    let families: BTreeSet<String> = stage
+        .kernels
+        .iter()
+        .map(|kernel| kernel.family.clone())
+        .collect();
     for arch in ARCHITECTURES {
         stage.device = Some(arch.parse().expect("it is in the table"));
-        let runs =
-            |variant: &str| stage.kernels.iter().filter(|k| k.variant == variant).all(|k| stage.refuse(k).is_ok());
+        let runs = |variant: &str| {
+            stage
+                .kernels
+                .iter()
+                .filter(|k| k.variant == variant)
+                .all(|k| stage.refuse(k).is_ok())
+        };
         let only = attention.artifacts().architectures;
-        if !only.is_empty() && !only.iter().any(|of| stage.device.is_some_and(|device| device.is(of))) {
+        if !only.is_empty()
+            && !only
+                .iter()
+                .any(|of| stage.device.is_some_and(|device| device.is(of)))
+        {
             assert!(
-                !stage.kernels.iter().any(|kernel| stage.refuse(kernel).is_ok()),
+                !stage
+                    .kernels
+                    .iter()
+                    .any(|kernel| stage.refuse(kernel).is_ok()),
                 "{arch} has not the instructions"
             );
             continue;
         }
-        assert!(runs(stage.default_variant()), "{arch}: the default {} does not fit", stage.default_variant());
+        assert!(
+            runs(stage.default_variant()),
+            "{arch}: the default {} does not fit",
+            stage.default_variant()
+        );
         let has = |preset: &str| {
             families.iter().all(|family| {
                 let variant = format!("{family}{preset}");
                 stage.variants().contains(&variant.as_str()) && runs(&variant)
             })
         };
-        let mut variants = stage.kernels.iter().map(|kernel| kernel.variant.trim_start_matches(&kernel.family));
+        let mut variants = stage
+            .kernels
+            .iter()
+            .map(|kernel| kernel.variant.trim_start_matches(&kernel.family));
         assert!(variants.any(has), "{arch}: no preset of all families fits");
     }
 }

@@ -17,7 +17,11 @@ fn with_cases(mut record: Record) -> Record {
     let place = mission().problem().unwrap().clone();
     let case = |seed: usize| {
         let on = On::Case(place.clone(), format!("normal:{seed}"));
-        Row::new(VARIANTS[seed % 3], on, Source::Gpu).verdict(&GateResult::judge(GateId::C1, true, "fine"))
+        Row::new(VARIANTS[seed % 3], on, Source::Gpu).verdict(&GateResult::judge(
+            GateId::C1,
+            true,
+            "fine",
+        ))
     };
     record.cases = (0..10).map(case).collect();
     record
@@ -34,7 +38,14 @@ fn written(record: &Record) -> (TempDir, AcceptArgs) {
     let folder = root.path().join("target").join(NAME);
     record.write(&folder).unwrap();
     let into = Some(root.path().join("results"));
-    (root, AcceptArgs { record: folder, into, negative: None })
+    (
+        root,
+        AcceptArgs {
+            record: folder,
+            into,
+            negative: None,
+        },
+    )
 }
 
 fn refused(record: &Record, negative: Option<&str>) -> String {
@@ -58,20 +69,54 @@ fn a_good_record_is_taken_without_passing_cases_and_samples() {
     let kept = read_all(args.into.as_ref().unwrap()).unwrap();
     assert_eq!(kept.len(), 1);
     let (name, record) = &kept[0];
-    assert_eq!((name.as_str(), record.committed()), (NAME, good().committed()));
+    assert_eq!(
+        (name.as_str(), record.committed()),
+        (NAME, good().committed())
+    );
     assert_eq!((record.cases.len(), record.samples.len()), (0, 0));
-    let size: usize = good().committed().iter().map(|(_, bytes)| bytes.len()).sum();
-    assert_eq!((accepted.bytes, accepted.remarks.len(), accepted.refuted.len()), (size, 0, 0));
+    let size: usize = good()
+        .committed()
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .sum();
+    assert_eq!(
+        (
+            accepted.bytes,
+            accepted.remarks.len(),
+            accepted.refuted.len()
+        ),
+        (size, 0, 0)
+    );
     let text = accepted.to_string();
-    assert!(text.starts_with("accepted as ") && text.contains("\nPASS: 3 variants are green\n"), "{text}");
+    assert!(
+        text.starts_with("accepted as ") && text.contains("\nPASS: 3 variants are green\n"),
+        "{text}"
+    );
     let files = std::fs::read_dir(&accepted.target).unwrap().count();
-    let folders = std::fs::read_dir(args.into.as_ref().unwrap()).unwrap().count();
+    let folders = std::fs::read_dir(args.into.as_ref().unwrap())
+        .unwrap()
+        .count();
     assert_eq!((files, folders), (2, 1), "no temporary folder is left");
-    assert!(accept(&args).unwrap_err().to_string().contains("exists already"));
+    assert!(
+        accept(&args)
+            .unwrap_err()
+            .to_string()
+            .contains("exists already")
+    );
     // The run's own folder keeps all of it.
     assert_eq!(Record::read(&args.record).unwrap().cases.len(), 10);
-    let large = accept_within(&AcceptArgs { into: Some(args.record.join("x")), ..args }, size - 1).unwrap_err();
-    assert!(large.to_string().contains(&format!("takes {size} bytes")), "{large}");
+    let large = accept_within(
+        &AcceptArgs {
+            into: Some(args.record.join("x")),
+            ..args
+        },
+        size - 1,
+    )
+    .unwrap_err();
+    assert!(
+        large.to_string().contains(&format!("takes {size} bytes")),
+        "{large}"
+    );
 }
 
 #[test]
@@ -80,34 +125,70 @@ fn a_record_that_runs_of_several_sources_made_is_refused() {
         let later = |meta: &mut crate::record::Meta| {
             let (started, command) = ("2026-11-20T19:00:00Z".to_string(), meta.command.clone());
             let (tier, scope) = (meta.tier, meta.scope.clone());
-            meta.joined = vec![crate::record::meta::Joined { started, command, git: now, tier, scope }];
+            meta.joined = vec![crate::record::meta::Joined {
+                started,
+                command,
+                git: now,
+                tier,
+                scope,
+            }];
         };
         good().changed(later)
     };
-    let Git::Commit { sha, .. } = good().meta.git else { panic!("it says its commit") };
-    assert!(taken(&joined(Git::Commit { sha: sha.clone(), dirty: false })).starts_with("accepted as "));
+    let Git::Commit { sha, .. } = good().meta.git else {
+        panic!("it says its commit")
+    };
+    assert!(
+        taken(&joined(Git::Commit {
+            sha: sha.clone(),
+            dirty: false
+        }))
+        .starts_with("accepted as ")
+    );
     for other in [
-        Git::Commit { sha: "another".into(), dirty: false },
+        Git::Commit {
+            sha: "another".into(),
+            dirty: false,
+        },
         Git::Commit { sha, dirty: true },
-        Git::Unknown { reason: "no git".into() },
+        Git::Unknown {
+            reason: "no git".into(),
+        },
     ] {
         let said = refused(&joined(other), None);
-        assert!(said.contains("was put together by runs of more than one source ("), "{said}");
+        assert!(
+            said.contains("was put together by runs of more than one source ("),
+            "{said}"
+        );
     }
 }
 
 #[test]
 fn what_is_no_record_or_no_whole_one_is_refused() {
     let root = TempDir::new().unwrap();
-    let args = AcceptArgs { record: root.path().to_path_buf(), into: None, negative: None };
-    assert!(accept(&args).unwrap_err().to_string().contains("the record cannot be taken"));
+    let args = AcceptArgs {
+        record: root.path().to_path_buf(),
+        into: None,
+        negative: None,
+    };
+    assert!(
+        accept(&args)
+            .unwrap_err()
+            .to_string()
+            .contains("the record cannot be taken")
+    );
     for (record, says) in [
         (
             good().changed(|meta| meta.device = "sm_89".parse().ok()),
             "is limited to what sm_89 offers and is not kept: run without --device",
         ),
         (
-            good().changed(|meta| meta.progress = Progress::Partial { finished: 3, planned: 10 }),
+            good().changed(|meta| {
+                meta.progress = Progress::Partial {
+                    finished: 3,
+                    planned: 10,
+                }
+            }),
             "was ended, with 3 of 10 cases",
         ),
         (
@@ -126,12 +207,24 @@ fn what_is_no_record_or_no_whole_one_is_refused() {
 #[test]
 fn a_selection_or_a_dirty_source_is_taken_with_a_note() {
     let text = taken(&good().changed(|meta| {
-        meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] };
-        meta.git = Git::Commit { sha: "0123abcd".into(), dirty: true };
+        meta.scope = Scope::Selected {
+            flags: vec!["--shapes mission".into()],
+        };
+        meta.git = Git::Commit {
+            sha: "0123abcd".into(),
+            dirty: true,
+        };
     }));
-    assert!(text.contains("note: it covers only what was selected: --shapes mission"), "{text}");
+    assert!(
+        text.contains("note: it covers only what was selected: --shapes mission"),
+        "{text}"
+    );
     assert!(text.contains("with uncommitted changes"), "{text}");
-    let text = taken(&good().changed(|meta| meta.git = Git::Unknown { reason: "no git".into() }));
+    let text = taken(&good().changed(|meta| {
+        meta.git = Git::Unknown {
+            reason: "no git".into(),
+        }
+    }));
     assert!(text.contains("its source is unknown: no git"), "{text}");
 }
 
@@ -145,40 +238,75 @@ fn failed_gates_are_refused_and_cannot_be_waived() {
         record
     };
     for (record, says) in [
-        (with_failed_claim().failing(WMMA, GateId::C3), "stage0-scalar/wmma-qk-32x64 C3: too large"),
-        (good().built(96, 8), "stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0"),
         (
-            good().sanitized(CPASYNC, [common::verdict::Verdict::Pass, common::verdict::Verdict::Fail]),
+            with_failed_claim().failing(WMMA, GateId::C3),
+            "stage0-scalar/wmma-qk-32x64 C3: too large",
+        ),
+        (
+            good().built(96, 8),
+            "stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0",
+        ),
+        (
+            good().sanitized(
+                CPASYNC,
+                [
+                    common::verdict::Verdict::Pass,
+                    common::verdict::Verdict::Fail,
+                ],
+            ),
             "C7: racecheck: planted",
         ),
         (
             timed_wrong(fail(GateId::L1, "impossible: below 3 us")),
             "wmma-qk-32x64 mission f16 full as timed, L1: impossible",
         ),
-        (timed_wrong(fail(GateId::C5, "they differ")), "wmma-qk-32x64 mission f16 full as timed, C5: they differ"),
+        (
+            timed_wrong(fail(GateId::C5, "they differ")),
+            "wmma-qk-32x64 mission f16 full as timed, C5: they differ",
+        ),
     ] {
         for negative in [None, Some("the kernel is new")] {
             let error = refused(&record, negative);
-            assert!(error.contains("has failed gates") && error.contains(says), "{says}: {error}");
+            assert!(
+                error.contains("has failed gates") && error.contains(says),
+                "{says}: {error}"
+            );
         }
     }
 }
 
 #[test]
 fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
-    let without = || good().without(|row| row.by == Source::ComputeSanitizer && row.subject != Subject::from(SCALAR));
+    let without = || {
+        good().without(|row| {
+            row.by == Source::ComputeSanitizer && row.subject != Subject::from(SCALAR)
+        })
+    };
     let error = refused(&without(), None);
-    assert!(error.contains("no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64"), "{error}");
+    assert!(
+        error.contains("no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64"),
+        "{error}"
+    );
     assert!(error.contains("`compare sanitize`"), "{error}");
-    refused(&good().without(|row| row.by == Source::ComputeSanitizer), None);
-    taken(&without().changed(|meta| meta.scope = Scope::Selected { flags: vec!["--shapes mission".into()] }));
+    refused(
+        &good().without(|row| row.by == Source::ComputeSanitizer),
+        None,
+    );
+    taken(&without().changed(|meta| {
+        meta.scope = Scope::Selected {
+            flags: vec!["--shapes mission".into()],
+        }
+    }));
     taken(&crate::testing::emulated());
     taken(&without().changed(|meta| meta.tier = crate::record::meta::Tier::T1));
     // A device with too little memory takes none of the variant's cases.
     let mut unsupported = without();
     for subject in &VARIANTS[1..] {
         let row = unsupported.summary_mut(subject);
-        row.figures.extend([(Metric::Cases, 0_u32.into()), (Metric::CasesUnsupported, 10_u32.into())]);
+        row.figures.extend([
+            (Metric::Cases, 0_u32.into()),
+            (Metric::CasesUnsupported, 10_u32.into()),
+        ]);
     }
     taken(&unsupported);
     assert_eq!(good().meta.backend, BackendKind::Cuda);
@@ -195,14 +323,20 @@ fn gates_that_misjudge_and_mutants_that_survive_are_refused() {
         gates_that_failed: vec![],
     };
     for (row, says) in [
-        (crate::measure::rows::planted(&escaped), "self-test: dropped tile: no gate fails"),
+        (
+            crate::measure::rows::planted(&escaped),
+            "self-test: dropped tile: no gate fails",
+        ),
         (
             crate::measure::rows::site(&unlisted),
             "stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives",
         ),
     ] {
         let error = refused(&good().with(row), Some("the kernel is new"));
-        assert!(error.contains("the self-test of") && error.contains(says), "{error}");
+        assert!(
+            error.contains("the self-test of") && error.contains(says),
+            "{error}"
+        );
     }
 }
 
@@ -210,7 +344,10 @@ fn gates_that_misjudge_and_mutants_that_survive_are_refused() {
 fn failed_claims_need_a_reason_and_a_reason_needs_failed_claims() {
     let title = "stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.2";
     let error = refused(&with_failed_claim(), None);
-    assert!(error.contains(&format!("--negative REASON:\n  {title}")), "{error}");
+    assert!(
+        error.contains(&format!("--negative REASON:\n  {title}")),
+        "{error}"
+    );
     assert!(refused(&with_failed_claim(), Some("  ")).contains("needs a reason"));
     assert!(refused(&good(), Some("memory-bound")).contains("nothing to refute"));
 
@@ -219,20 +356,39 @@ fn failed_claims_need_a_reason_and_a_reason_needs_failed_claims() {
     let accepted = accept(&args).unwrap();
     let kept = Record::read(&accepted.target).unwrap();
     let negative = kept.meta.negative.unwrap();
-    assert_eq!((negative.reason.as_str(), &negative.claims), ("memory-bound at this length", &accepted.refuted));
-    assert_eq!((negative.claims.len(), negative.claims[0].stage.as_str()), (1, "stage0-scalar"));
-    assert_eq!(negative.claims[0].claim, "wmma-qk >= 1.50x over stage0-scalar scalar");
-    assert!(accepted.to_string().contains(&format!("\nrefutes {title}")), "{accepted}");
+    assert_eq!(
+        (negative.reason.as_str(), &negative.claims),
+        ("memory-bound at this length", &accepted.refuted)
+    );
+    assert_eq!(
+        (negative.claims.len(), negative.claims[0].stage.as_str()),
+        (1, "stage0-scalar")
+    );
+    assert_eq!(
+        negative.claims[0].claim,
+        "wmma-qk >= 1.50x over stage0-scalar scalar"
+    );
+    assert!(
+        accepted.to_string().contains(&format!("\nrefutes {title}")),
+        "{accepted}"
+    );
     assert_eq!(kept.meta.machine.gpu.name(), Some(GPU));
 
     // The same failure in a later record is settled by the first; the failure of another claim is not.
     let later = |name: &str, record: &Record| {
         let folder = args.record.with_file_name(name);
         record.write(&folder).unwrap();
-        accept(&AcceptArgs { record: folder, negative: None, into: args.into.clone() })
+        accept(&AcceptArgs {
+            record: folder,
+            negative: None,
+            into: args.into.clone(),
+        })
     };
     let second = later("20261121T183000Z-nvidia-h200", &with_failed_claim()).unwrap();
     assert_eq!(Record::read(&second.target).unwrap().meta.negative, None);
-    let third = later("20261122T183000Z-nvidia-h200", &timed([24.0, 20.0, 19.0]).clean());
+    let third = later(
+        "20261122T183000Z-nvidia-h200",
+        &timed([24.0, 20.0, 19.0]).clean(),
+    );
     assert!(third.unwrap_err().to_string().contains("has failed claims"));
 }

@@ -26,7 +26,10 @@ impl Side {
     /// Refuses a side with a record of another format, as every other reader does.
     pub fn in_this_format(mut self) -> Result<Self, SourceError> {
         match self.other_format.pop() {
-            Some(source) => Err(SourceError::Store { name: self.name, source }),
+            Some(source) => Err(SourceError::Store {
+                name: self.name,
+                source,
+            }),
             None => Ok(self),
         }
     }
@@ -84,7 +87,10 @@ pub fn kind((_, record): &Named) -> (BackendKind, Option<&str>) {
 /// Finds what `name` stands for: a folder first, then a record in `results/` of the workspace at `root`, then a revision.
 /// With `pool`, records of one kind are sessions of one build, and the newest gets the samples of all.
 pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, SourceError> {
-    let store = |source| SourceError::Store { name: name.to_string(), source };
+    let store = |source| SourceError::Store {
+        name: name.to_string(),
+        source,
+    };
     let named = Path::new(name);
     let is_folder = named.is_dir();
     let side = |found: Vec<Found>, place: &str| {
@@ -93,27 +99,51 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
             match record {
                 Ok(record) => records.push((name, record)),
                 Err(StoreError::Schema { found, reads, .. }) => {
-                    other_format.push(StoreError::Schema { path: name.into(), found, reads });
+                    other_format.push(StoreError::Schema {
+                        path: name.into(),
+                        found,
+                        reads,
+                    });
                 }
                 Err(error) => return Err(store(error)),
             }
         }
         if records.is_empty() && other_format.is_empty() {
-            return Err(SourceError::NoRecords { name: name.to_string(), place: place.to_string() });
+            return Err(SourceError::NoRecords {
+                name: name.to_string(),
+                place: place.to_string(),
+            });
         }
-        Ok(Side { name: name.to_string(), records: newest_of_each_kind(records, pool), other_format, is_folder })
+        Ok(Side {
+            name: name.to_string(),
+            records: newest_of_each_kind(records, pool),
+            other_format,
+            is_folder,
+        })
     };
-    let committed = root.map(|root| root.join("results").join(name)).filter(|path| is_record(path));
-    let folder = if is_folder { Some(named.to_path_buf()) } else { committed };
+    let committed = root
+        .map(|root| root.join("results").join(name))
+        .filter(|path| is_record(path));
+    let folder = if is_folder {
+        Some(named.to_path_buf())
+    } else {
+        committed
+    };
     match folder {
         Some(folder) if is_record(&folder) => {
-            let name = folder.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());
+            let name = folder.file_name().map_or_else(
+                || name.to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            );
             side(vec![(name, Record::read(&folder))], "it")
         }
         Some(folder) => side(read_each(&folder).map_err(store)?, "it"),
         None => {
             let folder = revision(name, root)?;
-            side(read_each(&folder.0).map_err(store)?, "results/ of that revision")
+            side(
+                read_each(&folder.0).map_err(store)?,
+                "results/ of that revision",
+            )
         }
     }
 }
@@ -135,23 +165,44 @@ fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
 
 /// Adds the raw samples that `older` has of the arms of `record`, of the same kernels.
 fn add_samples(record: &mut Record, older: &Record) {
-    let Record { meta, rows, samples, .. } = record;
+    let Record {
+        meta,
+        rows,
+        samples,
+        ..
+    } = record;
     for sampled in samples {
         let key = (&sampled.subject, &sampled.on, sampled.by);
         let identity = |stages: &[StageMeta]| {
-            stages.iter().find(|stage| stage.id == sampled.subject.stage()).map(|stage| stage.identity.clone())
+            stages
+                .iter()
+                .find(|stage| stage.id == sampled.subject.stage())
+                .map(|stage| stage.identity.clone())
         };
-        let find = |rows: &[Row]| rows.iter().position(|row| row.key() == (key.0, key.1, key.2, None));
-        let (Some(at), Some(then)) = (find(rows), find(&older.rows)) else { continue };
-        let found = older.samples.iter().find(|other| (&other.subject, &other.on, other.by) == key);
-        let is_same =
-            rows[at].under == older.rows[then].under && identity(&meta.stages) == identity(&older.meta.stages);
-        let Some(found) = found.filter(|_| is_same) else { continue };
+        let find = |rows: &[Row]| {
+            rows.iter()
+                .position(|row| row.key() == (key.0, key.1, key.2, None))
+        };
+        let (Some(at), Some(then)) = (find(rows), find(&older.rows)) else {
+            continue;
+        };
+        let found = older
+            .samples
+            .iter()
+            .find(|other| (&other.subject, &other.on, other.by) == key);
+        let is_same = rows[at].under == older.rows[then].under
+            && identity(&meta.stages) == identity(&older.meta.stages);
+        let Some(found) = found.filter(|_| is_same) else {
+            continue;
+        };
         sampled.device_ns.extend(&found.device_ns);
         let us: Vec<f64> = sampled.device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
             let interval = summary.p50_interval;
-            rows[at].figures.insert(Metric::P50, (summary.p50, interval.low, interval.high).into());
+            rows[at].figures.insert(
+                Metric::P50,
+                (summary.p50, interval.low, interval.high).into(),
+            );
             rows[at].figures.insert(Metric::P90, summary.p90.into());
         }
     }
@@ -169,13 +220,34 @@ impl Drop for Temporary {
 /// The committed results/ of a revision, unpacked through an index of its own: neither the index nor the work tree of the
 /// checkout is touched. Empty where the revision has none.
 fn revision(name: &str, root: Option<&Path>) -> Result<Temporary, SourceError> {
-    let unknown = |why: String| SourceError::Unknown { name: name.to_string(), why };
-    let root = root.ok_or_else(|| unknown(" (the current folder is not inside the workspace)".into()))?;
+    let unknown = |why: String| SourceError::Unknown {
+        name: name.to_string(),
+        why,
+    };
+    let root =
+        root.ok_or_else(|| unknown(" (the current folder is not inside the workspace)".into()))?;
     let commit = format!("{name}^{{commit}}");
-    let sha = git(root, &["rev-parse", "--verify", "--quiet", "--end-of-options", &commit], None)
-        .map_err(|why| unknown(if why.is_empty() { why } else { format!(" ({why})") }))?;
+    let sha = git(
+        root,
+        &[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &commit,
+        ],
+        None,
+    )
+    .map_err(|why| {
+        unknown(if why.is_empty() {
+            why
+        } else {
+            format!(" ({why})")
+        })
+    })?;
     // Two runs at once, and two sides of one run, have folders of their own.
-    let folder = Temporary(std::env::temp_dir().join(format!("compare-diff-{}-{sha}", std::process::id())));
+    let folder =
+        Temporary(std::env::temp_dir().join(format!("compare-diff-{}-{sha}", std::process::id())));
     std::fs::create_dir_all(&folder.0).map_err(SourceError::Temporary)?;
     let results = format!("{sha}:results");
     if git(root, &["rev-parse", "--verify", "--quiet", &results], None).is_err() {
@@ -183,8 +255,14 @@ fn revision(name: &str, root: Option<&Path>) -> Result<Temporary, SourceError> {
     }
     let index = folder.0.join(".index");
     let prefix = format!("--prefix={}/", folder.0.display());
-    for arguments in [["read-tree", &results].as_slice(), &["checkout-index", "--all", &prefix]] {
-        git(root, arguments, Some(&index)).map_err(|why| SourceError::Git { name: name.to_string(), why })?;
+    for arguments in [
+        ["read-tree", &results].as_slice(),
+        &["checkout-index", "--all", &prefix],
+    ] {
+        git(root, arguments, Some(&index)).map_err(|why| SourceError::Git {
+            name: name.to_string(),
+            why,
+        })?;
     }
     Ok(folder)
 }
@@ -196,9 +274,15 @@ fn git(root: &Path, arguments: &[&str], index: Option<&Path>) -> Result<String, 
     if let Some(index) = index {
         command.env("GIT_INDEX_FILE", index);
     }
-    let output = command.output().map_err(|error| format!("git does not start: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("git does not start: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr))
+    }
 }
 
 /// Whether what checks and times kernels changed between two sources, as far as git can tell.
@@ -219,7 +303,11 @@ impl Harness {
             Harness::Same => None,
             Harness::Changed(what) => {
                 let more = what.len().saturating_sub(SHOWN);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let more = if more > 0 {
+                    format!(" and {more} more")
+                } else {
+                    String::new()
+                };
                 let first = what[..what.len().min(SHOWN)].join(", ");
                 Some(format!(
                     "Kernel and harness changed together ({}; {first}{more}): read the harness's change first, since it \
@@ -227,7 +315,9 @@ impl Harness {
                     kernels.join(", ")
                 ))
             }
-            Harness::Unknown(why) => Some(format!("Whether the harness changed with the kernel is not known: {why}.")),
+            Harness::Unknown(why) => Some(format!(
+                "Whether the harness changed with the kernel is not known: {why}."
+            )),
         }
     }
 }
@@ -236,14 +326,36 @@ impl Harness {
 /// Tests and texts are left out.
 pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
     let unknown = |reason: &str| Harness::Unknown(reason.to_string());
-    let Some(root) = machine::workspace() else { return unknown("the current folder is not inside the workspace") };
-    let exclude = ["common/cuda/**", "**/tests/**", "**/tests.rs", "**/*.md", "**/*.snap"];
-    let exclude: Vec<String> = exclude.iter().map(|path| format!(":(exclude,glob){path}")).collect();
-    let mut arguments = vec!["diff", "--name-only", "--end-of-options", base, new, "--", "common", "compare"];
+    let Some(root) = machine::workspace() else {
+        return unknown("the current folder is not inside the workspace");
+    };
+    let exclude = [
+        "common/cuda/**",
+        "**/tests/**",
+        "**/tests.rs",
+        "**/*.md",
+        "**/*.snap",
+    ];
+    let exclude: Vec<String> = exclude
+        .iter()
+        .map(|path| format!(":(exclude,glob){path}"))
+        .collect();
+    let mut arguments = vec![
+        "diff",
+        "--name-only",
+        "--end-of-options",
+        base,
+        new,
+        "--",
+        "common",
+        "compare",
+    ];
     arguments.extend(exclude.iter().map(String::as_str));
     match git(&root, &arguments, None) {
         Err(_) => unknown("this checkout does not have both commits"),
-        Ok(files) if !files.is_empty() => Harness::Changed(files.lines().map(String::from).collect()),
+        Ok(files) if !files.is_empty() => {
+            Harness::Changed(files.lines().map(String::from).collect())
+        }
         Ok(_) if dirty => unknown("a record was built from uncommitted changes"),
         Ok(_) => Harness::Same,
     }

@@ -10,21 +10,33 @@ use common::problem::Dtype;
 
 /// Latencies of a record, shown or not.
 pub fn timed(record: &Record) -> impl DoubleEndedIterator<Item = &Row> {
-    let is_latency =
-        |row: &&Row| row.against.is_none() && row.on.problem().is_some() && row.figures.contains_key(&Metric::P50);
+    let is_latency = |row: &&Row| {
+        row.against.is_none()
+            && row.on.problem().is_some()
+            && row.figures.contains_key(&Metric::P50)
+    };
     record.by(Source::Gpu).filter(is_latency)
 }
 
 /// Why a latency may not be shown.
 pub fn withheld(record: &Record, row: &Row) -> Option<String> {
     if super::state::summary(record, &row.subject).is_none() {
-        return Some(format!("{} was not checked in the run that timed it", row.subject));
+        return Some(format!(
+            "{} was not checked in the run that timed it",
+            row.subject
+        ));
     }
     if !is_green(record, &row.subject) {
-        return Some(format!("{} is not green on C1-C6 and B1 in the run that timed it", row.subject));
+        return Some(format!(
+            "{} is not green on C1-C6 and B1 in the run that timed it",
+            row.subject
+        ));
     }
     let (gate, judged) = row.failed().next()?;
-    Some(format!("{}: {gate} failed on the timed buffers: {}", row.subject, judged.reason))
+    Some(format!(
+        "{}: {gate} failed on the timed buffers: {}",
+        row.subject, judged.reason
+    ))
 }
 
 /// Latencies that may be shown: green in the same record, and green after timing.
@@ -37,8 +49,14 @@ pub fn p50(row: &Row) -> f64 {
 }
 
 /// The fastest shown variant of a stage on a problem, of those that `takes`.
-pub fn best<'a>(record: &'a Record, stage: &str, place: &Place, takes: impl Fn(&str) -> bool) -> Option<&'a Row> {
-    let of_stage = shown(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
+pub fn best<'a>(
+    record: &'a Record,
+    stage: &str,
+    place: &Place,
+    takes: impl Fn(&str) -> bool,
+) -> Option<&'a Row> {
+    let of_stage =
+        shown(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
     fastest(of_stage.filter(|row| takes(row.subject.name())))
 }
 
@@ -47,16 +65,31 @@ fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
 }
 
 /// The fastest of a family.
-pub fn best_of<'a>(record: &'a Record, stage: &StageMeta, family: &str, place: &Place) -> Option<&'a Row> {
-    best(record, &stage.id, place, |name| stage.family(family).any(|variant| variant.name == name))
+pub fn best_of<'a>(
+    record: &'a Record,
+    stage: &StageMeta,
+    family: &str,
+    place: &Place,
+) -> Option<&'a Row> {
+    best(record, &stage.id, place, |name| {
+        stage.family(family).any(|variant| variant.name == name)
+    })
 }
 
 /// The best variant of a stage: the fastest shown one on mission with f16 in the first record that timed the kernel as it
 /// is now, of those that the device can run; the default where there is none.
 pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
     let place = Place::claims(Dtype::F16);
-    let runs = |name: &str| stage.variant(name).is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16));
-    let mut of_now = known.sources().into_iter().map(|(_, record)| record).filter(|record| record.is_of(stage));
+    let runs = |name: &str| {
+        stage
+            .variant(name)
+            .is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16))
+    };
+    let mut of_now = known
+        .sources()
+        .into_iter()
+        .map(|(_, record)| record)
+        .filter(|record| record.is_of(stage));
     let found = of_now.find_map(|record| best(record, &stage.id, &place, runs));
     found.map_or(&stage.default_variant, |row| row.subject.name())
 }
@@ -78,7 +111,8 @@ pub enum Latency<'a> {
 pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Latency<'a> {
     let mut stale = None;
     for (name, record) in known.sources() {
-        let found = timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place));
+        let found =
+            timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place));
         let Some(row) = found else { continue };
         if let Some(reason) = withheld(record, row) {
             if name.is_none() {
@@ -88,7 +122,11 @@ pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Laten
         }
         let origin = known.origin(name, record, subject.stage(), true);
         let is_stale = origin.is_stale();
-        let latency = Latency::Measured { row, record, origin };
+        let latency = Latency::Measured {
+            row,
+            record,
+            origin,
+        };
         match is_stale {
             true => stale = stale.or(Some(latency)),
             false => return latency,
@@ -96,8 +134,12 @@ pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Laten
     }
     stale.unwrap_or_else(|| {
         Latency::NoData(match known.run.map(|(_, run)| &run.meta.machine.gpu) {
-            Some(Gpu::Absent { reason }) => format!("no GPU here ({reason}), and no committed record has it"),
-            Some(Gpu::Present { .. }) => "not timed in this run, and no committed record has it".into(),
+            Some(Gpu::Absent { reason }) => {
+                format!("no GPU here ({reason}), and no committed record has it")
+            }
+            Some(Gpu::Present { .. }) => {
+                "not timed in this run, and no committed record has it".into()
+            }
             None => "no committed record has it".into(),
         })
     })
@@ -110,11 +152,21 @@ pub fn speedup(base: Option<&Row>, new: &Row) -> Option<(Subject, f64)> {
 
 /// Against the best variant of the predecessor, and of the first stage's default family, in the same record.
 pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
-    let On::Problem(place) = &row.on else { return [None, None] };
+    let On::Problem(place) = &row.on else {
+        return [None, None];
+    };
     let stage = record.stage(row.subject.stage());
-    let previous = stage.and_then(|stage| best(record, stage.predecessor.as_deref()?, place, |_| true));
+    let previous =
+        stage.and_then(|stage| best(record, stage.predecessor.as_deref()?, place, |_| true));
     let first = record.meta.stages.first();
-    let first = first.and_then(|first| best_of(record, first, &first.variant(&first.default_variant)?.family, place));
+    let first = first.and_then(|first| {
+        best_of(
+            record,
+            first,
+            &first.variant(&first.default_variant)?.family,
+            place,
+        )
+    });
     [speedup(previous, row), speedup(first, row)]
 }
 
@@ -122,13 +174,28 @@ pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
 pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
 
 /// The best of each stage on every problem of the first record that timed any, in the order of the rows.
-pub fn by_problem<'a>(known: &Known<'a>) -> Option<(Option<&'a str>, &'a Record, Vec<OnProblem<'a>>)> {
-    let (name, record) = known.sources().into_iter().find(|(_, record)| shown(record).next().is_some())?;
+pub fn by_problem<'a>(
+    known: &Known<'a>,
+) -> Option<(Option<&'a str>, &'a Record, Vec<OnProblem<'a>>)> {
+    let (name, record) = known
+        .sources()
+        .into_iter()
+        .find(|(_, record)| shown(record).next().is_some())?;
     let rows = shown(record).filter(|row| known.stage(row.subject.stage()).is_some());
     let by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let best_of_each = |(place, rows): (&Place, Vec<&'a Row>)| {
-        let of = |stage: &StageMeta| fastest(rows.iter().copied().filter(|row| row.subject.stage() == stage.id));
+        let of = |stage: &StageMeta| {
+            fastest(
+                rows.iter()
+                    .copied()
+                    .filter(|row| row.subject.stage() == stage.id),
+            )
+        };
         (place.clone(), known.stages.iter().map(of).collect())
     };
-    Some((name, record, by_place.into_iter().map(best_of_each).collect()))
+    Some((
+        name,
+        record,
+        by_place.into_iter().map(best_of_each).collect(),
+    ))
 }

@@ -3,7 +3,9 @@
 
 use super::best::best_of;
 use super::{Known, Origin, peers};
-use crate::record::{Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{
+    Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta,
+};
 use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
@@ -41,7 +43,11 @@ pub struct Pair {
 impl Finding {
     /// Of a claim that no pair decides.
     fn new(verdict: Verdict, reason: String) -> Self {
-        Self { verdict, reason, pair: None }
+        Self {
+            verdict,
+            reason,
+            pair: None,
+        }
     }
 }
 
@@ -56,43 +62,65 @@ pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Findin
         Relation::Faster { at_least, .. } => {
             faster(record, stage, claim).map(|(row, same)| of_speed(row, same, *at_least))
         }
-        Relation::FasterThanPeer { rival, at_least, .. } => {
-            faster_than(record, stage, claim, *rival).map(|row| of_speed(row, None, *at_least))
-        }
+        Relation::FasterThanPeer {
+            rival, at_least, ..
+        } => faster_than(record, stage, claim, *rival).map(|row| of_speed(row, None, *at_least)),
         _ => {
             let counted = evidence(record, stage, claim, Source::Emulator);
-            let by_ncu = claim.metric.is_judged_by_ncu().then(|| evidence(record, stage, claim, Source::Ncu)).flatten();
+            let by_ncu = claim
+                .metric
+                .is_judged_by_ncu()
+                .then(|| evidence(record, stage, claim, Source::Ncu))
+                .flatten();
             both(counted, by_ncu)
         }
     }
 }
 
 /// What a claim of speed over another family compares: the best variant of each, and the base's of the best's preset.
-pub fn arms(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<(Subject, Subject, Option<Subject>)> {
+pub fn arms(
+    record: &Record,
+    stage: &StageMeta,
+    claim: &Claim,
+) -> Option<(Subject, Subject, Option<Subject>)> {
     let (base, family) = claim.relation.base()?;
     let base_stage = record.stage(base)?;
     let [new, old] = [(stage, &*claim.family), (base_stage, family)]
         .map(|(stage, family)| Some(best_of(record, stage, family, &claim.on)?.subject.clone()));
     let (new, old) = (new?, old?);
     let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
-    let same = base_stage.same_preset(family, preset).map(|variant| Subject::variant(base, &variant.name));
+    let same = base_stage
+        .same_preset(family, preset)
+        .map(|variant| Subject::variant(base, &variant.name));
     Some((new, old, same))
 }
 
 /// The pair of the best of both families, and the row of the best against the base's variant of the same preset.
-fn faster<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim) -> Option<(&'a Row, Option<&'a Row>)> {
+fn faster<'a>(
+    record: &'a Record,
+    stage: &StageMeta,
+    claim: &Claim,
+) -> Option<(&'a Row, Option<&'a Row>)> {
     let (new, old, same) = arms(record, stage, claim)?;
-    let pair = |base: &Subject| record.pair(&new, base, &On::Problem(claim.on.clone()), Source::Gpu);
+    let pair =
+        |base: &Subject| record.pair(&new, base, &On::Problem(claim.on.clone()), Source::Gpu);
     Some((pair(&old)?, same.as_ref().and_then(pair)))
 }
 
 /// The pair of ours and the fastest of the rival's whose output is right.
-fn faster_than<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim, rival: Rival) -> Option<&'a Row> {
+fn faster_than<'a>(
+    record: &'a Record,
+    stage: &StageMeta,
+    claim: &Claim,
+    rival: Rival,
+) -> Option<&'a Row> {
     let is_ours = |row: &&Row| {
         row.on.problem() == Some(&claim.on)
             && row.subject.stage() == stage.id
             && row.figures.contains_key(&Metric::P50)
-            && stage.family(&claim.family).any(|variant| variant.name == row.subject.name())
+            && stage
+                .family(&claim.family)
+                .any(|variant| variant.name == row.subject.name())
     };
     let ours = peers::arms(record).find(is_ours)?;
     peers::fastest(record, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
@@ -102,14 +130,24 @@ fn faster_than<'a>(record: &'a Record, stage: &StageMeta, claim: &Claim, rival: 
 /// whatever the ratio.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     let ratio = |metric: Metric| {
-        let figure = row.figures.get(&metric).copied().unwrap_or(Figure::from(f64::NAN));
+        let figure = row
+            .figures
+            .get(&metric)
+            .copied()
+            .unwrap_or(Figure::from(f64::NAN));
         let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
-        Ratio { value: figure.value, interval: Interval { low, high } }
+        Ratio {
+            value: figure.value,
+            interval: Interval { low, high },
+        }
     };
     let [p50, p90, mean] = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean].map(ratio);
     let pair = Pair {
         new: row.subject.clone(),
-        base: row.against.clone().unwrap_or_else(|| Subject::from("nothing")),
+        base: row
+            .against
+            .clone()
+            .unwrap_or_else(|| Subject::from("nothing")),
         speedup: p50.value,
         interval: (p50.interval.low, p50.interval.high),
         same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
@@ -122,17 +160,30 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
             (result.verdict, result.reason)
         }
     };
-    Finding { verdict, reason, pair: Some(pair) }
+    Finding {
+        verdict,
+        reason,
+        pair: Some(pair),
+    }
 }
 
 /// The emulator's finding and ncu's as one: what either refutes is refuted.
 fn both(counted: Option<Finding>, by_ncu: Option<Finding>) -> Option<Finding> {
-    let (Some(counted), Some(by_ncu)) = (&counted, &by_ncu) else { return counted.or(by_ncu) };
+    let (Some(counted), Some(by_ncu)) = (&counted, &by_ncu) else {
+        return counted.or(by_ncu);
+    };
     Some(match (counted.verdict, by_ncu.verdict) {
         (Verdict::NoData, Verdict::NoData) => counted.clone(),
-        (Verdict::NoData, _) => Finding { reason: format!("ncu: {}", by_ncu.reason), ..by_ncu.clone() },
+        (Verdict::NoData, _) => Finding {
+            reason: format!("ncu: {}", by_ncu.reason),
+            ..by_ncu.clone()
+        },
         (here, there) => Finding::new(
-            if there == Verdict::Fail { Verdict::Fail } else { here },
+            if there == Verdict::Fail {
+                Verdict::Fail
+            } else {
+                here
+            },
             format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason),
         ),
     })
@@ -149,18 +200,33 @@ pub fn compared<'a>(
     claim: &'a Claim,
 ) -> Result<Vec<Compared<'a>>, String> {
     let Some((base, family)) = claim.relation.base() else {
-        return Ok(stage.family(&claim.family).map(|variant| (variant, None)).collect());
+        return Ok(stage
+            .family(&claim.family)
+            .map(|variant| (variant, None))
+            .collect());
     };
     let base_stage = stages.iter().find(|other| other.id == base);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {base}"))?;
     let same_preset = |variant: &'a VariantMeta| {
-        Some((variant, Some((base_stage, base_stage.same_preset(family, variant.preset())?))))
+        Some((
+            variant,
+            Some((
+                base_stage,
+                base_stage.same_preset(family, variant.preset())?,
+            )),
+        ))
     };
-    let pairs: Vec<Compared<'_>> = stage.family(&claim.family).filter_map(same_preset).collect();
+    let pairs: Vec<Compared<'_>> = stage
+        .family(&claim.family)
+        .filter_map(same_preset)
+        .collect();
     if !pairs.is_empty() {
         return Ok(pairs);
     }
-    let (Some(new), Some(old)) = (stage.default_of(&claim.family), base_stage.default_of(family)) else {
+    let (Some(new), Some(old)) = (
+        stage.default_of(&claim.family),
+        base_stage.default_of(family),
+    ) else {
         return Err(format!("{base} has no family {family}"));
     };
     Ok(vec![(new, Some((base_stage, old)))])
@@ -170,16 +236,26 @@ pub fn compared<'a>(
 /// variant is not as predicted, whatever else is missing. `None` where the record has no variant of the family.
 pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
     let on = On::Problem(claim.on.clone());
-    let has = |variant: &VariantMeta| record.row(&Subject::variant(&stage.id, &variant.name), &on, by).is_some();
+    let has = |variant: &VariantMeta| {
+        record
+            .row(&Subject::variant(&stage.id, &variant.name), &on, by)
+            .is_some()
+    };
     if !stage.family(&claim.family).any(has) {
         return None;
     }
     let pairs = match compared(&record.meta.stages, stage, claim) {
-        Ok(pairs) => pairs.into_iter().filter(|(variant, _)| has(variant)).collect::<Vec<_>>(),
+        Ok(pairs) => pairs
+            .into_iter()
+            .filter(|(variant, _)| has(variant))
+            .collect::<Vec<_>>(),
         Err(reason) => return Some(Finding::new(Verdict::NoData, reason)),
     };
     if pairs.is_empty() {
-        let reason = format!("no variant of {} in this run is one that the claim compares", claim.family);
+        let reason = format!(
+            "no variant of {} in this run is one that the claim compares",
+            claim.family
+        );
         return Some(Finding::new(Verdict::NoData, reason));
     }
     let (mut kept, mut broken, mut missing) = (Vec::new(), Vec::new(), Vec::new());
@@ -188,7 +264,11 @@ pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -
             Err(reason) => missing.push(reason),
             Ok(found) => {
                 for (is_kept, words) in found {
-                    if is_kept { kept.push(words) } else { broken.push(words) }
+                    if is_kept {
+                        kept.push(words)
+                    } else {
+                        broken.push(words)
+                    }
                 }
             }
         }
@@ -197,10 +277,16 @@ pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -
         ([_, ..], ..) => (Verdict::Fail, broken.join("; ")),
         ([], [first, ..], _) => (Verdict::NoData, first.clone()),
         ([], [], [only]) => (Verdict::Pass, only.clone()),
-        ([], [], [first, others @ ..]) => (Verdict::Pass, format!("{first}; {} more as predicted", others.len())),
+        ([], [], [first, others @ ..]) => (
+            Verdict::Pass,
+            format!("{first}; {} more as predicted", others.len()),
+        ),
         ([], [], []) => {
             let family = &claim.family;
-            (Verdict::NoData, format!("{family} was not compiled for the same architecture as its base"))
+            (
+                Verdict::NoData,
+                format!("{family} was not compiled for the same architecture as its base"),
+            )
         }
     };
     Some(Finding::new(verdict, reason))
@@ -215,20 +301,45 @@ fn compare(
     by: Source,
 ) -> Result<Vec<(bool, String)>, String> {
     let show = |arch: &Option<String>, name: &str, value: f64| {
-        let arch = arch.as_ref().map(|arch| format!(" ({arch})")).unwrap_or_default();
+        let arch = arch
+            .as_ref()
+            .map(|arch| format!(" ({arch})"))
+            .unwrap_or_default();
         format!("{name}{arch} {}", claim.metric.show(value))
     };
-    let values = values(record, &Subject::variant(&stage.id, &variant.name), claim, by)?;
+    let values = values(
+        record,
+        &Subject::variant(&stage.id, &variant.name),
+        claim,
+        by,
+    )?;
     let Some((base_stage, base)) = base else {
-        let judge =
-            |(arch, value): &(_, f64)| (holds(&claim.relation, *value, None, by), show(arch, &variant.name, *value));
+        let judge = |(arch, value): &(_, f64)| {
+            (
+                holds(&claim.relation, *value, None, by),
+                show(arch, &variant.name, *value),
+            )
+        };
         return Ok(values.iter().map(judge).collect());
     };
-    let bases = self::values(record, &Subject::variant(&base_stage.id, &base.name), claim, by)?;
+    let bases = self::values(
+        record,
+        &Subject::variant(&base_stage.id, &base.name),
+        claim,
+        by,
+    )?;
     let judge = |(arch, value): &(Option<String>, f64)| {
         let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
-        let ratio = if *old == 0.0 { String::new() } else { format!(" = {:.3}x", value / old) };
-        let words = format!("{} / {}{ratio}", show(arch, &variant.name, *value), show(arch, &base.name, *old));
+        let ratio = if *old == 0.0 {
+            String::new()
+        } else {
+            format!(" = {:.3}x", value / old)
+        };
+        let words = format!(
+            "{} / {}{ratio}",
+            show(arch, &variant.name, *value),
+            show(arch, &base.name, *old)
+        );
         Some((holds(&claim.relation, *value, Some(*old), by), words))
     };
     Ok(values.iter().filter_map(judge).collect())
@@ -238,8 +349,14 @@ fn compare(
 /// ratio that was predicted exactly may be off by [`NCU_TOLERANCE`] on a GPU.
 fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool {
     match *relation {
-        Relation::Ratio { at_least, at_most, .. } => {
-            let slack = if by == Source::Ncu && at_least == at_most { NCU_TOLERANCE } else { 0.0 };
+        Relation::Ratio {
+            at_least, at_most, ..
+        } => {
+            let slack = if by == Source::Ncu && at_least == at_most {
+                NCU_TOLERANCE
+            } else {
+                0.0
+            };
             let (at_least, at_most) = (at_least * (1.0 - slack), at_most * (1.0 + slack));
             base.is_some_and(|base| at_least * base <= value && value <= at_most * base)
         }
@@ -250,15 +367,22 @@ fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool
 }
 
 /// The values of a metric, each with the architecture where it depends on one; or why there is none.
-fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Result<Vec<(Option<String>, f64)>, String> {
+fn values(
+    record: &Record,
+    subject: &Subject,
+    claim: &Claim,
+    by: Source,
+) -> Result<Vec<(Option<String>, f64)>, String> {
     let Claim { metric, on, .. } = claim;
     let lacks = |what: &str| format!("{subject}: {what}");
     let of_instance = |source: Source| {
         let rows = record.by(source).filter(|row| row.subject == *subject);
         rows.filter_map(|row| match &row.on {
-            On::Instance { dtype, head_dim: 64, arch } if *dtype == on.dtype => {
-                Some((arch.clone(), row.value(*metric)?))
-            }
+            On::Instance {
+                dtype,
+                head_dim: 64,
+                arch,
+            } if *dtype == on.dtype => Some((arch.clone(), row.value(*metric)?)),
             _ => None,
         })
         .collect::<Vec<_>>()
@@ -266,7 +390,9 @@ fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Resu
     if by == Source::Ncu && metric.is_judged_by_ncu() {
         let row = record.row(subject, &On::Problem(on.clone()), Source::Ncu);
         let row = row.ok_or_else(|| lacks("not launched under ncu"))?;
-        let value = row.value(*metric).ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
+        let value = row
+            .value(*metric)
+            .ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
         return Ok(vec![(None, value)]);
     }
     match metric.source() {
@@ -282,16 +408,19 @@ fn values(record: &Record, subject: &Subject, claim: &Claim, by: Source) -> Resu
             }
         }
         metric::Source::Declared => match of_instance(Source::Kernel) {
-            found if found.is_empty() => Err(lacks(&format!("it has no instance for {} and head_dim 64", on.dtype))),
+            found if found.is_empty() => Err(lacks(&format!(
+                "it has no instance for {} and head_dim 64",
+                on.dtype
+            ))),
             found => Ok(found),
         },
         metric::Source::Compiler => match of_instance(Source::Ptxas) {
             found if found.is_empty() => Err(lacks("no GPU code was built")),
             found => Ok(found),
         },
-        metric::Source::Profile | metric::Source::Gpu => {
-            Err(lacks("only ncu measures it; `compare profile` on a GPU completes this record"))
-        }
+        metric::Source::Profile | metric::Source::Gpu => Err(lacks(
+            "only ncu measures it; `compare profile` on a GPU completes this record",
+        )),
     }
 }
 
@@ -343,7 +472,8 @@ impl Claimed {
 
     /// It fails, and no committed record refutes it. What a changed kernel measured before counts no more.
     pub fn is_broken(&self) -> bool {
-        self.finds(Verdict::Fail).is_some_and(|origin| !origin.is_stale())
+        self.finds(Verdict::Fail)
+            .is_some_and(|origin| !origin.is_stale())
     }
 
     /// This run does not decide it.
@@ -359,7 +489,11 @@ pub fn failed(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Find
 
 /// Every claim that `record` has something of.
 pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
-    let claims = record.meta.stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+    let claims = record
+        .meta
+        .stages
+        .iter()
+        .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
     claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
 }
 
@@ -376,12 +510,20 @@ pub fn refuted_by<'a>(
         let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
         same_gpu && record.is_of(stage) && record.meta.refuted(&stage.id, &words).is_some()
     };
-    known.committed.iter().rev().find(covers).map(|(name, record)| (name.as_str(), record))
+    known
+        .committed
+        .iter()
+        .rev()
+        .find(covers)
+        .map(|(name, record)| (name.as_str(), record))
 }
 
 /// What is known of every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
-    let each = known.stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+    let each = known
+        .stages
+        .iter()
+        .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
     each.map(|(stage, claim)| Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
@@ -395,29 +537,52 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
         let measured = record.stage(&stage.id)?;
         judge(record, measured, claim)
     };
-    let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
+    let negative =
+        |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
     let evidence = |record: &Record| {
         let refuted = record.meta.refuted(&stage.id, &claim.to_string());
-        let reason = record.meta.negative.as_ref().map_or(String::new(), |negative| negative.reason.clone());
-        (reason, refuted.map_or(String::new(), |refuted| refuted.evidence.clone()))
+        let reason = record
+            .meta
+            .negative
+            .as_ref()
+            .map_or(String::new(), |negative| negative.reason.clone());
+        (
+            reason,
+            refuted.map_or(String::new(), |refuted| refuted.evidence.clone()),
+        )
     };
     let mut why = "not measured in this run, and no committed record has it".to_string();
     if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
         match (finding.verdict, negative(run)) {
             (Verdict::NoData, _) => why = finding.reason,
             (Verdict::Pass, Some((record, _))) => {
-                return Status::UnexpectedPass { record: record.to_string(), finding };
+                return Status::UnexpectedPass {
+                    record: record.to_string(),
+                    finding,
+                };
             }
             (Verdict::Fail, Some((name, record))) => {
                 let (reason, _) = evidence(record);
-                return Status::Negative { record: name.to_string(), reason, evidence: finding.reason };
+                return Status::Negative {
+                    record: name.to_string(),
+                    reason,
+                    evidence: finding.reason,
+                };
             }
-            _ => return Status::Judged { origin: Origin::Run, finding },
+            _ => {
+                return Status::Judged {
+                    origin: Origin::Run,
+                    finding,
+                };
+            }
         }
     }
     let mut stale = None;
     for (name, record) in known.committed.iter().rev() {
-        let Some(finding) = find(record).filter(|finding| finding.verdict != Verdict::NoData) else { continue };
+        let Some(finding) = find(record).filter(|finding| finding.verdict != Verdict::NoData)
+        else {
+            continue;
+        };
         let origin = known.origin(Some(name), record, &stage.id, is_of_gpu(claim));
         if origin.is_stale() {
             stale = stale.or(Some(Status::Judged { origin, finding }));
@@ -426,7 +591,11 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
         return match negative(record) {
             Some((name, record)) => {
                 let (reason, evidence) = evidence(record);
-                Status::Negative { record: name.to_string(), reason, evidence }
+                Status::Negative {
+                    record: name.to_string(),
+                    reason,
+                    evidence,
+                }
             }
             None => Status::Judged { origin, finding },
         };

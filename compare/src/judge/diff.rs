@@ -37,8 +37,14 @@ pub enum Change {
 }
 
 impl Change {
-    pub const ALL: [Change; 6] =
-        [Change::Worse, Change::Ambiguous, Change::Missing, Change::Better, Change::Differs, Change::Same];
+    pub const ALL: [Change; 6] = [
+        Change::Worse,
+        Change::Ambiguous,
+        Change::Missing,
+        Change::Better,
+        Change::Differs,
+        Change::Same,
+    ];
 }
 
 impl fmt::Display for Change {
@@ -125,15 +131,25 @@ impl Difference {
 
     /// What a gate or claim says on both sides, where it says something.
     fn verdicts<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
-        Self { base: base.map(|of| of.to_string()), new: new.map(|of| of.to_string()), ..self }
+        Self {
+            base: base.map(|of| of.to_string()),
+            new: new.map(|of| of.to_string()),
+            ..self
+        }
     }
 
     fn on(self, on: &On) -> Self {
-        Self { on: Some(on.clone()), ..self }
+        Self {
+            on: Some(on.clone()),
+            ..self
+        }
     }
 
     fn of(self, metric: Metric) -> Self {
-        Self { metric: Some(metric), ..self }
+        Self {
+            metric: Some(metric),
+            ..self
+        }
     }
 
     fn required(self, required: bool) -> Self {
@@ -159,19 +175,40 @@ pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Differenc
         latencies,
     ]
     .concat();
-    let ids: Vec<&str> = new.meta.stages.iter().chain(&base.meta.stages).map(|stage| stage.id.as_str()).collect();
-    found.sort_by_key(|d| (ids.iter().position(|id| *id == d.subject.stage()), d.group, d.change));
+    let ids: Vec<&str> = new
+        .meta
+        .stages
+        .iter()
+        .chain(&base.meta.stages)
+        .map(|stage| stage.id.as_str())
+        .collect();
+    found.sort_by_key(|d| {
+        (
+            ids.iter().position(|id| *id == d.subject.stage()),
+            d.group,
+            d.change,
+        )
+    });
     found
 }
 
 /// Stages whose kernel is another one now than when `record` was made.
 pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
-    let is_other =
-        |stage: &&StageMeta| now.iter().any(|built| built.id == stage.id && built.identity != stage.identity);
+    let is_other = |stage: &&StageMeta| {
+        now.iter()
+            .any(|built| built.id == stage.id && built.identity != stage.identity)
+    };
     let why = "the kernel has changed since the new record was made; run `compare` again";
-    let difference =
-        |stage: &StageMeta| Difference::new(&*stage.id, "whole run", Group::Gates, Change::Missing, why).required(true);
-    record.meta.stages.iter().filter(is_other).map(difference).collect()
+    let difference = |stage: &StageMeta| {
+        Difference::new(&*stage.id, "whole run", Group::Gates, Change::Missing, why).required(true)
+    };
+    record
+        .meta
+        .stages
+        .iter()
+        .filter(is_other)
+        .map(difference)
+        .collect()
 }
 
 /// What keeps a whole record from being compared.
@@ -193,9 +230,16 @@ impl<'a> Sides<'a> {
     fn of(base: &'a Record, new: &'a Record, threshold: f64) -> Self {
         let index = |record: &'a Record| -> Index<'a> {
             let rows = record.rows.iter().filter(|row| row.against.is_none());
-            rows.map(|row| ((&row.subject, &row.on, row.by), row)).collect()
+            rows.map(|row| ((&row.subject, &row.on, row.by), row))
+                .collect()
         };
-        Self { base, new, threshold, old_rows: index(base), new_rows: index(new) }
+        Self {
+            base,
+            new,
+            threshold,
+            old_rows: index(base),
+            new_rows: index(new),
+        }
     }
 
     fn has_one_backend(&self) -> bool {
@@ -221,15 +265,22 @@ impl<'a> Sides<'a> {
         let mut found = Vec::new();
         for (record, side) in [(self.base, "base"), (self.new, "new record")] {
             if let Progress::Partial { finished, planned } = record.meta.progress {
-                found.push(whole(format!("the {side} is of a run that ended after {finished} of {planned} cases")));
+                found.push(whole(format!(
+                    "the {side} is of a run that ended after {finished} of {planned} cases"
+                )));
             }
         }
         if !self.has_one_backend() {
             let (new, base) = (place(self.new), place(self.base));
-            found.push(whole(format!("{new} against {base} (base): gates and latencies do not compare")));
+            found.push(whole(format!(
+                "{new} against {base} (base): gates and latencies do not compare"
+            )));
         }
-        let row = |subject, change, why: &str| Difference::new(subject, "variant", Group::Gates, change, why);
-        let [before, after]: [Vec<Subject>; 2] = [self.base, self.new].map(|record| record.variants().collect());
+        let row = |subject, change, why: &str| {
+            Difference::new(subject, "variant", Group::Gates, change, why)
+        };
+        let [before, after]: [Vec<Subject>; 2] =
+            [self.base, self.new].map(|record| record.variants().collect());
         for subject in &before {
             let is_checked = |record| state::summary(record, subject).is_some();
             if after.contains(subject) {
@@ -237,29 +288,52 @@ impl<'a> Sides<'a> {
                 let is_lost = is_checked(self.base) && !is_checked(self.new);
                 found.extend(is_lost.then(|| row(subject, Change::Missing, why).required(true)));
             } else if refused(self.new).any(|other| other == *subject) {
-                found.push(row(subject, Change::Missing, "the new record is of a device that refuses it"));
+                found.push(row(
+                    subject,
+                    Change::Missing,
+                    "the new record is of a device that refuses it",
+                ));
             } else {
-                found.push(row(subject, Change::Differs, "the new record does not declare it: removed, or renamed"));
+                found.push(row(
+                    subject,
+                    Change::Differs,
+                    "the new record does not declare it: removed, or renamed",
+                ));
             }
         }
         let added = after.iter().filter(|subject| !before.contains(subject));
-        found.extend(added.map(|subject| row(subject, Change::Differs, "the base does not have it")));
+        found.extend(
+            added.map(|subject| row(subject, Change::Differs, "the base does not have it")),
+        );
         found
     }
 
     /// What either record measured or claimed by a metric that the registry no longer has. It is said, and nothing is missing.
     fn retired(&self) -> Vec<Difference> {
         let why = "the registry of metrics does not have it: removed, or renamed";
-        let row = |subject, what| Difference::new(subject, what, Group::Gates, Change::Differs, why);
+        let row =
+            |subject, what| Difference::new(subject, what, Group::Gates, Change::Differs, why);
         let (mut metrics, mut claims) = (BTreeSet::new(), BTreeSet::new());
         for record in [self.base, self.new] {
             metrics.extend(record.rows.iter().flat_map(|row| row.retired.keys()));
-            let of_stage =
-                |stage: &'a StageMeta| stage.retired.iter().map(|claim| (stage.id.as_str(), retired_claim(claim)));
+            let of_stage = |stage: &'a StageMeta| {
+                stage
+                    .retired
+                    .iter()
+                    .map(|claim| (stage.id.as_str(), retired_claim(claim)))
+            };
             claims.extend(record.meta.stages.iter().flat_map(of_stage));
         }
-        let metrics = metrics.into_iter().map(|name| row(WHOLE, format!("metric {name}")));
-        metrics.chain(claims.into_iter().map(|(stage, claim)| row(stage, format!("claim {claim}")))).collect()
+        let metrics = metrics
+            .into_iter()
+            .map(|name| row(WHOLE, format!("metric {name}")));
+        metrics
+            .chain(
+                claims
+                    .into_iter()
+                    .map(|(stage, claim)| row(stage, format!("claim {claim}"))),
+            )
+            .collect()
     }
 
     /// A gate that fails now and did not fail before is worse whatever the backend; all else needs the same backend, but
@@ -267,24 +341,32 @@ impl<'a> Sides<'a> {
     fn gates(&self) -> Vec<Difference> {
         let mut found = Vec::new();
         for subject in self.new.variants() {
-            let [before, after] = [self.base, self.new].map(|record| state::gates(record, &subject));
+            let [before, after] =
+                [self.base, self.new].map(|record| state::gates(record, &subject));
             let was = |gate| before.get(&gate).map(|judged| judged.verdict);
             let is = |gate| after.get(&gate).map(|judged| judged.verdict);
             let row = |gate, change, why: &str| {
-                let row = Difference::new(&subject, format!("gate {gate}"), Group::Gates, change, why);
+                let row =
+                    Difference::new(&subject, format!("gate {gate}"), Group::Gates, change, why);
                 row.verdicts(was(gate), is(gate))
             };
             for (&gate, judged) in &after {
                 let is_comparable = self.has_one_backend() || gate == GateId::R1;
-                let Some(change) = turned(was(gate), judged.verdict, is_comparable) else { continue };
+                let Some(change) = turned(was(gate), judged.verdict, is_comparable) else {
+                    continue;
+                };
                 let is_required = change == Change::Missing && self.covers();
                 found.push(row(gate, change, &judged.reason).required(is_required));
             }
             // A variant that was not run at all has a row of its own.
             if !after.is_empty() && self.covers() {
-                let judged_before = before.iter().filter(|(_, judged)| judged.verdict != Verdict::NoData);
+                let judged_before = before
+                    .iter()
+                    .filter(|(_, judged)| judged.verdict != Verdict::NoData);
                 let lost = judged_before.filter(|(gate, _)| !after.contains_key(gate));
-                found.extend(lost.map(|(&gate, _)| row(gate, Change::Missing, BASE_ONLY).required(gate != GateId::R1)));
+                found.extend(lost.map(|(&gate, _)| {
+                    row(gate, Change::Missing, BASE_ONLY).required(gate != GateId::R1)
+                }));
             }
         }
         found
@@ -298,16 +380,31 @@ impl<'a> Sides<'a> {
             Difference::new(*stage, format!("claim {claim}"), Group::Gates, change, why)
         };
         let key = |stage: &'a StageMeta, claim: &Claim| (stage.id.as_str(), claim.to_string());
-        let mut before: BTreeMap<(&str, String), Verdict> =
-            claims::judged(self.base).map(|(stage, claim, finding)| (key(stage, claim), finding.verdict)).collect();
+        let mut before: BTreeMap<(&str, String), Verdict> = claims::judged(self.base)
+            .map(|(stage, claim, finding)| (key(stage, claim), finding.verdict))
+            .collect();
         let mut found = Vec::new();
-        for (stage, claim, Finding { verdict, reason, .. }) in claims::judged(self.new) {
+        for (
+            stage,
+            claim,
+            Finding {
+                verdict, reason, ..
+            },
+        ) in claims::judged(self.new)
+        {
             let key = key(stage, claim);
             let was = before.remove(&key);
-            let Some(change) = turned(was, verdict, true).filter(|_| is_comparable(claim)) else { continue };
-            let is_refuted = change == Change::Worse && self.new.meta.refuted(key.0, &key.1).is_some();
+            let Some(change) = turned(was, verdict, true).filter(|_| is_comparable(claim)) else {
+                continue;
+            };
+            let is_refuted =
+                change == Change::Worse && self.new.meta.refuted(key.0, &key.1).is_some();
             let row = match is_refuted {
-                true => row(&key, Change::Differs, format!("refuted and recorded: {reason}")),
+                true => row(
+                    &key,
+                    Change::Differs,
+                    format!("refuted and recorded: {reason}"),
+                ),
                 false => row(&key, change, reason),
             };
             found.push(row.verdicts(was, Some(verdict)));
@@ -315,7 +412,9 @@ impl<'a> Sides<'a> {
         // A claim that is taken back is said, lest one that fails be settled by deleting it; so is one that the new record
         // has no figures of.
         for (key, was) in &before {
-            let Some(stage) = self.new.stage(key.0) else { continue };
+            let Some(stage) = self.new.stage(key.0) else {
+                continue;
+            };
             let row = match stage.claims.iter().find(|claim| claim.to_string() == key.1) {
                 None => row(key, Change::Differs, "no longer claimed".into()),
                 Some(claim) if !is_comparable(claim) => continue,
@@ -329,7 +428,10 @@ impl<'a> Sides<'a> {
     /// Planted faults that survive, and synchronisation that is not as listed.
     fn self_test(&self) -> Vec<Difference> {
         let both = [self.base, self.new];
-        if both.iter().any(|record| record.by(Source::SelfTest).next().is_none()) {
+        if both
+            .iter()
+            .any(|record| record.by(Source::SelfTest).next().is_none())
+        {
             return Vec::new();
         }
         let [was, is] = both.map(|record| state::self_test(record).count());
@@ -338,45 +440,83 @@ impl<'a> Sides<'a> {
             Ordering::Less => Change::Better,
             Ordering::Equal => Change::Same,
         };
-        let names = joined(state::self_test(self.new).map(|row| format!("{}{}", row.subject, row.on)), "; ");
+        let names = joined(
+            state::self_test(self.new).map(|row| format!("{}{}", row.subject, row.on)),
+            "; ",
+        );
         vec![Difference::new(WHOLE, SELF_TEST, Group::Gates, change, names).values(was, is)]
     }
 
     /// The latencies of both sides. What one side alone timed is one line a stage.
     fn latencies(&self) -> Vec<Difference> {
-        let is_timed = |record, stage: &StageMeta| best::timed(record).any(|row| row.subject.stage() == stage.id);
-        let row = |stage: &StageMeta, why| Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why);
+        let is_timed = |record, stage: &StageMeta| {
+            best::timed(record).any(|row| row.subject.stage() == stage.id)
+        };
+        let row = |stage: &StageMeta, why| {
+            Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why)
+        };
         let stages = self.new.meta.stages.iter();
         if let Some(why) = self.other_gpu() {
-            let of_either = stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
+            let of_either =
+                stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
             let is_required = super::is_timed(self.base);
-            return of_either.map(|stage| row(stage, why.clone()).required(is_required)).collect();
+            return of_either
+                .map(|stage| row(stage, why.clone()).required(is_required))
+                .collect();
         }
         let samples = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a [f64]> {
-            let of_gpu = record.samples.iter().filter(|samples| samples.by == Source::Gpu);
-            of_gpu.map(|samples| ((&samples.subject, &samples.on), &*samples.device_ns)).collect()
+            let of_gpu = record
+                .samples
+                .iter()
+                .filter(|samples| samples.by == Source::Gpu);
+            of_gpu
+                .map(|samples| ((&samples.subject, &samples.on), &*samples.device_ns))
+                .collect()
         };
         let (old_samples, new_samples) = (samples(self.base), samples(self.new));
         let timed_in = |rows: &Index<'a>, row: &Row| {
             let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
             found.filter(|other| other.figures.contains_key(&Metric::P50))
         };
-        let pairs: Vec<(&Row, &Row)> =
-            best::timed(self.new).filter_map(|row| Some((timed_in(&self.old_rows, row)?, row))).collect();
+        let pairs: Vec<(&Row, &Row)> = best::timed(self.new)
+            .filter_map(|row| Some((timed_in(&self.old_rows, row)?, row)))
+            .collect();
         let latency = |(old, row): &(&Row, &Row)| {
             let key = (&row.subject, &row.on);
-            self.latency(old, row, old_samples.get(&key).copied().zip(new_samples.get(&key).copied()))
+            self.latency(
+                old,
+                row,
+                old_samples
+                    .get(&key)
+                    .copied()
+                    .zip(new_samples.get(&key).copied()),
+            )
         };
         let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
-            let of_stage = |record: &'a Record| best::timed(record).filter(|row| row.subject.stage() == stage.id);
+            let of_stage = |record: &'a Record| {
+                best::timed(record).filter(|row| row.subject.stage() == stage.id)
+            };
             // A run times some variants only where it says so; a removed variant has a row of its own.
-            let says_so = self.new.meta.left_out.iter().any(|scope| scope.stage == stage.id && scope.left_out > 0);
+            let says_so = self
+                .new
+                .meta
+                .left_out
+                .iter()
+                .any(|scope| scope.stage == stage.id && scope.left_out > 0);
             let gone = of_stage(self.base).filter(|row| timed_in(&self.new_rows, row).is_none());
-            let gone = gone.filter(|row| stage.variant(row.subject.name()).is_some()).count();
-            let added = of_stage(self.new).filter(|row| timed_in(&self.old_rows, row).is_none()).count();
-            for (count, side, is_required) in [(gone, "the base", !says_so), (added, "the new record", false)] {
-                let line = || row(stage, format!("{count} timed in {side} only")).required(is_required);
+            let gone = gone
+                .filter(|row| stage.variant(row.subject.name()).is_some())
+                .count();
+            let added = of_stage(self.new)
+                .filter(|row| timed_in(&self.old_rows, row).is_none())
+                .count();
+            for (count, side, is_required) in [
+                (gone, "the base", !says_so),
+                (added, "the new record", false),
+            ] {
+                let line =
+                    || row(stage, format!("{count} timed in {side} only")).required(is_required);
                 found.extend((count > 0).then(line));
             }
         }
@@ -385,35 +525,62 @@ impl<'a> Sides<'a> {
 
     /// Why no latency of the two records may be compared, if so.
     fn other_gpu(&self) -> Option<String> {
-        let untimed = |side: &str, record: &Record| match (best::timed(record).next(), &record.meta.machine.gpu) {
+        let untimed = |side: &str, record: &Record| match (
+            best::timed(record).next(),
+            &record.meta.machine.gpu,
+        ) {
             (Some(_), _) => None,
-            (None, Gpu::Absent { .. }) => Some(format!("{side} was not timed: it ran without a GPU")),
+            (None, Gpu::Absent { .. }) => {
+                Some(format!("{side} was not timed: it ran without a GPU"))
+            }
             (None, Gpu::Present { .. }) => Some(format!("{side} was not timed")),
         };
         let gpu = |record: &Record| match &record.meta.machine.gpu {
-            Gpu::Present { name, arch, driver, multiprocessors, .. } => {
-                Some((format!("{name} ({arch}, {multiprocessors} SMs)"), driver.clone()))
-            }
+            Gpu::Present {
+                name,
+                arch,
+                driver,
+                multiprocessors,
+                ..
+            } => Some((
+                format!("{name} ({arch}, {multiprocessors} SMs)"),
+                driver.clone(),
+            )),
             Gpu::Absent { .. } => None,
         };
-        untimed("the base", self.base).or(untimed("the new record", self.new)).or_else(|| {
-            let ((was, old_driver), (is, driver)) = (gpu(self.base)?, gpu(self.new)?);
-            let other_driver = || (old_driver != driver).then(|| format!("driver {old_driver} against {driver}"));
-            if was != is { Some(format!("{was} against {is}")) } else { other_driver() }
-        })
+        untimed("the base", self.base)
+            .or(untimed("the new record", self.new))
+            .or_else(|| {
+                let ((was, old_driver), (is, driver)) = (gpu(self.base)?, gpu(self.new)?);
+                let other_driver = || {
+                    (old_driver != driver).then(|| format!("driver {old_driver} against {driver}"))
+                };
+                if was != is {
+                    Some(format!("{was} against {is}"))
+                } else {
+                    other_driver()
+                }
+            })
     }
 
     /// One latency on both sides, by the interval of the medians' ratio.
     fn latency(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
-        let row =
-            |change, why| Difference::new(&new.subject, "p50", Group::Latency, change, why).on(&new.on).of(Metric::P50);
-        if let Some(why) = best::withheld(self.base, old).or_else(|| best::withheld(self.new, new)) {
+        let row = |change, why| {
+            Difference::new(&new.subject, "p50", Group::Latency, change, why)
+                .on(&new.on)
+                .of(Metric::P50)
+        };
+        if let Some(why) = best::withheld(self.base, old).or_else(|| best::withheld(self.new, new))
+        {
             return row(Change::Missing, why);
         }
         if let On::Problem(place) = &new.on
             && self.base.meta.shapes.get(&place.shape) != self.new.meta.shapes.get(&place.shape)
         {
-            return row(Change::Missing, format!("{} is another shape in the base", place.shape));
+            return row(
+                Change::Missing,
+                format!("{} is another shape in the base", place.shape),
+            );
         }
         if old.under != new.under {
             let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
@@ -427,7 +594,11 @@ impl<'a> Sides<'a> {
             why += "; the kernel has not changed: look at the machine and the harness";
         }
         let [was, is] = [old, new].map(|row| Metric::P50.show(best::p50(row)));
-        Difference { ratio: Some(ratio), resampled: is_resampled, ..row(change, why).values(was, is) }
+        Difference {
+            ratio: Some(ratio),
+            resampled: is_resampled,
+            ..row(change, why).values(was, is)
+        }
     }
 
     fn judge_latency(&self, ratio: &Ratio, old: &Row, new: &Row) -> (Change, String) {
@@ -437,28 +608,57 @@ impl<'a> Sides<'a> {
         match decided {
             Decided::Same => return (Change::Same, format!("within {percent:.1} %")),
             Decided::Ambiguous if holds_one && self.has_one_kernel(&new.subject) => {
-                let why = format!("the interval crosses {percent:.1} % and holds 1, and the kernel has not changed");
+                let why = format!(
+                    "the interval crosses {percent:.1} % and holds 1, and the kernel has not changed"
+                );
                 return (Change::Same, why);
             }
-            Decided::Ambiguous => return (Change::Ambiguous, format!("the interval crosses {percent:.1} %")),
+            Decided::Ambiguous => {
+                return (
+                    Change::Ambiguous,
+                    format!("the interval crosses {percent:.1} %"),
+                );
+            }
             Decided::Faster | Decided::Slower => {}
         }
-        let noise = |row: &Row| row.value(Metric::P90).map_or(0.0, |p90| (p90 - best::p50(row)) / best::p50(row));
+        let noise = |row: &Row| {
+            row.value(Metric::P90)
+                .map_or(0.0, |p90| (p90 - best::p50(row)) / best::p50(row))
+        };
         let noise = noise(old).max(noise(new));
         if Decided::of(ratio, self.threshold.max(noise)) != decided {
-            let why = format!("beyond {percent:.1} %, but not beyond the samples' noise of {:.1} %", 100.0 * noise);
+            let why = format!(
+                "beyond {percent:.1} %, but not beyond the samples' noise of {:.1} %",
+                100.0 * noise
+            );
             return (Change::Ambiguous, why);
         }
         // In cycles: a clock that moved moves the time without any doing of the kernel.
         if let (Some(was), Some(is)) = (old.value(Metric::SmMhz), new.value(Metric::SmMhz)) {
             let scale = was / is;
-            let interval = Interval { low: ratio.interval.low * scale, high: ratio.interval.high * scale };
-            if Decided::of(&Ratio { value: ratio.value * scale, interval }, self.threshold) != decided {
-                let why = format!("beyond {percent:.1} % in time and not in cycles: {was:.0} MHz against {is:.0} MHz");
+            let interval = Interval {
+                low: ratio.interval.low * scale,
+                high: ratio.interval.high * scale,
+            };
+            if Decided::of(
+                &Ratio {
+                    value: ratio.value * scale,
+                    interval,
+                },
+                self.threshold,
+            ) != decided
+            {
+                let why = format!(
+                    "beyond {percent:.1} % in time and not in cycles: {was:.0} MHz against {is:.0} MHz"
+                );
                 return (Change::Ambiguous, why);
             }
         }
-        let change = if decided == Decided::Faster { Change::Better } else { Change::Worse };
+        let change = if decided == Decided::Faster {
+            Change::Better
+        } else {
+            Change::Worse
+        };
         (change, format!("beyond {percent:.1} %"))
     }
 
@@ -470,29 +670,53 @@ impl<'a> Sides<'a> {
         }
         let mut found = Vec::new();
         let cases = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a Row> {
-            let all = record.rows.iter().chain(&record.cases).filter(|row| matches!(row.on, On::Case(..)));
+            let all = record
+                .rows
+                .iter()
+                .chain(&record.cases)
+                .filter(|row| matches!(row.on, On::Case(..)));
             all.map(|row| ((&row.subject, &row.on), row)).collect()
         };
         let (before, after) = (cases(self.base), cases(self.new));
-        let same_cases = (self.base.meta.tier, &self.base.meta.scope) == (self.new.meta.tier, &self.new.meta.scope);
+        let same_cases = (self.base.meta.tier, &self.base.meta.scope)
+            == (self.new.meta.tier, &self.new.meta.scope);
         for subject in self.new.variants() {
             let key = (&subject, &On::All, state::source(self.new));
-            let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else { continue };
+            let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else {
+                continue;
+            };
             // The largest of other cases is another figure.
             let as_many = same_cases && was.value(Metric::Cases) == is.value(Metric::Cases);
             for &metric in Metric::ALL {
-                let Threshold::Absolute(margin) = metric.spec().threshold else { continue };
+                let Threshold::Absolute(margin) = metric.spec().threshold else {
+                    continue;
+                };
                 let both = |old: &Row, new: &Row| old.value(metric).zip(new.value(metric));
                 let of_variant = after.iter().filter(|((of, _), _)| **of == subject);
-                let shared = of_variant.filter_map(|(key, new)| Some((both(before.get(key)?, new)?, Some(key.1))));
+                let shared = of_variant
+                    .filter_map(|(key, new)| Some((both(before.get(key)?, new)?, Some(key.1))));
                 let whole = both(was, is).filter(|_| as_many).map(|both| (both, None));
-                let Some(((was, is), on)) = furthest(shared.collect(), margin).or(whole) else { continue };
-                let gate = metric.spec().gate.map_or(String::new(), |gate| format!(" ({gate})"));
+                let Some(((was, is), on)) = furthest(shared.collect(), margin).or(whole) else {
+                    continue;
+                };
+                let gate = metric
+                    .spec()
+                    .gate
+                    .map_or(String::new(), |gate| format!(" ({gate})"));
                 let why = format!("of the bound; margin {:.0} % of it", 100.0 * margin);
                 let change = moved(was, is, margin);
-                let row = Difference::new(&subject, format!("{metric}{gate}"), Group::Errors, change, why);
+                let row = Difference::new(
+                    &subject,
+                    format!("{metric}{gate}"),
+                    Group::Errors,
+                    change,
+                    why,
+                );
                 let row = row.of(metric).values(metric.show(was), metric.show(is));
-                found.push(Difference { on: on.cloned(), ..row });
+                found.push(Difference {
+                    on: on.cloned(),
+                    ..row
+                });
             }
         }
         found
@@ -504,7 +728,9 @@ impl<'a> Sides<'a> {
         let mut refused = BTreeSet::new();
         let is_compared = |metric: &Metric| metric.spec().threshold != Threshold::NotCompared;
         for new in self.new.rows.iter().filter(|row| row.against.is_none()) {
-            let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else { continue };
+            let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else {
+                continue;
+            };
             let group = match new.by {
                 Source::Ptxas | Source::Kernel => Group::Resources,
                 Source::Emulator if new.on.problem().is_some() => Group::Counters,
@@ -513,20 +739,35 @@ impl<'a> Sides<'a> {
             let stage = new.subject.stage();
             if let Some(why) = self.other_compiler(stage, new.by) {
                 if refused.insert((stage, new.by)) {
-                    found.push(Difference::new(stage, group.to_string(), group, Change::Missing, why));
+                    found.push(Difference::new(
+                        stage,
+                        group.to_string(),
+                        group,
+                        Change::Missing,
+                        why,
+                    ));
                 }
                 continue;
             }
-            let row = |what, change, why| Difference::new(&new.subject, what, group, change, why).on(&new.on);
-            let both = new.figures.iter().filter_map(|(metric, is)| Some((*metric, old.figures.get(metric)?, is)));
-            let moved = both.filter(|(metric, was, is)| is_compared(metric) && was.value != is.value);
+            let row = |what, change, why| {
+                Difference::new(&new.subject, what, group, change, why).on(&new.on)
+            };
+            let both = new
+                .figures
+                .iter()
+                .filter_map(|(metric, is)| Some((*metric, old.figures.get(metric)?, is)));
+            let moved =
+                both.filter(|(metric, was, is)| is_compared(metric) && was.value != is.value);
             let moved = moved.map(|(metric, was, is)| {
                 let (change, why) = judge(metric, *was, *is, self.word(latencies, new));
                 let row = row(metric.to_string(), change, why).of(metric);
                 row.values(metric.show(was.value), metric.show(is.value))
             });
             let moved: Vec<Difference> = moved.collect();
-            let absent = old.figures.keys().filter(|metric| is_compared(metric) && !new.figures.contains_key(metric));
+            let absent = old
+                .figures
+                .keys()
+                .filter(|metric| is_compared(metric) && !new.figures.contains_key(metric));
             let (lost, removed): (Vec<&Metric>, Vec<&Metric>) =
                 absent.partition(|metric| is_measured(**metric, new.by));
             let is_equal = moved.is_empty() && removed.is_empty();
@@ -536,8 +777,11 @@ impl<'a> Sides<'a> {
                 found.push(row(joined(removed, ", "), Change::Differs, why));
             }
             if !lost.is_empty() {
-                let why =
-                    format!("the new record has no {}: {}", joined(lost, ", "), new.note.as_deref().unwrap_or(""));
+                let why = format!(
+                    "the new record has no {}: {}",
+                    joined(lost, ", "),
+                    new.note.as_deref().unwrap_or("")
+                );
                 found.push(row(group.to_string(), Change::Missing, why).required(true));
             } else if is_equal && new.by != Source::Kernel {
                 found.push(row(group.to_string(), Change::Same, "exact".into()));
@@ -550,14 +794,25 @@ impl<'a> Sides<'a> {
     /// Variants that the base counted and the new record did not, though it has them and set out to.
     fn uncounted(&self) -> Vec<Difference> {
         let is_gone = |row: &&Row| {
-            let is_counted = row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
+            let is_counted =
+                row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
             let stage = self.new.stage(row.subject.stage());
-            let is_declared = stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
-            is_counted && is_declared && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
+            let is_declared =
+                stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
+            is_counted
+                && is_declared
+                && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
         };
         let row = |row: &Row| {
             let why = "counted in the base only";
-            let row = Difference::new(&row.subject, "counters", Group::Counters, Change::Missing, why).on(&row.on);
+            let row = Difference::new(
+                &row.subject,
+                "counters",
+                Group::Counters,
+                Change::Missing,
+                why,
+            )
+            .on(&row.on);
             row.required(true)
         };
         let counted = self.base.by(Source::Emulator).filter(|_| self.covers());
@@ -580,21 +835,41 @@ impl<'a> Sides<'a> {
 
     /// What the latencies of both sides say of what a row is about: better (every one that decides is), worse, or neither.
     fn word(&self, latencies: &[Difference], row: &Row) -> Option<Change> {
-        let ran = |arch: &str| [self.base, self.new].iter().all(|record| record.meta.machine.gpu.runs(arch));
+        let ran = |arch: &str| {
+            [self.base, self.new]
+                .iter()
+                .all(|record| record.meta.machine.gpu.runs(arch))
+        };
         let is_of = |difference: &&Difference| {
-            let Some(On::Problem(place)) = &difference.on else { return false };
-            let head_dim = self.new.meta.shapes.get(&place.shape).map(|shape| shape.head_dim);
+            let Some(On::Problem(place)) = &difference.on else {
+                return false;
+            };
+            let head_dim = self
+                .new
+                .meta
+                .shapes
+                .get(&place.shape)
+                .map(|shape| shape.head_dim);
             difference.subject == row.subject
                 && match &row.on {
                     On::Problem(counted) => place == counted,
-                    On::Instance { dtype, head_dim: d, arch: Some(arch) } => {
-                        place.dtype == *dtype && head_dim == Some(*d) && ran(arch)
-                    }
+                    On::Instance {
+                        dtype,
+                        head_dim: d,
+                        arch: Some(arch),
+                    } => place.dtype == *dtype && head_dim == Some(*d) && ran(arch),
                     _ => false,
                 }
         };
-        let changes: Vec<Change> = latencies.iter().filter(is_of).map(|difference| difference.change).collect();
-        match (changes.contains(&Change::Better), changes.contains(&Change::Worse)) {
+        let changes: Vec<Change> = latencies
+            .iter()
+            .filter(is_of)
+            .map(|difference| difference.change)
+            .collect();
+        match (
+            changes.contains(&Change::Better),
+            changes.contains(&Change::Worse),
+        ) {
             (true, false) => Some(Change::Better),
             (false, true) => Some(Change::Worse),
             _ => None,
@@ -621,7 +896,12 @@ pub const SELF_TEST: &str = "self-test (S1)";
 
 fn refused(record: &Record) -> impl Iterator<Item = Subject> {
     let stages = record.meta.stages.iter();
-    stages.flat_map(|stage| stage.refused.iter().map(|refusal| Subject::variant(&stage.id, &refusal.variant)))
+    stages.flat_map(|stage| {
+        stage
+            .refused
+            .iter()
+            .map(|refusal| Subject::variant(&stage.id, &refusal.variant))
+    })
 }
 
 /// What a verdict turned into; `None` where there is nothing to say.
@@ -640,11 +920,22 @@ fn turned(was: Option<Verdict>, is: Verdict, is_comparable: bool) -> Option<Chan
 
 /// Of the medians' intervals.
 fn ratio(old: &Row, new: &Row) -> Ratio {
-    let figure = |row: &Row| row.figures.get(&Metric::P50).copied().unwrap_or(Figure::from(f64::NAN));
+    let figure = |row: &Row| {
+        row.figures
+            .get(&Metric::P50)
+            .copied()
+            .unwrap_or(Figure::from(f64::NAN))
+    };
     let (old, new) = (figure(old), figure(new));
     let ends = |figure: Figure| figure.interval.unwrap_or((figure.value, figure.value));
     let ((from_low, from_high), (to_low, to_high)) = (ends(old), ends(new));
-    Ratio { value: old.value / new.value, interval: Interval { low: from_low / to_high, high: from_high / to_low } }
+    Ratio {
+        value: old.value / new.value,
+        interval: Interval {
+            low: from_low / to_high,
+            high: from_high / to_low,
+        },
+    }
 }
 
 /// An error before and now, and its case.
@@ -661,7 +952,11 @@ fn furthest(cases: Vec<Moved<'_>>, margin: f64) -> Option<Moved<'_>> {
     let by_moved = |a: &Moved<'_>, b: &Moved<'_>| moved(a).total_cmp(&moved(b));
     let up = cases.iter().copied().max_by(by_moved)?;
     let down = cases.iter().copied().min_by(by_moved)?;
-    Some(if moved(&up) <= margin && moved(&down) < -margin { down } else { up })
+    Some(if moved(&up) <= margin && moved(&down) < -margin {
+        down
+    } else {
+        up
+    })
 }
 
 /// An error as a share of its bound, before and now.
@@ -685,12 +980,15 @@ fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (C
         Better::Higher if is.value > was.value => Change::Better,
         Better::Lower | Better::Higher => Change::Worse,
     };
-    let is_contradicted =
-        matches!((change, latency), (Change::Better, Some(Change::Worse)) | (Change::Worse, Some(Change::Better)));
+    let is_contradicted = matches!(
+        (change, latency),
+        (Change::Better, Some(Change::Worse)) | (Change::Worse, Some(Change::Better))
+    );
     match spec.threshold {
-        Threshold::ExactUnlessLatency if is_contradicted => {
-            (Change::Differs, "the measured latency says the opposite".into())
-        }
+        Threshold::ExactUnlessLatency if is_contradicted => (
+            Change::Differs,
+            "the measured latency says the opposite".into(),
+        ),
         _ => (change, spec.because.into()),
     }
 }
@@ -708,23 +1006,48 @@ pub struct Line {
 /// Differences as lines of a table.
 pub fn lines<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<Line> {
     let key = |(at, difference): (usize, &'a Difference)| {
-        let Difference { subject, group, change, why, .. } = difference;
+        let Difference {
+            subject,
+            group,
+            change,
+            why,
+            ..
+        } = difference;
         let alone = (!matches!(group, Group::Resources | Group::Counters)).then_some(at);
         ((alone, subject, group, change, why), difference)
     };
     let line = |(_, all): (_, Vec<&Difference>)| {
-        let what = all.iter().map(|Difference { what, on, group, .. }| match (on, group) {
-            (Some(on), Group::Latency) => format!("{what} on {on}"),
-            (Some(on), _) => format!("{what} ({on})"),
-            (None, _) => what.clone(),
-        });
+        let what = all.iter().map(
+            |Difference {
+                 what, on, group, ..
+             }| match (on, group) {
+                (Some(on), Group::Latency) => format!("{what} on {on}"),
+                (Some(on), _) => format!("{what} ({on})"),
+                (None, _) => what.clone(),
+            },
+        );
         let values = |of: fn(&Difference) -> &Option<String>| {
-            joined(all.iter().map(|difference| of(difference).as_deref().unwrap_or("–")), "; ")
+            joined(
+                all.iter()
+                    .map(|difference| of(difference).as_deref().unwrap_or("–")),
+                "; ",
+            )
         };
-        let (base, new) = (values(|difference| &difference.base), values(|difference| &difference.new));
-        Line { first: all[0].clone(), what: joined(what, "; "), base, new }
+        let (base, new) = (
+            values(|difference| &difference.base),
+            values(|difference| &difference.new),
+        );
+        Line {
+            first: all[0].clone(),
+            what: joined(what, "; "),
+            base,
+            new,
+        }
     };
-    grouped(differences.into_iter().enumerate().map(key)).into_iter().map(line).collect()
+    grouped(differences.into_iter().enumerate().map(key))
+        .into_iter()
+        .map(line)
+        .collect()
 }
 
 /// The newest committed record that the subject of a report can be compared with, and what differs: of the same GPU where
@@ -739,9 +1062,16 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, &'a Record, Vec<Differen
             && other.meta.machine.gpu.name() == record.meta.machine.gpu.name()
             && other.rows.iter().any(|row| row.on == On::All)
     };
-    let earlier = known.committed.iter().take_while(|(other, _)| other.as_str() != name);
+    let earlier = known
+        .committed
+        .iter()
+        .take_while(|(other, _)| other.as_str() != name);
     let (base_name, base) = earlier.filter(|(_, other)| is_like(other)).last()?;
-    Some((base_name, base, differences(base, record, common::metric::LATENCY_CHANGE)))
+    Some((
+        base_name,
+        base,
+        differences(base, record, common::metric::LATENCY_CHANGE),
+    ))
 }
 
 #[cfg(test)]

@@ -39,18 +39,31 @@ pub struct Point {
 /// The history of all stages, or of every variant of `only`.
 pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
     let stages = records.iter().flat_map(|(_, record)| &record.meta.stages);
-    let mut names = distinct(stages.flat_map(|stage| match only {
-        None => vec![(&stage.id, None)],
-        Some(id) if id == stage.id => stage.variants.iter().map(|variant| (&stage.id, Some(&variant.name))).collect(),
-        Some(_) => vec![],
+    let mut names = distinct(stages.flat_map(|stage| {
+        match only {
+            None => vec![(&stage.id, None)],
+            Some(id) if id == stage.id => stage
+                .variants
+                .iter()
+                .map(|variant| (&stage.id, Some(&variant.name)))
+                .collect(),
+            Some(_) => vec![],
+        }
     }));
     names.sort_by_key(|(stage, _)| *stage);
     let mut series = Vec::new();
     for gpu in distinct(records.iter().map(|(_, record)| place(record))) {
         for &(stage, variant) in &names {
             let of_gpu = records.iter().filter(|(_, record)| place(record) == gpu);
-            let points = of_gpu.map(|named| point(named, stage, variant.map(String::as_str))).collect();
-            series.push(Series { stage: stage.clone(), variant: variant.cloned(), gpu: gpu.clone(), points });
+            let points = of_gpu
+                .map(|named| point(named, stage, variant.map(String::as_str)))
+                .collect();
+            series.push(Series {
+                stage: stage.clone(),
+                variant: variant.cloned(),
+                gpu: gpu.clone(),
+                points,
+            });
         }
     }
     series
@@ -59,11 +72,19 @@ pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
 fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
     let stage = record.stage(id);
     let on = Place::claims(Dtype::F16);
-    let row = best::best(record, id, &on, |name| variant.is_none_or(|variant| variant == name));
-    let default = |stage: &StageMeta| row.map_or(stage.default_variant.clone(), |row| row.subject.name().to_string());
+    let row = best::best(record, id, &on, |name| {
+        variant.is_none_or(|variant| variant == name)
+    });
+    let default = |stage: &StageMeta| {
+        row.map_or(stage.default_variant.clone(), |row| {
+            row.subject.name().to_string()
+        })
+    };
     let chosen = variant.map(String::from).or_else(|| stage.map(default));
     let chosen = chosen.filter(|chosen| stage.is_some_and(|stage| stage.variant(chosen).is_some()));
-    let subject = chosen.as_deref().map(|variant| Subject::variant(id, variant));
+    let subject = chosen
+        .as_deref()
+        .map(|variant| Subject::variant(id, variant));
     Point {
         record: name.clone(),
         commit: match &record.meta.git {
@@ -71,8 +92,12 @@ fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
             Git::Unknown { .. } => "unknown".to_string(),
         },
         p50_us: row.map(best::p50),
-        registers: subject.as_ref().and_then(|subject| registers(record, subject)),
-        conflicts: subject.as_ref().and_then(|subject| conflicts(record, subject)),
+        registers: subject
+            .as_ref()
+            .and_then(|subject| registers(record, subject)),
+        conflicts: subject
+            .as_ref()
+            .and_then(|subject| conflicts(record, subject)),
         variant: chosen,
     }
 }
@@ -84,19 +109,37 @@ pub fn registers(record: &Record, subject: &Subject) -> Option<f64> {
 
 /// A figure of the f16, head_dim 64 instance as compiled for the GPU of the record, else for the last architecture built.
 pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
-    let built = record.by(Source::Ptxas).filter(|row| row.subject == *subject);
+    let built = record
+        .by(Source::Ptxas)
+        .filter(|row| row.subject == *subject);
     let of_claims = built.filter_map(|row| match &row.on {
-        On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some(arch) } => Some((arch, row.value(metric)?)),
+        On::Instance {
+            dtype: Dtype::F16,
+            head_dim: 64,
+            arch: Some(arch),
+        } => Some((arch, row.value(metric)?)),
         _ => None,
     });
     let of_claims: Vec<(&String, f64)> = of_claims.collect();
     let runs = |arch: &str| record.meta.machine.gpu.runs(arch);
-    of_claims.iter().find(|(arch, _)| runs(arch)).or(of_claims.last()).map(|(_, value)| *value)
+    of_claims
+        .iter()
+        .find(|(arch, _)| runs(arch))
+        .or(of_claims.last())
+        .map(|(_, value)| *value)
 }
 
 /// Bank conflicts of shared-memory reads, writes and cp.async.
 pub fn conflicts(record: &Record, subject: &Subject) -> Option<f64> {
-    let row = record.row(subject, &On::Problem(Place::claims(Dtype::F16)), Source::Emulator)?;
-    let parts = [Metric::SharedReadConflicts, Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts];
+    let row = record.row(
+        subject,
+        &On::Problem(Place::claims(Dtype::F16)),
+        Source::Emulator,
+    )?;
+    let parts = [
+        Metric::SharedReadConflicts,
+        Metric::SharedWriteConflicts,
+        Metric::AsyncWriteConflicts,
+    ];
     parts.into_iter().map(|metric| row.value(metric)).sum()
 }

@@ -23,24 +23,42 @@ pub struct Missing {
 }
 
 fn required(what: impl Into<String>, why: impl Into<String>) -> Missing {
-    Missing { what: what.into(), why: why.into(), required: true }
+    Missing {
+        what: what.into(),
+        why: why.into(),
+        required: true,
+    }
 }
 
 fn elsewhere(what: impl Into<String>, why: impl Into<String>) -> Missing {
-    Missing { required: false, ..required(what, why) }
+    Missing {
+        required: false,
+        ..required(what, why)
+    }
 }
 
 /// All that is missing, and why.
 pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
     let Some((_, record)) = known.subject() else {
-        return vec![required("every row", "there is no run and no committed record")];
+        return vec![required(
+            "every row",
+            "there is no run and no committed record",
+        )];
     };
     let meta = &record.meta;
     let mut missing = Vec::new();
     for (subject, state) in states {
-        let State::NoData(gates) = state else { continue };
-        let names = if gates.is_empty() { "every gate".to_string() } else { joined(gates, ", ") };
-        let checked = summary(record, subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
+        let State::NoData(gates) = state else {
+            continue;
+        };
+        let names = if gates.is_empty() {
+            "every gate".to_string()
+        } else {
+            joined(gates, ", ")
+        };
+        let checked = summary(record, subject)
+            .and_then(|row| row.value(Metric::Cases))
+            .unwrap_or(0.0);
         let why = match &gates[..] {
             _ if checked == 0.0 => "no case of it ran",
             [GateId::C7] => "`compare sanitize` on its GPU completes the record",
@@ -55,11 +73,19 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         ));
     }
     missing.extend(uncovered(record));
-    let mut ran = record.by(source(record)).filter(|row| row.on == On::All).peekable();
-    let took =
-        |row: &Row| row.value(Metric::Cases).unwrap_or(0.0) + row.value(Metric::CasesFailed).unwrap_or(0.0) > 0.0;
+    let mut ran = record
+        .by(source(record))
+        .filter(|row| row.on == On::All)
+        .peekable();
+    let took = |row: &Row| {
+        row.value(Metric::Cases).unwrap_or(0.0) + row.value(Metric::CasesFailed).unwrap_or(0.0)
+            > 0.0
+    };
     if ran.peek().is_some() && !ran.any(took) {
-        missing.push(required("every case", "no variant of this run takes a problem of it"));
+        missing.push(required(
+            "every case",
+            "no variant of this run takes a problem of it",
+        ));
     }
     missing.extend(of_claims(record, claims));
     // What a later command added is not missing.
@@ -79,9 +105,16 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             DeviceCompiler::Built { .. } => None,
         })
         .collect();
-    missing.extend(absent.into_iter().map(|why| elsewhere("registers, spills, occupancy and GPU code", why)));
+    missing.extend(
+        absent
+            .into_iter()
+            .map(|why| elsewhere("registers, spills, occupancy and GPU code", why)),
+    );
     if meta.backend == BackendKind::Emulated {
-        missing.push(elsewhere("latency", "the emulator is functional and never a timer; run on a GPU"));
+        missing.push(elsewhere(
+            "latency",
+            "the emulator is functional and never a timer; run on a GPU",
+        ));
     }
     missing
 }
@@ -90,7 +123,9 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
     let is_whole = record.meta.scope == Scope::Whole;
     let mut missing = Vec::new();
     for claimed in claims {
-        let Status::NoData { reason } = &claimed.status else { continue };
+        let Status::NoData { reason } = &claimed.status else {
+            continue;
+        };
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
             if measurable(record, GateId::L1) && is_whole && !is_peer {
@@ -100,11 +135,19 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
         }
         // What the gate's own line says is not said again for each of its claims.
         let is_measured = match claimed.claim.metric.source() {
-            metric::Source::Counters | metric::Source::Declared if !measurable(record, GateId::E1) => continue,
+            metric::Source::Counters | metric::Source::Declared
+                if !measurable(record, GateId::E1) =>
+            {
+                continue;
+            }
             metric::Source::Compiler if !measurable(record, GateId::R1) => continue,
             source => source != metric::Source::Profile,
         };
-        missing.push(Missing { what: claimed.title(), why: reason.clone(), required: is_measured && is_whole });
+        missing.push(Missing {
+            what: claimed.title(),
+            why: reason.clone(),
+            required: is_measured && is_whole,
+        });
     }
     missing
 }
@@ -113,14 +156,23 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
 /// flags chose variants, absence says nothing.
 fn uncovered(record: &Record) -> Vec<Missing> {
     let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
-    if record.cases.is_empty() || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags)) {
+    if record.cases.is_empty()
+        || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags))
+    {
         return Vec::new();
     }
     let mut missing = Vec::new();
     for stage in &record.meta.stages {
         let (mut refused, mut taken): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
-        for row in record.cases.iter().chain(&record.rows).filter(|row| row.subject.stage() == stage.id) {
-            let On::Case(place, _) = &row.on else { continue };
+        for row in record
+            .cases
+            .iter()
+            .chain(&record.rows)
+            .filter(|row| row.subject.stage() == stage.id)
+        {
+            let On::Case(place, _) = &row.on else {
+                continue;
+            };
             let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
             if is_refused {
                 refused.insert(place)
@@ -129,9 +181,12 @@ fn uncovered(record: &Record) -> Vec<Missing> {
             };
         }
         let lacking = refused.difference(&taken);
-        missing.extend(
-            lacking.map(|place| required(format!("{}: {place}", stage.id), "no variant takes it; every stage must")),
-        );
+        missing.extend(lacking.map(|place| {
+            required(
+                format!("{}: {place}", stage.id),
+                "no variant takes it; every stage must",
+            )
+        }));
     }
     missing
 }

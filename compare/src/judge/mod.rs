@@ -37,17 +37,34 @@ pub struct Known<'a> {
 impl<'a> Known<'a> {
     /// The record that a report is of: the run's; else the newest committed one that timed something, else the newest.
     pub fn subject(&self) -> Option<(&'a str, &'a Record)> {
-        let timed = self.committed.iter().rev().find(|(_, record)| is_timed(record));
-        self.run.or_else(|| timed.or(self.committed.last()).map(|(name, record)| (name.as_str(), record)))
+        let timed = self
+            .committed
+            .iter()
+            .rev()
+            .find(|(_, record)| is_timed(record));
+        self.run.or_else(|| {
+            timed
+                .or(self.committed.last())
+                .map(|(name, record)| (name.as_str(), record))
+        })
     }
 
     /// Where to look for a figure, best first: the run, then the committed records, newest first. What is limited to a
     /// smaller device is not shown beside devices that were there.
     pub fn sources(&self) -> Vec<(Option<&'a str>, &'a Record)> {
         let run = self.run.map(|(_, record)| (None, record));
-        let is_limited = self.subject().is_some_and(|(_, record)| record.meta.device.is_some());
+        let is_limited = self
+            .subject()
+            .is_some_and(|(_, record)| record.meta.device.is_some());
         let committed = if is_limited { &[] } else { self.committed };
-        run.into_iter().chain(committed.iter().rev().map(|(name, record)| (Some(name.as_str()), record))).collect()
+        run.into_iter()
+            .chain(
+                committed
+                    .iter()
+                    .rev()
+                    .map(|(name, record)| (Some(name.as_str()), record)),
+            )
+            .collect()
     }
 
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
@@ -59,12 +76,25 @@ impl<'a> Known<'a> {
         let Some(name) = name else { return Origin::Run };
         let (record_name, gpu) = (name.to_string(), place(record));
         let here = self.run.and_then(|(_, run)| run.meta.machine.gpu.name());
-        if record.stage(stage).map(|then| &then.identity) != self.stage(stage).map(|now| &now.identity) {
-            Origin::Stale { record: record_name, gpu, why: "the kernel has changed since".into() }
+        if record.stage(stage).map(|then| &then.identity)
+            != self.stage(stage).map(|now| &now.identity)
+        {
+            Origin::Stale {
+                record: record_name,
+                gpu,
+                why: "the kernel has changed since".into(),
+            }
         } else if let Some(here) = here.filter(|here| of_gpu && **here != *gpu) {
-            Origin::Stale { record: record_name, why: format!("measured on another GPU than this run's {here}"), gpu }
+            Origin::Stale {
+                record: record_name,
+                why: format!("measured on another GPU than this run's {here}"),
+                gpu,
+            }
         } else {
-            Origin::Committed { record: record_name, gpu }
+            Origin::Committed {
+                record: record_name,
+                gpu,
+            }
         }
     }
 }

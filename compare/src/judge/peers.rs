@@ -45,12 +45,17 @@ pub struct FastP {
 /// Candidates of the session, ours and theirs, in the order of the record.
 pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
-    record.by(Source::Peers).filter(is_arm).filter(|row| !row.figures.contains_key(&Metric::PeakShare))
+    record
+        .by(Source::Peers)
+        .filter(is_arm)
+        .filter(|row| !row.figures.contains_key(&Metric::PeakShare))
 }
 
 /// Ours alone, by head_dim and sequence length: the growth of device time with the latter.
 pub fn growth(record: &Record) -> Vec<(Shape, &Row)> {
-    let rows = record.by(Source::Peers).filter(|row| row.figures.contains_key(&Metric::PeakShare));
+    let rows = record
+        .by(Source::Peers)
+        .filter(|row| row.figures.contains_key(&Metric::PeakShare));
     let of_shape = |row: &'_ Row| record.meta.shape(&row.on.problem()?.shape);
     let mut rows: Vec<(Shape, &Row)> = rows.filter_map(|row| Some((of_shape(row)?, row))).collect();
     rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
@@ -67,8 +72,13 @@ pub fn over<'a>(record: &'a Record, ours: &Row, peer: &Subject) -> Option<&'a Ro
 }
 
 /// The fastest peer whose output is right, of those that `is_rival`, and our speedup over it.
-pub fn fastest<'a>(record: &'a Record, ours: &Row, is_rival: impl Fn(&Subject) -> bool) -> Option<(&'a Row, &'a Row)> {
-    let theirs = arms(record).filter(|row| row.on == ours.on && is_rival(&row.subject) && !is_ours(record, row));
+pub fn fastest<'a>(
+    record: &'a Record,
+    ours: &Row,
+    is_rival: impl Fn(&Subject) -> bool,
+) -> Option<(&'a Row, &'a Row)> {
+    let theirs = arms(record)
+        .filter(|row| row.on == ours.on && is_rival(&row.subject) && !is_ours(record, row));
     // There is no speedup over one that is wrong.
     let right = theirs.filter_map(|peer| Some((peer, over(record, ours, &peer.subject)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
@@ -77,49 +87,87 @@ pub fn fastest<'a>(record: &'a Record, ours: &Row, is_rival: impl Fn(&Subject) -
 /// Peers of the run, else of the newest record that has them.
 pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let has = |record: &Record| arms(record).next().is_some();
-    let (name, record) = known.sources().into_iter().find(|(_, record)| has(record))?;
+    let (name, record) = known
+        .sources()
+        .into_iter()
+        .find(|(_, record)| has(record))?;
     let mut problems: Vec<Problem<'_>> = Vec::new();
     for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
-        let Some(place) = ours.on.problem() else { continue };
+        let Some(place) = ours.on.problem() else {
+            continue;
+        };
         match problems.iter_mut().find(|known| known.place == *place) {
             Some(known) if p50(ours) < p50(known.ours) => known.ours = ours,
             Some(_) => {}
-            None => problems.push(Problem { place: place.clone(), ours, fastest: None }),
+            None => problems.push(Problem {
+                place: place.clone(),
+                ours,
+                fastest: None,
+            }),
         }
     }
     for problem in &mut problems {
         problem.fastest = fastest(record, problem.ours, |_| true);
     }
     let scores = |place: &Place| {
-        record
-            .meta
-            .shape(&place.shape)
-            .map_or(0, |shape| shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim)
+        record.meta.shape(&place.shape).map_or(0, |shape| {
+            shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim
+        })
     };
-    problems.sort_by_key(|problem| (problem.place.dtype, scores(&problem.place), problem.place.mask));
+    problems.sort_by_key(|problem| {
+        (
+            problem.place.dtype,
+            scores(&problem.place),
+            problem.place.mask,
+        )
+    });
     // Stale where any of them is.
-    let mut origins = problems.iter().map(|problem| known.origin(name, record, problem.ours.subject.stage(), true));
+    let mut origins = problems
+        .iter()
+        .map(|problem| known.origin(name, record, problem.ours.subject.stage(), true));
     let first = origins.next()?;
-    let origin = if first.is_stale() { first } else { origins.find(Origin::is_stale).unwrap_or(first) };
+    let origin = if first.is_stale() {
+        first
+    } else {
+        origins.find(Origin::is_stale).unwrap_or(first)
+    };
     let fast = fast(record, &problems);
-    Some(Beside { record, origin, problems, fast })
+    Some(Beside {
+        record,
+        origin,
+        problems,
+        fast,
+    })
 }
 
 fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
     let mut speedups = Vec::new();
-    for Problem { ours, .. } in problems.iter().filter(|problem| problem.place.dtype == Dtype::F16) {
+    for Problem { ours, .. } in problems
+        .iter()
+        .filter(|problem| problem.place.dtype == Dtype::F16)
+    {
         let default = Subject::from(DEFAULT);
-        let is_timed = arms(record)
-            .any(|row| row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50));
+        let is_timed = arms(record).any(|row| {
+            row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50)
+        });
         if !is_timed {
             continue;
         }
-        let checked = summary(record, &ours.subject).and_then(|row| row.value(Metric::Cases)).unwrap_or(0.0);
+        let checked = summary(record, &ours.subject)
+            .and_then(|row| row.value(Metric::Cases))
+            .unwrap_or(0.0);
         let is_right = is_green(record, &ours.subject) && checked >= INPUTS;
         // Ours has no ratio where the timed buffers are wrong.
-        let speedup = over(record, ours, &default).filter(|_| is_right).and_then(|row| row.value(Metric::SpeedupP50));
+        let speedup = over(record, ours, &default)
+            .filter(|_| is_right)
+            .and_then(|row| row.value(Metric::SpeedupP50));
         speedups.push(speedup.unwrap_or(0.0));
     }
-    let faster = P.map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count())).to_vec();
-    (!speedups.is_empty()).then_some(FastP { of: speedups.len(), faster })
+    let faster = P
+        .map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count()))
+        .to_vec();
+    (!speedups.is_empty()).then_some(FastP {
+        of: speedups.len(),
+        faster,
+    })
 }

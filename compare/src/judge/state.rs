@@ -53,19 +53,32 @@ pub const OF_VARIANTS: [GateId; 10] = [
 /// Single cases are summed up in the row of all.
 pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
-    let rank = |verdict| Verdict::WORST_FIRST.iter().position(|other| *other == verdict);
-    let rows = record.rows.iter().filter(|row| row.subject == *subject && row.against.is_none());
-    for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && !matches!(row.by, Source::Peers | Source::SelfTest))
-    {
+    let rank = |verdict| {
+        Verdict::WORST_FIRST
+            .iter()
+            .position(|other| *other == verdict)
+    };
+    let rows = record
+        .rows
+        .iter()
+        .filter(|row| row.subject == *subject && row.against.is_none());
+    for row in rows.filter(|row| {
+        !matches!(row.on, On::Case(..)) && !matches!(row.by, Source::Peers | Source::SelfTest)
+    }) {
         // What the gates say of timed buffers withholds a time; here it would be said twice.
-        for (&gate, judged) in row.verdicts.iter().filter(|(gate, _)| OF_VARIANTS.contains(gate)) {
+        for (&gate, judged) in row
+            .verdicts
+            .iter()
+            .filter(|(gate, _)| OF_VARIANTS.contains(gate))
+        {
             if row.by == Source::Gpu && row.on != On::All {
                 continue;
             }
             let said = gates.entry(gate).or_insert_with(|| judged.clone());
             let is_worse = rank(judged.verdict) < rank(said.verdict);
-            let adds_up =
-                judged.verdict == said.verdict && judged.verdict == Verdict::Fail && judged.reason != said.reason;
+            let adds_up = judged.verdict == said.verdict
+                && judged.verdict == Verdict::Fail
+                && judged.reason != said.reason;
             if is_worse {
                 *said = judged.clone();
             } else if adds_up {
@@ -92,12 +105,18 @@ pub fn source(record: &Record) -> Source {
 /// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
 /// all have evidence but C4, which has nothing to say about some problems, and B1, which judges those of a tier.
 pub fn is_green(record: &Record, subject: &Subject) -> bool {
-    let Some(row) = summary(record, subject) else { return false };
+    let Some(row) = summary(record, subject) else {
+        return false;
+    };
     let verdict = |gate: GateId| row.verdicts.get(&gate).map(|judged| judged.verdict);
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
-        && gates(record, subject).get(&GateId::H1).is_none_or(|judged| judged.verdict != Verdict::Fail)
-        && needed.into_iter().all(|gate| verdict(gate) == Some(Verdict::Pass))
+        && gates(record, subject)
+            .get(&GateId::H1)
+            .is_none_or(|judged| judged.verdict != Verdict::Fail)
+        && needed
+            .into_iter()
+            .all(|gate| verdict(gate) == Some(Verdict::Pass))
         && [GateId::C4, GateId::B1]
             .into_iter()
             .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
@@ -105,7 +124,11 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
 
 /// Whether the machine, backend and tier of a record can measure `gate`.
 pub fn measurable(record: &Record, gate: GateId) -> bool {
-    record.meta.gates.iter().any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
+    record
+        .meta
+        .gates
+        .iter()
+        .any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
 }
 
 /// Whether gate C7 is part of the record: of a whole run on a GPU, which `compare sanitize` completes.
@@ -121,23 +144,46 @@ pub fn is_sanitized(record: &Record) -> bool {
 
 /// The variants that ran and whose C7 the record needs and does not have. What a device refuses has not run.
 pub fn unsanitized(record: &Record) -> Vec<Subject> {
-    let lacks = |subject: &Subject| record.row(subject, &On::All, Source::ComputeSanitizer).is_none();
-    let ran = |subject: &Subject| summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0));
-    record.variants().filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject)).collect()
+    let lacks = |subject: &Subject| {
+        record
+            .row(subject, &On::All, Source::ComputeSanitizer)
+            .is_none()
+    };
+    let ran = |subject: &Subject| {
+        summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0))
+    };
+    record
+        .variants()
+        .filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject))
+        .collect()
 }
 
 /// The record that says what a variant is, and its row there: the run's; of committed ones the newest on that machine that
 /// includes it, so that a new stage costs its own record and no other's.
-fn judged<'a>(known: &Known<'a>, newest: &'a Record, subject: &Subject) -> Option<(&'a Record, &'a Row)> {
-    let is_alike = |record: &&Record| (place(record), record.meta.device) == (place(newest), newest.meta.device);
-    let older = known.committed.iter().rev().map(|(_, record)| record).filter(|_| known.run.is_none()).filter(is_alike);
+fn judged<'a>(
+    known: &Known<'a>,
+    newest: &'a Record,
+    subject: &Subject,
+) -> Option<(&'a Record, &'a Row)> {
+    let is_alike = |record: &&Record| {
+        (place(record), record.meta.device) == (place(newest), newest.meta.device)
+    };
+    let older = known
+        .committed
+        .iter()
+        .rev()
+        .map(|(_, record)| record)
+        .filter(|_| known.run.is_none())
+        .filter(is_alike);
     let mut records = [newest].into_iter().chain(older);
     records.find_map(|record| Some((record, summary(record, subject)?)))
 }
 
 /// The verdict on a variant of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let Some((_, newest)) = known.subject() else { return State::NotRun("nothing was run".into()) };
+    let Some((_, newest)) = known.subject() else {
+        return State::NotRun("nothing was run".into());
+    };
     let Some((record, row)) = judged(known, newest, subject) else {
         return State::NotRun(match &newest.meta.scope {
             Scope::Selected { .. } => "not selected".into(),
@@ -147,14 +193,19 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     if !record.is_of(stage) {
         return State::Stale;
     }
-    let [checked, failed, unsupported] = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
-        .map(|metric| row.value(metric).unwrap_or(0.0) as usize);
+    let [checked, failed, unsupported] =
+        [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
+            .map(|metric| row.value(metric).unwrap_or(0.0) as usize);
     if checked == 0 && failed == 0 && unsupported > 0 {
         return State::NotRun("it takes none of these problems".into());
     }
     let gates = gates(record, subject);
     let with = |verdict: Verdict| -> Vec<GateId> {
-        gates.iter().filter(|(_, judged)| judged.verdict == verdict).map(|(gate, _)| *gate).collect()
+        gates
+            .iter()
+            .filter(|(_, judged)| judged.verdict == verdict)
+            .map(|(gate, _)| *gate)
+            .collect()
     };
     match (with(Verdict::Fail), with(Verdict::Ambiguous)) {
         (failed, _) if !failed.is_empty() => return State::Failed(failed),
@@ -164,8 +215,14 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     // A selection may leave a gate without a case; a whole tier may not, but for C4, which has nothing to say about most
     // problems, where the device cannot run the variant on the others.
     let waived = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
-    let has_data = |gate: GateId| gates.get(&gate).is_some_and(|judged| judged.verdict == Verdict::Pass);
-    let due = OF_VARIANTS.into_iter().filter(|&gate| !waived(gate) && measurable(record, gate));
+    let has_data = |gate: GateId| {
+        gates
+            .get(&gate)
+            .is_some_and(|judged| judged.verdict == Verdict::Pass)
+    };
+    let due = OF_VARIANTS
+        .into_iter()
+        .filter(|&gate| !waived(gate) && measurable(record, gate));
     let mut lacking: Vec<GateId> = due.filter(|&gate| !has_data(gate)).collect();
     // A run ends before `compare sanitize` can begin.
     let is_due = is_sanitized(record) || known.run.is_none();
@@ -180,18 +237,32 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
 
 /// Every gate that fails in a record, of variants, of stages and of real tensors' outputs; each once a subject.
 pub fn failures(record: &Record) -> Vec<Failure> {
-    let failing = record.rows.iter().filter(|row| row.against.is_none() && row.failure().is_some());
+    let failing = record
+        .rows
+        .iter()
+        .filter(|row| row.against.is_none() && row.failure().is_some());
     let of = |subject: &Subject| {
-        let failed = gates(record, subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failure = |(gate, judged): (_, Judged)| Failure { subject: subject.clone(), gate, reason: judged.reason };
+        let failed = gates(record, subject)
+            .into_iter()
+            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
+        let failure = |(gate, judged): (_, Judged)| Failure {
+            subject: subject.clone(),
+            gate,
+            reason: judged.reason,
+        };
         failed.map(failure).collect::<Vec<_>>()
     };
-    distinct(failing.map(|row| &row.subject)).into_iter().flat_map(of).collect()
+    distinct(failing.map(|row| &row.subject))
+        .into_iter()
+        .flat_map(of)
+        .collect()
 }
 
 /// What the self-test found wrong (gate S1): faults that survive, and synchronisation that is not as listed.
 pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
-    record.by(Source::SelfTest).filter(|row| row.failure().is_some())
+    record
+        .by(Source::SelfTest)
+        .filter(|row| row.failure().is_some())
 }
 
 /// What the self-test killed, by its figures and verdicts.
@@ -212,7 +283,9 @@ pub struct Tally {
 pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     let mut tally = Tally::default();
     for row in rows {
-        let Some(failed) = row.value(Metric::CasesFailed) else { continue };
+        let Some(failed) = row.value(Metric::CasesFailed) else {
+            continue;
+        };
         let (is_killed, is_right) = (failed > 0.0, row.failure().is_none());
         if !row.subject.name().is_empty() {
             tally.sites += 1;

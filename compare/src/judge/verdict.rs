@@ -84,7 +84,9 @@ pub struct Since<'a> {
 
 impl Since<'_> {
     pub fn worse(&self) -> impl Iterator<Item = &Difference> {
-        self.differences.iter().filter(|difference| difference.change == Change::Worse)
+        self.differences
+            .iter()
+            .filter(|difference| difference.change == Change::Worse)
     }
 }
 
@@ -95,19 +97,40 @@ pub fn report(known: Known<'_>) -> Report<'_> {
         .map(|(stage, subject)| (subject.clone(), state::state(&known, stage, &subject)))
         .collect();
     let claims = claims::claims(&known);
-    let failures = known.subject().map(|(_, record)| state::failures(record)).unwrap_or_default();
+    let failures = known
+        .subject()
+        .map(|(_, record)| state::failures(record))
+        .unwrap_or_default();
     let missing = missing::missing(&known, &states, &claims);
     let since = diff::since(&known).map(|(name, record, differences)| {
         let overall = of_differences(&differences);
-        Since { name, record, differences, overall }
+        Since {
+            name,
+            record,
+            differences,
+            overall,
+        }
     });
-    let mut report = Report { known, overall: undecided(), states, claims, failures, missing, since };
+    let mut report = Report {
+        known,
+        overall: undecided(),
+        states,
+        claims,
+        failures,
+        missing,
+        since,
+    };
     report.overall = of_report(&report);
     report
 }
 
 fn undecided() -> Overall {
-    Overall { exit: Exit::Undecided, word: "NO DATA", line: String::new(), actions: vec![] }
+    Overall {
+        exit: Exit::Undecided,
+        word: "NO DATA",
+        line: String::new(),
+        actions: vec![],
+    }
 }
 
 fn of_report(report: &Report<'_>) -> Overall {
@@ -115,23 +138,41 @@ fn of_report(report: &Report<'_>) -> Overall {
     let broken = broken(report, &mut actions);
     let undecided = open(report, &mut actions);
     let subject = report.known.subject().map(|(_, record)| record);
-    if let Some(since) = report.since.as_ref().filter(|since| since.overall.exit == Exit::Fail) {
+    if let Some(since) = report
+        .since
+        .as_ref()
+        .filter(|since| since.overall.exit == Exit::Fail)
+    {
         let worse = count(since.worse().count(), "regression", "regressions");
         actions.push(format!("Look at {worse} since {}.", since.name));
     }
     for claimed in &report.claims {
         if let Status::UnexpectedPass { record, .. } = &claimed.status {
             let title = claimed.title();
-            actions.push(format!("{title} passes now although {record} refutes it: accept this run and promote."));
+            actions.push(format!(
+                "{title} passes now although {record} refutes it: accept this run and promote."
+            ));
         }
     }
     let is_run = report.known.run.is_some();
-    if is_run && broken.is_empty() && subject.is_some_and(|record| !is_sanitized(record) && needs_sanitizer(record)) {
-        actions.push("Complete this record with gate C7 before it is accepted: `compare sanitize`.".to_string());
+    if is_run
+        && broken.is_empty()
+        && subject.is_some_and(|record| !is_sanitized(record) && needs_sanitizer(record))
+    {
+        actions.push(
+            "Complete this record with gate C7 before it is accepted: `compare sanitize`."
+                .to_string(),
+        );
     }
-    let stale = report.states.iter().filter(|(_, state)| *state == State::Stale).count();
+    let stale = report
+        .states
+        .iter()
+        .filter(|(_, state)| *state == State::Stale)
+        .count();
     if stale > 0 {
-        actions.push("Kernels have changed since the committed record: run `compare` again.".to_string());
+        actions.push(
+            "Kernels have changed since the committed record: run `compare` again.".to_string(),
+        );
     }
     let (exit, word, mut line) = if !broken.is_empty() {
         (Exit::Fail, "FAIL", broken.join("; "))
@@ -139,7 +180,11 @@ fn of_report(report: &Report<'_>) -> Overall {
         (Exit::Undecided, word, line)
     } else if stale > 0 {
         let rows = count(stale, "variant was", "variants were");
-        (Exit::Pass, "STALE", format!("{rows} measured on other versions of the kernels"))
+        (
+            Exit::Pass,
+            "STALE",
+            format!("{rows} measured on other versions of the kernels"),
+        )
     } else {
         (Exit::Pass, "PASS", passed(report))
     };
@@ -149,32 +194,59 @@ fn of_report(report: &Report<'_>) -> Overall {
     if actions.is_empty() {
         actions.push("No action needed.".to_string());
     }
-    Overall { exit, word, line, actions }
+    Overall {
+        exit,
+        word,
+        line,
+        actions,
+    }
 }
 
 fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
     let mut broken = Vec::new();
     if let Some(first) = report.failures.first() {
         let n = count(report.failures.len(), "gate fails", "gates fail");
-        let hazard = if first.gate == GateId::H1 { format!(": {}", first.reason) } else { String::new() };
-        broken.push(format!("{n}, first {} of {}{hazard}", first.gate, first.subject));
+        let hazard = if first.gate == GateId::H1 {
+            format!(": {}", first.reason)
+        } else {
+            String::new()
+        };
+        broken.push(format!(
+            "{n}, first {} of {}{hazard}",
+            first.gate, first.subject
+        ));
         actions.push("Fix the gates that fail; do not merge.".to_string());
     }
-    let wrong: Vec<_> = report.known.subject().into_iter().flat_map(|(_, record)| state::self_test(record)).collect();
+    let wrong: Vec<_> = report
+        .known
+        .subject()
+        .into_iter()
+        .flat_map(|(_, record)| state::self_test(record))
+        .collect();
     if let Some(first) = wrong.first() {
         let reason = first.failure().unwrap_or_default();
         let n = count(wrong.len(), "self-test fails", "self-tests fail");
-        broken.push(format!("{n} (S1), first {}{}: {reason}", first.subject, first.on));
+        broken.push(format!(
+            "{n} (S1), first {}{}: {reason}",
+            first.subject, first.on
+        ));
         actions.push(
             "Trust no PASS until the gates kill every planted fault; remove the synchronisation that no gate misses, or list \
              it with its reason."
                 .to_string(),
         );
     }
-    let unmet: Vec<&Claimed> = report.claims.iter().filter(|claimed| claimed.is_broken()).collect();
+    let unmet: Vec<&Claimed> = report
+        .claims
+        .iter()
+        .filter(|claimed| claimed.is_broken())
+        .collect();
     if let Some(first) = unmet.first() {
         let n = count(unmet.len(), "claim fails", "claims fail");
-        broken.push(format!("{n} without a negative record, first {}", first.title()));
+        broken.push(format!(
+            "{n} without a negative record, first {}",
+            first.title()
+        ));
         actions.push(
             "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string(),
         );
@@ -189,8 +261,18 @@ fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str,
             ambiguous.extend(gates.iter().map(|gate| format!("{gate} of {subject}")));
         }
     }
-    ambiguous.extend(report.claims.iter().filter(|claimed| claimed.is_ambiguous()).map(Claimed::title));
-    let missing: Vec<&Missing> = report.missing.iter().filter(|missing| missing.required).collect();
+    ambiguous.extend(
+        report
+            .claims
+            .iter()
+            .filter(|claimed| claimed.is_ambiguous())
+            .map(Claimed::title),
+    );
+    let missing: Vec<&Missing> = report
+        .missing
+        .iter()
+        .filter(|missing| missing.required)
+        .collect();
     if !ambiguous.is_empty() {
         actions.push("Run again on a quiet machine, or with more samples (`--iters`).".to_string());
     }
@@ -198,37 +280,58 @@ fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str,
         actions.push("Find out why required data is missing.".to_string());
     }
     match (ambiguous.first(), missing.first()) {
-        (Some(first), _) => {
-            Some(("AMBIGUOUS", format!("{} undecided, first {first}", count(ambiguous.len(), "is", "are"))))
-        }
+        (Some(first), _) => Some((
+            "AMBIGUOUS",
+            format!(
+                "{} undecided, first {first}",
+                count(ambiguous.len(), "is", "are")
+            ),
+        )),
         (None, Some(first)) => {
             let n = count(missing.len(), "row is", "rows are");
-            Some(("INCOMPLETE", format!("{n} missing that this record should have, first {}", first.what)))
+            Some((
+                "INCOMPLETE",
+                format!(
+                    "{n} missing that this record should have, first {}",
+                    first.what
+                ),
+            ))
         }
         (None, None) => None,
     }
 }
 
 fn passed(report: &Report<'_>) -> String {
-    let green = report.states.iter().filter(|(_, state)| *state == State::Green).count();
+    let green = report
+        .states
+        .iter()
+        .filter(|(_, state)| *state == State::Green)
+        .count();
     count(green, "variant is green", "variants are green")
 }
 
 /// `6 worse, 84 better`, in the order of [`Change`].
 pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
-    let all: Vec<Change> = differences.into_iter().map(|difference| difference.change).collect();
-    let counts = Change::ALL.map(|change| (all.iter().filter(|other| **other == change).count(), change));
-    let words = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, change)| {
-        let word = match change {
-            Change::Worse => "worse",
-            Change::Ambiguous => "undecided",
-            Change::Missing => "not compared",
-            Change::Better => "better",
-            Change::Differs => "neither better nor worse",
-            Change::Same => "the same",
-        };
-        format!("{n} {word}")
-    });
+    let all: Vec<Change> = differences
+        .into_iter()
+        .map(|difference| difference.change)
+        .collect();
+    let counts =
+        Change::ALL.map(|change| (all.iter().filter(|other| **other == change).count(), change));
+    let words = counts
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, change)| {
+            let word = match change {
+                Change::Worse => "worse",
+                Change::Ambiguous => "undecided",
+                Change::Missing => "not compared",
+                Change::Better => "better",
+                Change::Differs => "neither better nor worse",
+                Change::Same => "the same",
+            };
+            format!("{n} {word}")
+        });
     joined(words, ", ")
 }
 
@@ -238,7 +341,10 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let required = differences.iter().filter(|d| d.required).count();
     let (worse, better) = (count(Change::Worse), count(Change::Better));
     // The self-test says nothing of the kernels.
-    let compared = differences.iter().filter(|d| d.change != Change::Missing && d.what != SELF_TEST).count();
+    let compared = differences
+        .iter()
+        .filter(|d| d.change != Change::Missing && d.what != SELF_TEST)
+        .count();
     let (exit, word) = match (worse, better) {
         (1.., 0) => (Exit::Fail, "REGRESSION"),
         (1.., _) => (Exit::Fail, "MIXED"),
@@ -256,10 +362,22 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     let mut actions = Vec::new();
     let mut advise = |is: bool, what: &str| actions.extend(is.then(|| what.to_string()));
     let is_worse = |d: &&Difference| d.change == Change::Worse;
-    advise(differences.iter().filter(is_worse).any(|d| d.group == Group::Gates), "Fix what newly fails; do not merge.");
-    advise(required > 0, "Find out why data is missing that the base had, or say that it is meant to be.");
     advise(
-        differences.iter().filter(is_worse).any(|d| d.group != Group::Gates),
+        differences
+            .iter()
+            .filter(is_worse)
+            .any(|d| d.group == Group::Gates),
+        "Fix what newly fails; do not merge.",
+    );
+    advise(
+        required > 0,
+        "Find out why data is missing that the base had, or say that it is meant to be.",
+    );
+    advise(
+        differences
+            .iter()
+            .filter(is_worse)
+            .any(|d| d.group != Group::Gates),
         "Look at the regressions; take them back, or say in the change what they buy.",
     );
     advise(
@@ -273,5 +391,10 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     if actions.is_empty() {
         actions.push("No action needed.".to_string());
     }
-    Overall { exit, word, line, actions }
+    Overall {
+        exit,
+        word,
+        line,
+        actions,
+    }
 }

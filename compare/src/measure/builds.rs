@@ -66,7 +66,9 @@ impl VariantBuild {
     }
 
     pub fn instance(&self, dtype: Dtype, head_dim: usize) -> Option<&KernelBuild> {
-        self.kernels.iter().find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
+        self.kernels
+            .iter()
+            .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
     }
 }
 
@@ -85,18 +87,29 @@ fn build(stage: &LoadedStage) -> StageBuild {
     let (mut variants, mut refused) = (Vec::new(), Vec::new());
     for name in stage.variants() {
         let kernels = stage.kernels.iter().filter(|kernel| kernel.variant == name);
-        let (runs, not): (Vec<&Kernel>, Vec<&Kernel>) = kernels.partition(|kernel| stage.refuse(kernel).is_ok());
+        let (runs, not): (Vec<&Kernel>, Vec<&Kernel>) =
+            kernels.partition(|kernel| stage.refuse(kernel).is_ok());
         refused.extend(refusal(stage, name, &not));
         if let Some(first) = runs.first() {
             let family = first.family.clone();
-            let kernels = runs.iter().map(|kernel| kernel_build(stage, kernel)).collect();
-            variants.push(VariantBuild { name: name.to_string(), family, kernels });
+            let kernels = runs
+                .iter()
+                .map(|kernel| kernel_build(stage, kernel))
+                .collect();
+            variants.push(VariantBuild {
+                name: name.to_string(),
+                family,
+                kernels,
+            });
         }
     }
     let variant = |variant: &VariantBuild| VariantMeta {
         name: variant.name.clone(),
         family: variant.family.clone(),
-        takes_claims: Dtype::ALL.into_iter().filter(|&dtype| variant.claims_kernel(dtype).is_some()).collect(),
+        takes_claims: Dtype::ALL
+            .into_iter()
+            .filter(|&dtype| variant.claims_kernel(dtype).is_some())
+            .collect(),
     };
     let meta = StageMeta {
         id: info.id.to_string(),
@@ -116,30 +129,64 @@ fn build(stage: &LoadedStage) -> StageBuild {
 
 /// What the device has not for `kernels` of `variant`, each with what it needs; `None` where there are no kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Refusal> {
-    let lacks = kernels.iter().filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)));
+    let lacks = kernels
+        .iter()
+        .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)));
     let (instances, available): (Vec<String>, Vec<String>) = lacks
-        .map(|(kernel, (needed, has))| (format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim), has))
+        .map(|(kernel, (needed, has))| {
+            (
+                format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim),
+                has,
+            )
+        })
         .unzip();
-    let reason = format!("{}; the device has {}", instances.join(", "), available.first()?);
-    Some(Refusal { variant: variant.to_string(), reason })
+    let reason = format!(
+        "{}; the device has {}",
+        instances.join(", "),
+        available.first()?
+    );
+    Some(Refusal {
+        variant: variant.to_string(),
+        reason,
+    })
 }
 
 /// One claim per problem and metric.
 fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
-    let each = stated.on.iter().flat_map(|on| stated.metrics.iter().map(move |&metric| (on, metric)));
+    let each = stated
+        .on
+        .iter()
+        .flat_map(|on| stated.metrics.iter().map(move |&metric| (on, metric)));
     each.map(|(on, metric)| Claim {
         family: stated.family.to_string(),
         metric,
         relation: match stated.relation {
-            claim::Relation::Faster { base, at_least } => {
-                Relation::Faster { stage: base.stage.to_string(), family: base.family.to_string(), at_least }
-            }
-            claim::Relation::FasterThanPeer { rival, at_least, goal } => {
-                Relation::FasterThanPeer { rival, at_least, goal }
-            }
-            claim::Relation::Ratio { base, at_least, at_most } => {
+            claim::Relation::Faster { base, at_least } => Relation::Faster {
+                stage: base.stage.to_string(),
+                family: base.family.to_string(),
+                at_least,
+            },
+            claim::Relation::FasterThanPeer {
+                rival,
+                at_least,
+                goal,
+            } => Relation::FasterThanPeer {
+                rival,
+                at_least,
+                goal,
+            },
+            claim::Relation::Ratio {
+                base,
+                at_least,
+                at_most,
+            } => {
                 let (stage, family) = (base.stage.to_string(), base.family.to_string());
-                Relation::Ratio { stage, family, at_least, at_most }
+                Relation::Ratio {
+                    stage,
+                    family,
+                    at_least,
+                    at_most,
+                }
             }
             claim::Relation::AtLeast { bound } => Relation::AtLeast { bound },
             claim::Relation::AtMost { bound } => Relation::AtMost { bound },
@@ -151,13 +198,19 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
 
 fn kernel_build(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
     let facts = kernel.facts.clone();
-    let built = stage.ptxas_entries(kernel).into_iter().map(|ptxas| BuiltKernel {
-        occupancy: resources::occupancy_of(&facts, &ptxas),
-        result: resources::judge(&facts, &ptxas),
-        code: vec![],
-        ptxas,
-    });
-    KernelBuild { built: built.collect(), facts }
+    let built = stage
+        .ptxas_entries(kernel)
+        .into_iter()
+        .map(|ptxas| BuiltKernel {
+            occupancy: resources::occupancy_of(&facts, &ptxas),
+            result: resources::judge(&facts, &ptxas),
+            code: vec![],
+            ptxas,
+        });
+    KernelBuild {
+        built: built.collect(),
+        facts,
+    }
 }
 
 fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
@@ -165,9 +218,16 @@ fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
         GpuBuild::Built(code) => DeviceCompiler::Built {
             nvcc: code.nvcc.clone(),
             flags: code.flags.clone(),
-            archs: code.architectures.iter().map(|arch| arch.name.clone()).chain(code.ptx.iter().cloned()).collect(),
+            archs: code
+                .architectures
+                .iter()
+                .map(|arch| arch.name.clone())
+                .chain(code.ptx.iter().cloned())
+                .collect(),
         },
-        GpuBuild::Absent { reason, remedy } => DeviceCompiler::Absent { reason: format!("{reason}; {remedy}") },
+        GpuBuild::Absent { reason, remedy } => DeviceCompiler::Absent {
+            reason: format!("{reason}; {remedy}"),
+        },
     }
 }
 
@@ -182,7 +242,10 @@ mod tests {
     fn every_claim_of_a_stage_has_words_of_its_own() {
         for stage in crate::registry::metas().unwrap() {
             let mut words = std::collections::BTreeSet::new();
-            let doubled = stage.claims.iter().find(|claim| !words.insert(claim.to_string()));
+            let doubled = stage
+                .claims
+                .iter()
+                .find(|claim| !words.insert(claim.to_string()));
             assert!(doubled.is_none(), "{}: {}", stage.id, doubled.unwrap());
         }
     }
@@ -199,34 +262,77 @@ mod tests {
             if limited.variants.is_empty() {
                 let reason = "f16 d64 needs sm_90a, ";
                 assert!(
-                    limited.refused.iter().all(|refusal| refusal.reason.starts_with(reason)),
+                    limited
+                        .refused
+                        .iter()
+                        .all(|refusal| refusal.reason.starts_with(reason)),
                     "{:?}",
                     limited.refused
                 );
                 assert_eq!(limited.refused.len(), whole.variants.len());
                 continue;
             }
-            let largest = |variant: &VariantBuild| variant.kernels.iter().map(|k| k.facts.dynamic_shared_bytes).max();
-            assert!(limited.variants.iter().all(|variant| largest(variant) <= Some(99 << 10)), "{}", limited.id);
-            let refused = whole.variants.iter().filter(|variant| largest(variant) > Some(99 << 10));
+            let largest = |variant: &VariantBuild| {
+                variant
+                    .kernels
+                    .iter()
+                    .map(|k| k.facts.dynamic_shared_bytes)
+                    .max()
+            };
+            assert!(
+                limited
+                    .variants
+                    .iter()
+                    .all(|variant| largest(variant) <= Some(99 << 10)),
+                "{}",
+                limited.id
+            );
+            let refused = whole
+                .variants
+                .iter()
+                .filter(|variant| largest(variant) > Some(99 << 10));
             let named = limited.refused.iter().map(|refusal| &refusal.variant);
-            assert!(named.eq(refused.map(|variant| &variant.name)), "{}: {:?}", limited.id, limited.refused);
+            assert!(
+                named.eq(refused.map(|variant| &variant.name)),
+                "{}: {:?}",
+                limited.id,
+                limited.refused
+            );
             // What the evidence claims compare is there on both sides.
             for claim in &limited.claims {
-                assert!(limited.default_of(&claim.family).is_some(), "{}: {}", limited.id, claim.family);
-                let Some((base, family)) = claim.relation.base() else { continue };
+                assert!(
+                    limited.default_of(&claim.family).is_some(),
+                    "{}: {}",
+                    limited.id,
+                    claim.family
+                );
+                let Some((base, family)) = claim.relation.base() else {
+                    continue;
+                };
                 let base_stage = limited_of(base).expect("it is a stage");
                 assert!(base_stage.default_of(family).is_some(), "{base}: {family}");
             }
         }
-        let gone = whole.iter().flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant)));
-        let has = |id: &str, name: &str| limited_of(id).is_some_and(|stage| stage.variant(name).is_some());
-        let (_, gone) =
-            gone.into_iter().find(|(stage, variant)| !has(&stage.id, &variant.name)).expect("some do not fit");
-        let chosen = Chosen { variants: vec![gone.name.clone()], ..Chosen::default() };
+        let gone = whole
+            .iter()
+            .flat_map(|stage| stage.variants.iter().map(move |variant| (stage, variant)));
+        let has = |id: &str, name: &str| {
+            limited_of(id).is_some_and(|stage| stage.variant(name).is_some())
+        };
+        let (_, gone) = gone
+            .into_iter()
+            .find(|(stage, variant)| !has(&stage.id, &variant.name))
+            .expect("some do not fit");
+        let chosen = Chosen {
+            variants: vec![gone.name.clone()],
+            ..Chosen::default()
+        };
         let error = chosen.of(&limited).err().expect("it is refused");
         assert!(
-            error.to_string().starts_with(&format!("the device cannot run {}: f16 d64 needs ", gone.name)),
+            error.to_string().starts_with(&format!(
+                "the device cannot run {}: f16 d64 needs ",
+                gone.name
+            )),
             "{error}"
         );
     }

@@ -13,13 +13,22 @@ use common::problem::{Dtype, claims_problem};
 
 impl Executor<'_> {
     /// Counts what `plan` wants counted.
-    pub fn evidence(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), SinkError> {
+    pub fn evidence(
+        &self,
+        plan: &Plan,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SinkError> {
         if plan.counted.is_empty() {
             return Ok(());
         }
         let problems = Dtype::ALL.map(claims_problem);
-        let staged =
-            problems.map(|problem| Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed));
+        let staged = problems.map(|problem| {
+            Staged::new(
+                &Inputs::generate(&problem, Family::Normal, 0),
+                Layout::Packed,
+            )
+        });
         measured.record.names("mission", problems[0].shape);
         for (done, subject) in plan.counted.iter().enumerate() {
             sink.starts("counted", subject.as_str(), done, plan.counted.len());
@@ -29,14 +38,22 @@ impl Executor<'_> {
                     continue;
                 }
                 let on = On::Problem(Place::claims(dtype));
-                if measured.record.row(subject, &on, Source::Emulator).is_some() {
+                if measured
+                    .record
+                    .row(subject, &on, Source::Emulator)
+                    .is_some()
+                {
                     continue; // an earlier run has it
                 }
                 let counting = match stage.prepare(subject.name(), &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),
-                    Err(unsupported) => Counting::NotCounted { reason: unsupported.to_string() },
+                    Err(unsupported) => Counting::NotCounted {
+                        reason: unsupported.to_string(),
+                    },
                 };
-                measured.record.append(rows::counters(subject.clone(), dtype, &counting));
+                measured
+                    .record
+                    .append(rows::counters(subject.clone(), dtype, &counting));
             }
             sink.grown(measured)?;
         }
@@ -46,11 +63,19 @@ impl Executor<'_> {
     /// Whether a variant is counted with E4M3 too: of each family the default and the first, since presets share the code that
     /// the element type changes, and a count of all would take as long again as f16's.
     fn speaks(&self, subject: &Subject) -> bool {
-        let (stage, variant) = (self.builds.iter().find(|build| build.id == subject.stage()), subject.name());
+        let (stage, variant) = (
+            self.builds.iter().find(|build| build.id == subject.stage()),
+            subject.name(),
+        );
         stage.is_some_and(|stage| {
-            let family = stage.variant(variant).map_or("", |variant| variant.family.as_str());
+            let family = stage
+                .variant(variant)
+                .map_or("", |variant| variant.family.as_str());
             let spoken_for = [stage.default_of(family), stage.family(family).next()];
-            spoken_for.into_iter().flatten().any(|speaker| speaker.name == variant)
+            spoken_for
+                .into_iter()
+                .flatten()
+                .any(|speaker| speaker.name == variant)
         })
     }
 }
@@ -72,41 +97,80 @@ mod tests {
         let stages = registry::load().unwrap();
         assert!(stages[0].has_source_lines());
         let stage = builds(&stages[..1])[0].meta.clone();
-        let mut record = testing::emulated().without(|_| true).changed(|meta| meta.stages = vec![stage.clone()]);
+        let mut record = testing::emulated()
+            .without(|_| true)
+            .changed(|meta| meta.stages = vec![stage.clone()]);
         for variant in ["scalar-32x64", "wmma-qk-32x64"] {
             for dtype in Dtype::ALL {
                 let problem = claims_problem(dtype);
-                let staged = Staged::new(&Inputs::generate(&problem, Family::Normal, 0), Layout::Packed);
+                let staged = Staged::new(
+                    &Inputs::generate(&problem, Family::Normal, 0),
+                    Layout::Packed,
+                );
                 let counting = count(&stages[0].prepare(variant, &problem).unwrap(), &staged);
-                record.append(rows::counters(Subject::variant(&stage.id, variant), dtype, &counting));
+                record.append(rows::counters(
+                    Subject::variant(&stage.id, variant),
+                    dtype,
+                    &counting,
+                ));
             }
         }
         let on = On::Problem(Place::claims(Dtype::F16));
-        let row = record.row(&Subject::variant(&stage.id, "wmma-qk-32x64"), &on, Source::Emulator).unwrap();
+        let row = record
+            .row(
+                &Subject::variant(&stage.id, "wmma-qk-32x64"),
+                &on,
+                Source::Emulator,
+            )
+            .unwrap();
         if !stages[0].is_traced() {
             assert!(row.figures.is_empty() && row.note.is_some());
             return;
         }
-        let blocks = [Metric::TracedBlocks, Metric::LaunchBlocks, Metric::Tiles].map(|metric| row.value(metric));
+        let blocks = [Metric::TracedBlocks, Metric::LaunchBlocks, Metric::Tiles]
+            .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
-        let judged = |stage: &StageMeta, claim: &Claim| evidence(&record, stage, claim, Source::Emulator).unwrap();
-        let counted: Vec<&Claim> =
-            stage.claims.iter().filter(|claim| claim.metric.source() == metric::Source::Counters).collect();
-        let with = |dtype| counted.iter().filter(|claim| claim.on.dtype == dtype).count();
-        assert!(with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3, "{counted:?}");
+        let judged = |stage: &StageMeta, claim: &Claim| {
+            evidence(&record, stage, claim, Source::Emulator).unwrap()
+        };
+        let counted: Vec<&Claim> = stage
+            .claims
+            .iter()
+            .filter(|claim| claim.metric.source() == metric::Source::Counters)
+            .collect();
+        let with = |dtype| {
+            counted
+                .iter()
+                .filter(|claim| claim.on.dtype == dtype)
+                .count()
+        };
+        assert!(
+            with(Dtype::F16) >= 3 && with(Dtype::E4m3) >= 3,
+            "{counted:?}"
+        );
         for claim in counted {
             let correct = judged(&stage, claim);
-            assert_eq!(correct.verdict, Verdict::Pass, "{claim}: {}", correct.reason);
+            assert_eq!(
+                correct.verdict,
+                Verdict::Pass,
+                "{claim}: {}",
+                correct.reason
+            );
             let mut lie = claim.clone();
             match &mut lie.relation {
-                Relation::Ratio { at_least, at_most, .. } => (*at_least, *at_most) = (*at_most + 0.5, *at_most + 1.0),
+                Relation::Ratio {
+                    at_least, at_most, ..
+                } => (*at_least, *at_most) = (*at_most + 0.5, *at_most + 1.0),
                 Relation::AtLeast { bound } => *bound += 1.0,
                 Relation::AtMost { bound } => *bound = -1.0,
                 of_speed => unreachable!("{of_speed:?}"),
             }
             let lying = judged(&stage, &lie);
             assert_eq!(lying.verdict, Verdict::Fail, "{lie}: {}", lying.reason);
-            let unknown = Claim { metric: Metric::BarrierStallShare, ..claim.clone() };
+            let unknown = Claim {
+                metric: Metric::BarrierStallShare,
+                ..claim.clone()
+            };
             assert_eq!(judged(&stage, &unknown).verdict, Verdict::NoData);
         }
     }

@@ -19,8 +19,15 @@ pub struct Case<'a> {
 impl<'a> Case<'a> {
     /// The case that a row is of; nothing for rows of another kind.
     pub fn of(row: &'a Row, meta: &Meta) -> Option<Self> {
-        let On::Case(place, input) = &row.on else { return None };
-        Some(Self { row, place, input, shape: meta.shape(&place.shape)? })
+        let On::Case(place, input) = &row.on else {
+            return None;
+        };
+        Some(Self {
+            row,
+            place,
+            input,
+            shape: meta.shape(&place.shape)?,
+        })
     }
 }
 
@@ -32,22 +39,34 @@ pub fn tell_apart(
     tile: impl Fn(&Case<'_>) -> Option<[usize; 2]>,
 ) -> String {
     let of = failing.len() + passing.len();
-    let traits = |cases: &[&Case<'_>]| cases.iter().map(|case| traits(case, tile(case))).collect::<Vec<_>>();
+    let traits = |cases: &[&Case<'_>]| {
+        cases
+            .iter()
+            .map(|case| traits(case, tile(case)))
+            .collect::<Vec<_>>()
+    };
     let (failing, passing) = (traits(failing), traits(passing));
     let mut words = Vec::new();
     for kind in 0..failing.first().map_or(0, |traits| traits.len()) {
-        let values = |cases: &[[String; KINDS]]| cases.iter().map(|traits| traits[kind].clone()).collect();
+        let values =
+            |cases: &[[String; KINDS]]| cases.iter().map(|traits| traits[kind].clone()).collect();
         words.extend(distinguishes(&values(&failing), &values(&passing)));
     }
     let colon = if words.is_empty() { "" } else { ": " };
-    format!("fails in {} of {of} cases{colon}{}", failing.len(), words.join("; "))
+    format!(
+        "fails in {} of {of} cases{colon}{}",
+        failing.len(),
+        words.join("; ")
+    )
 }
 
 /// What one kind of trait says, whose values the failing and the passing cases have.
 fn distinguishes(failing: &BTreeSet<String>, passing: &BTreeSet<String>) -> Option<String> {
     let list = |values: &mut dyn Iterator<Item = &String>| {
         let values: Vec<&str> = values.map(String::as_str).collect();
-        (1..=LISTED).contains(&values.len()).then(|| values.join(" or "))
+        (1..=LISTED)
+            .contains(&values.len())
+            .then(|| values.join(" or "))
     };
     if passing.is_empty() {
         return None;
@@ -58,7 +77,8 @@ fn distinguishes(failing: &BTreeSet<String>, passing: &BTreeSet<String>) -> Opti
     if failing.len() == 1 && passing.len() > 1 {
         return list(&mut failing.iter()).map(|all| format!("all with {all}"));
     }
-    let always = list(&mut failing.difference(passing)).map(|always| format!("every one with {always}"));
+    let always =
+        list(&mut failing.difference(passing)).map(|always| format!("every one with {always}"));
     let never = list(&mut passing.difference(failing)).map(|never| format!("none with {never}"));
     always.or(never)
 }
@@ -85,12 +105,34 @@ fn traits(case: &Case<'_>, tile: Option<[usize; 2]>) -> [String; KINDS] {
         format!("{mask} mask"),
         dtype.to_string(),
         format!("head_dim {}", shape.head_dim),
-        of_tile(&|[rows, _]| choose(shape.seq_q.is_multiple_of(rows), "whole tiles of rows", "a ragged tile of rows")),
-        of_tile(&|[_, keys]| choose(shape.seq_kv.is_multiple_of(keys), "whole tiles of keys", "a ragged tile of keys")),
-        of_tile(&|[_, keys]| choose(shape.seq_kv <= keys, "one tile of keys", "several tiles of keys")),
+        of_tile(&|[rows, _]| {
+            choose(
+                shape.seq_q.is_multiple_of(rows),
+                "whole tiles of rows",
+                "a ragged tile of rows",
+            )
+        }),
+        of_tile(&|[_, keys]| {
+            choose(
+                shape.seq_kv.is_multiple_of(keys),
+                "whole tiles of keys",
+                "a ragged tile of keys",
+            )
+        }),
+        of_tile(&|[_, keys]| {
+            choose(
+                shape.seq_kv <= keys,
+                "one tile of keys",
+                "several tiles of keys",
+            )
+        }),
         heads.to_string(),
         choose(shape.batch == 1, "batch 1", "several batches"),
-        choose(shape.seq_q == shape.seq_kv, "seq_q = seq_kv", "seq_q other than seq_kv"),
+        choose(
+            shape.seq_q == shape.seq_kv,
+            "seq_q = seq_kv",
+            "seq_q other than seq_kv",
+        ),
         format!("inputs {inputs}"),
     ]
 }
@@ -102,9 +144,25 @@ mod tests {
     use common::inputs::Family;
     use common::problem::{Dtype, Mask};
 
-    fn row(dtype: Dtype, mask: Mask, [heads_q, heads_kv]: [usize; 2], seq: usize, family: Family) -> Row {
-        let shape = Shape { batch: 1, heads_q, heads_kv, seq_q: seq, seq_kv: seq, head_dim: 64 };
-        let on = On::Case(Place::new(&shape.to_string(), dtype, mask), format!("{family}:0"));
+    fn row(
+        dtype: Dtype,
+        mask: Mask,
+        [heads_q, heads_kv]: [usize; 2],
+        seq: usize,
+        family: Family,
+    ) -> Row {
+        let shape = Shape {
+            batch: 1,
+            heads_q,
+            heads_kv,
+            seq_q: seq,
+            seq_kv: seq,
+            head_dim: 64,
+        };
+        let on = On::Case(
+            Place::new(&shape.to_string(), dtype, mask),
+            format!("{family}:0"),
+        );
         Row::new("stage9/mma", on, Source::Emulator)
     }
 
@@ -121,33 +179,56 @@ mod tests {
         }
         let meta = crate::testing::meta(vec![]);
         let all: Vec<Case<'_>> = all.iter().filter_map(|row| Case::of(row, &meta)).collect();
-        let (failing, passing): (Vec<&Case<'_>>, Vec<&Case<'_>>) = all.iter().partition(|case| fails(case));
+        let (failing, passing): (Vec<&Case<'_>>, Vec<&Case<'_>>) =
+            all.iter().partition(|case| fails(case));
         tell_apart(&failing, &passing, |_| Some([16, 64]))
     }
 
     #[test]
     fn what_all_failing_cases_share_is_named() {
         let causal = said(|case| case.place.mask == Mask::Causal);
-        assert_eq!(causal, "fails in 6 of 14 cases: exactly those with causal mask; all with inputs normal");
+        assert_eq!(
+            causal,
+            "fails in 6 of 14 cases: exactly those with causal mask; all with inputs normal"
+        );
         let both = said(|case| case.place.mask == Mask::Causal && case.place.dtype == Dtype::E4m3);
-        assert_eq!(both, "fails in 3 of 14 cases: all with causal mask; all with e4m3; all with inputs normal");
+        assert_eq!(
+            both,
+            "fails in 3 of 14 cases: all with causal mask; all with e4m3; all with inputs normal"
+        );
         let grouped = said(|case| case.shape.heads_kv == 2);
-        assert!(grouped.contains("all with a ragged tile of rows; all with a ragged tile of keys"), "{grouped}");
-        assert!(grouped.contains("; exactly those with several KV heads, each for several heads;"), "{grouped}");
+        assert!(
+            grouped.contains("all with a ragged tile of rows; all with a ragged tile of keys"),
+            "{grouped}"
+        );
+        assert!(
+            grouped.contains("; exactly those with several KV heads, each for several heads;"),
+            "{grouped}"
+        );
         let large = said(|case| case.input == "large:0");
-        assert!(large.ends_with("; exactly those with inputs large"), "{large}");
+        assert!(
+            large.ends_with("; exactly those with inputs large"),
+            "{large}"
+        );
     }
 
     #[test]
     fn what_always_or_never_fails_is_named() {
         let ragged = said(|case| case.shape.seq_q == 113 || case.place.dtype == Dtype::E4m3);
         assert!(
-            ragged.starts_with("fails in 11 of 14 cases: every one with e4m3; every one with a ragged"),
+            ragged.starts_with(
+                "fails in 11 of 14 cases: every one with e4m3; every one with a ragged"
+            ),
             "{ragged}"
         );
-        let but_one_head =
-            said(|case| case.shape.heads_q > 1 && (case.place.dtype == Dtype::F16 || case.place.mask == Mask::Full));
-        assert!(but_one_head.contains("; none with one head;"), "{but_one_head}");
+        let but_one_head = said(|case| {
+            case.shape.heads_q > 1
+                && (case.place.dtype == Dtype::F16 || case.place.mask == Mask::Full)
+        });
+        assert!(
+            but_one_head.contains("; none with one head;"),
+            "{but_one_head}"
+        );
         assert_eq!(said(|_| true), "fails in 14 of 14 cases");
     }
 }

@@ -73,7 +73,12 @@ const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
 impl Executor<'_> {
     /// Runs `plan` into `record`.
-    pub fn run(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+    pub fn run(
+        &self,
+        plan: &Plan,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
         self.check(plan, measured, sink)?;
         self.evidence(plan, measured, sink)?;
         if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
@@ -84,7 +89,12 @@ impl Executor<'_> {
     }
 
     /// Runs the cases of `plan` into `record` and sums them up, also where one of them ended the run.
-    pub fn check(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+    pub fn check(
+        &self,
+        plan: &Plan,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
         let outcome = self.cases(plan, measured, sink);
         measured.summarise(self.builds);
         outcome
@@ -97,7 +107,12 @@ impl Executor<'_> {
 
     /// Cases, problem by problem: inputs and references are made once for all variants. While one batch is judged, the
     /// next is launched.
-    fn cases(&self, plan: &Plan, measured: &mut Measured, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+    fn cases(
+        &self,
+        plan: &Plan,
+        measured: &mut Measured,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
         let mut references = References::default();
         let mut waiting: Option<Batch<'_>> = None;
         let missing = measured.missing(&plan.cases);
@@ -107,21 +122,30 @@ impl Executor<'_> {
             let staged = Arc::new(StagedInputs::new(&inputs, &group[0].source));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
                 let (launched, judged) = std::thread::scope(|scope| {
-                    let judging = waiting.take().map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
+                    let judging = waiting
+                        .take()
+                        .map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
                     let launched = self.launch(cases, &staged, |index| {
                         sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
                     });
-                    let judged = judging.map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                    let judged = judging
+                        .map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
                     (launched, judged)
                 });
                 done += cases.len();
                 if let Some(judged) = judged {
                     keep(judged?, measured, sink)?;
                 }
-                let lost =
-                    launched.iter().any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
+                let lost = launched
+                    .iter()
+                    .any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
                 let (inputs, staged) = (Arc::clone(&inputs), Arc::clone(&staged));
-                waiting = Some(Batch { cases: cases.to_vec(), inputs, staged, launched });
+                waiting = Some(Batch {
+                    cases: cases.to_vec(),
+                    inputs,
+                    staged,
+                    launched,
+                });
                 if lost {
                     break 'problems;
                 }
@@ -136,11 +160,15 @@ impl Executor<'_> {
     /// The tensors of a planned case.
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
         match (&case.source, self.file) {
-            (Source::Seeded { family, seed }, _) => Ok(Inputs::generate(&case.problem, *family, *seed)),
-            (Source::File { .. }, Some(file)) => {
-                file.inputs(&case.problem).map_err(|error| no_reference(case, ReferenceError::Input(error)))
+            (Source::Seeded { family, seed }, _) => {
+                Ok(Inputs::generate(&case.problem, *family, *seed))
             }
-            (Source::File { .. }, None) => unreachable!("a plan has file cases only where there is a file"),
+            (Source::File { .. }, Some(file)) => file
+                .inputs(&case.problem)
+                .map_err(|error| no_reference(case, ReferenceError::Input(error))),
+            (Source::File { .. }, None) => {
+                unreachable!("a plan has file cases only where there is a file")
+            }
         }
     }
 
@@ -148,7 +176,11 @@ impl Executor<'_> {
     /// busy by itself in the emulator, and fills memory with what its launches leave.
     fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
         match case.mode {
-            Mode::Plain | Mode::Traced | Mode::TracedOnce if case.problem.scores() > SMALL_SCORES => 1,
+            Mode::Plain | Mode::Traced | Mode::TracedOnce
+                if case.problem.scores() > SMALL_SCORES =>
+            {
+                1
+            }
             Mode::Plain | Mode::Traced | Mode::TracedOnce => self.in_flight,
             Mode::Device | Mode::Both => {
                 (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight)
@@ -166,16 +198,32 @@ impl Executor<'_> {
     ) -> Vec<Result<Launched, NoOutput>> {
         let stages = self.stages;
         let launch = |case: &PlannedCase, target: Target<'_>| {
-            check::launch(stage_of(stages, case.subject.stage()), case.subject.name(), staged, target)
+            check::launch(
+                stage_of(stages, case.subject.stage()),
+                case.subject.name(),
+                staged,
+                target,
+            )
         };
         match self.device {
-            Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => until_lost(cases, |index, case| {
-                starts(index);
-                launch(case, Target::Cuda { device, launches: GPU_LAUNCHES })
-            }),
+            Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => {
+                until_lost(cases, |index, case| {
+                    starts(index);
+                    launch(
+                        case,
+                        Target::Cuda {
+                            device,
+                            launches: GPU_LAUNCHES,
+                        },
+                    )
+                })
+            }
             _ => {
                 (0..cases.len()).for_each(starts);
-                cases.par_iter().map(|case| launch(case, emulated(case.mode))).collect()
+                cases
+                    .par_iter()
+                    .map(|case| launch(case, emulated(case.mode)))
+                    .collect()
             }
         }
     }
@@ -191,7 +239,11 @@ impl Executor<'_> {
         let zero_us = device.zero_line(&self.timing)?.device.p50;
         let meta = &mut measured.record.meta;
         meta.methods.insert(By::Gpu, METHOD.to_string());
-        meta.left_out.retain(|scope| plan.timings.iter().all(|timing| timing.subject.stage() != scope.stage));
+        meta.left_out.retain(|scope| {
+            plan.timings
+                .iter()
+                .all(|timing| timing.subject.stage() != scope.stage)
+        });
         meta.left_out.extend(plan.timing_scopes.iter().cloned());
         let mut bench: Option<TimedProblem> = None;
         let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
@@ -201,28 +253,60 @@ impl Executor<'_> {
         let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
             let PlannedTiming { subject, place, .. } = timing;
-            sink.starts("timing", &format!("{subject} {}", place.shape), done, timings.len());
+            sink.starts(
+                "timing",
+                &format!("{subject} {}", place.shape),
+                done,
+                timings.len(),
+            );
             let stage = self.stage(subject.stage());
-            let Ok(prepared) = stage.prepare(subject.name(), &timing.problem) else { continue };
+            let Ok(prepared) = stage.prepare(subject.name(), &timing.problem) else {
+                continue;
+            };
             let on = On::Problem(place.clone());
-            if measured.record.row(subject, &on, By::Gpu).is_some_and(|row| row.figures.contains_key(&Metric::P50)) {
+            if measured
+                .record
+                .row(subject, &on, By::Gpu)
+                .is_some_and(|row| row.figures.contains_key(&Metric::P50))
+            {
                 continue; // an earlier run has it
             }
             if !is_green(&measured.record, subject) {
                 continue; // no number without a green gate
             }
             let bench = TimedProblem::renewed(&mut bench, device, &timing.problem)?;
-            arm_plan.samples = if timing.problem.has_claims() { self.timing.samples } else { self.samples_elsewhere };
-            let timed = device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
+            arm_plan.samples = if timing.problem.has_claims() {
+                self.timing.samples
+            } else {
+                self.samples_elsewhere
+            };
+            let timed =
+                device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
-            let mut after = bench.judge(&timed.outputs, prepared.kernel.probability).gates;
-            after.extend(bench.speed_of_light(device, zero_us).impossible(timed.measurement.device.min));
+            let mut after = bench
+                .judge(&timed.outputs, prepared.kernel.probability)
+                .gates;
+            after.extend(
+                bench
+                    .speed_of_light(device, zero_us)
+                    .impossible(timed.measurement.device.min),
+            );
             let device_us = timed.measurement.device_us.iter();
             let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
             let record = &mut measured.record;
             record.names(&place.shape, timing.problem.shape);
-            record.samples.push(Samples { subject: subject.clone(), on, by: By::Gpu, device_ns });
-            record.append(rows::timing(subject.clone(), place.clone(), &timed.measurement, &after));
+            record.samples.push(Samples {
+                subject: subject.clone(),
+                on,
+                by: By::Gpu,
+                device_ns,
+            });
+            record.append(rows::timing(
+                subject.clone(),
+                place.clone(),
+                &timed.measurement,
+                &after,
+            ));
             sink.grown(measured)?;
         }
         Ok(zero_us)
@@ -237,27 +321,53 @@ impl Executor<'_> {
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let stages = measured.record.meta.stages.clone();
-        let of_speed = |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
-        let claims = stages.iter().flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
+        let of_speed =
+            |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
+        let claims = stages
+            .iter()
+            .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
         let mut claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
         // Problem by problem, so that one upload serves all claims about it.
-        claims
-            .sort_by(|(_, a), (_, b)| (&a.on.shape, a.on.dtype, a.on.mask).cmp(&(&b.on.shape, b.on.dtype, b.on.mask)));
+        claims.sort_by(|(_, a), (_, b)| {
+            (&a.on.shape, a.on.dtype, a.on.mask).cmp(&(&b.on.shape, b.on.dtype, b.on.mask))
+        });
         let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
-            let Some((new, base, same_preset)) = arms(&measured.record, stage, claim) else { continue };
-            if measured.record.pair(&new, &base, &On::Problem(claim.on.clone()), By::Gpu).is_some() {
+            let Some((new, base, same_preset)) = arms(&measured.record, stage, claim) else {
+                continue;
+            };
+            if measured
+                .record
+                .pair(&new, &base, &On::Problem(claim.on.clone()), By::Gpu)
+                .is_some()
+            {
                 continue; // an earlier run has it
             }
-            sink.starts("claim", &format!("{new} against {base} {}", claim.on), done, claims.len());
-            let Some(problem) = claim.on.problem() else { continue };
+            sink.starts(
+                "claim",
+                &format!("{new} against {base} {}", claim.on),
+                done,
+                claims.len(),
+            );
+            let Some(problem) = claim.on.problem() else {
+                continue;
+            };
             let bench = TimedProblem::renewed(&mut bench, device, &problem)?;
             let speed_of_light = bench.speed_of_light(device, zero_us);
             let same_preset = same_preset.filter(|same| *same != base);
             for base in [Some(base), same_preset].into_iter().flatten() {
-                let Some(pair) = self.pair(device, bench, &base, &new)? else { continue };
+                let Some(pair) = self.pair(device, bench, &base, &new)? else {
+                    continue;
+                };
                 let (new, place) = (new.clone(), claim.on.clone());
-                measured.record.append(rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light));
+                measured.record.append(rows::pair(
+                    new,
+                    base,
+                    place,
+                    By::Gpu,
+                    &pair,
+                    &speed_of_light,
+                ));
             }
             sink.grown(measured)?;
         }
@@ -273,24 +383,45 @@ impl Executor<'_> {
         new: &Subject,
     ) -> Result<Option<Comparison>, CudaError> {
         let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
-        let prepared = (base_stage.prepare(base.name(), &bench.problem), new_stage.prepare(new.name(), &bench.problem));
-        let (Ok(base), Ok(new)) = prepared else { return Ok(None) };
+        let prepared = (
+            base_stage.prepare(base.name(), &bench.problem),
+            new_stage.prepare(new.name(), &bench.problem),
+        );
+        let (Ok(base), Ok(new)) = prepared else {
+            return Ok(None);
+        };
         let mut base = device.arm(base_stage, &base, &bench.pool)?;
         let mut new = device.arm(new_stage, &new, &bench.pool)?;
-        Ok(Some(device.measure_pair(&mut base, &mut new, &self.timing)?.comparison))
+        Ok(Some(
+            device
+                .measure_pair(&mut base, &mut new, &self.timing)?
+                .comparison,
+        ))
     }
 }
 
 fn emulated(mode: Mode) -> Target<'static> {
     match mode {
-        Mode::Traced => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES },
-        Mode::TracedOnce => Target::Emulated { schedules: &tier0::SCHEDULES, traced: &tier0::SCHEDULES[..1] },
-        Mode::Plain | Mode::Device | Mode::Both => Target::Emulated { schedules: &tier0::SCHEDULES[..1], traced: &[] },
+        Mode::Traced => Target::Emulated {
+            schedules: &tier0::SCHEDULES,
+            traced: &tier0::SCHEDULES,
+        },
+        Mode::TracedOnce => Target::Emulated {
+            schedules: &tier0::SCHEDULES,
+            traced: &tier0::SCHEDULES[..1],
+        },
+        Mode::Plain | Mode::Device | Mode::Both => Target::Emulated {
+            schedules: &tier0::SCHEDULES[..1],
+            traced: &[],
+        },
     }
 }
 
 /// Launches one after the other, and none after one that lost the GPU.
-fn until_lost<C, L>(cases: &[C], mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>) -> Vec<Result<L, NoOutput>> {
+fn until_lost<C, L>(
+    cases: &[C],
+    mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>,
+) -> Vec<Result<L, NoOutput>> {
     let mut results = Vec::with_capacity(cases.len());
     for (index, case) in cases.iter().enumerate() {
         results.push(launch(index, case));
@@ -317,7 +448,10 @@ fn by_problem(cases: Vec<&PlannedCase>) -> Vec<Vec<&PlannedCase>> {
 }
 
 fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
-    timings.iter().position(|other| other.problem == timing.problem).unwrap_or(timings.len())
+    timings
+        .iter()
+        .position(|other| other.problem == timing.problem)
+        .unwrap_or(timings.len())
 }
 
 #[cfg(test)]

@@ -51,18 +51,35 @@ const SCALES: &str = "q_scale, k_scale and v_scale";
 impl FileInput {
     /// Reads and checks `path`: names, types, shapes, and that every value is finite.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let bytes = std::fs::read(path).map_err(|source| FileError::Read { path: path.to_path_buf(), source })?;
+        let bytes = std::fs::read(path).map_err(|source| FileError::Read {
+            path: path.to_path_buf(),
+            source,
+        })?;
         let file = name_of(path);
-        let wrong = |why: String| FileError::Wrong { file: file.clone(), why };
+        let wrong = |why: String| FileError::Wrong {
+            file: file.clone(),
+            why,
+        };
         if let Some(name) = named_twice(&bytes) {
-            return Err(wrong(format!("there are two tensors '{name}'; write the file again with one of each name")));
+            return Err(wrong(format!(
+                "there are two tensors '{name}'; write the file again with one of each name"
+            )));
         }
         let remedy = "write it again, for instance with safetensors.numpy.save_file";
-        let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|reason| wrong(format!("is not a whole safetensors file: {reason}; {remedy}")))?;
-        let reader = Reader { file: &file, tensors };
-        let (q, k, v) =
-            (reader.operand("q", "q_scale")?, reader.operand("k", "k_scale")?, reader.operand("v", "v_scale")?);
+        let tensors = SafeTensors::deserialize(&bytes).map_err(|reason| {
+            wrong(format!(
+                "is not a whole safetensors file: {reason}; {remedy}"
+            ))
+        })?;
+        let reader = Reader {
+            file: &file,
+            tensors,
+        };
+        let (q, k, v) = (
+            reader.operand("q", "q_scale")?,
+            reader.operand("k", "k_scale")?,
+            reader.operand("v", "v_scale")?,
+        );
         for (name, operand) in [("k", &k), ("v", &v)] {
             reader.demand(operand.dtype == q.dtype, || {
                 format!("'{name}' is {:?}; expected the type of q", operand.dtype)
@@ -72,16 +89,42 @@ impl FileInput {
         let [_, heads_kv, seq_kv, _] = k.extents;
         let of_k = [batch, heads_kv, seq_kv, head_dim];
         reader.demand(k.extents == of_k, || {
-            shape("k", format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]"), &k.extents)
+            shape(
+                "k",
+                format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]"),
+                &k.extents,
+            )
         })?;
-        reader.demand(v.extents == k.extents, || shape("v", format!("{:?}, that of k", k.extents), &v.extents))?;
-        let extents = Shape { batch, heads_q, heads_kv, seq_q, seq_kv, head_dim };
+        reader.demand(v.extents == k.extents, || {
+            shape("v", format!("{:?}, that of k", k.extents), &v.extents)
+        })?;
+        let extents = Shape {
+            batch,
+            heads_q,
+            heads_kv,
+            seq_q,
+            seq_kv,
+            head_dim,
+        };
         let out = reader.output(extents.q_extents())?;
         let dtype = q.dtype;
-        let problem = FileProblem { name: file.clone(), shape: extents, dtype };
-        let input = Self { problem, q, k, v, out };
-        let full = Problem::new(extents, dtype, Mask::Full).map_err(|reason| wrong(reason.to_string()))?;
-        input.inputs(&full).map_err(|reason| wrong(reason.to_string()))?;
+        let problem = FileProblem {
+            name: file.clone(),
+            shape: extents,
+            dtype,
+        };
+        let input = Self {
+            problem,
+            q,
+            k,
+            v,
+            out,
+        };
+        let full =
+            Problem::new(extents, dtype, Mask::Full).map_err(|reason| wrong(reason.to_string()))?;
+        input
+            .inputs(&full)
+            .map_err(|reason| wrong(reason.to_string()))?;
         Ok(input)
     }
 
@@ -97,7 +140,10 @@ fn named_twice(bytes: &[u8]) -> Option<String> {
     let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let Names(mut names) = serde_json::from_slice(header).ok()?;
     names.sort();
-    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
+    names
+        .windows(2)
+        .find(|pair| pair[0] == pair[1])
+        .map(|pair| pair[0].clone())
 }
 
 /// The names of a JSON object, as often as they stand there.
@@ -137,42 +183,65 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn demand(&self, is_right: bool, why: impl FnOnce() -> String) -> Result<(), FileError> {
-        if is_right { Ok(()) } else { Err(FileError::Wrong { file: self.file.to_string(), why: why() }) }
+        if is_right {
+            Ok(())
+        } else {
+            Err(FileError::Wrong {
+                file: self.file.to_string(),
+                why: why(),
+            })
+        }
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, FileError> {
         self.tensors.tensor(name).map_err(|_| {
             let mut found = self.tensors.names();
             found.sort_unstable();
-            let found = if found.is_empty() { "none".to_string() } else { found.join(", ") };
+            let found = if found.is_empty() {
+                "none".to_string()
+            } else {
+                found.join(", ")
+            };
             let expected = format!("q, k and v, and for F8_E4M3 also {SCALES}");
             let why = format!("no tensor '{name}'; expected {expected}; the file has {found}");
-            FileError::Wrong { file: self.file.to_string(), why }
+            FileError::Wrong {
+                file: self.file.to_string(),
+                why,
+            }
         })
     }
 
     fn operand(&self, name: &str, scales: &str) -> Result<Operand, FileError> {
         let tensor = self.tensor(name)?;
         let found = tensor.shape();
-        self.demand(found.len() == 4, || shape(name, "four extents, [batch, heads, rows, head_dim]", found))?;
+        self.demand(found.len() == 4, || {
+            shape(name, "four extents, [batch, heads, rows, head_dim]", found)
+        })?;
         let extents = [found[0], found[1], found[2], found[3]];
         let (dtype, scales) = match tensor.dtype() {
             StoredDtype::F16 => (Dtype::F16, Ok(Vec::new())),
             other => {
                 let is_e4m3 = other == StoredDtype::F8_E4M3;
-                self.demand(is_e4m3, || format!("'{name}' is {other:?}; expected F16 or F8_E4M3"))?;
+                self.demand(is_e4m3, || {
+                    format!("'{name}' is {other:?}; expected F16 or F8_E4M3")
+                })?;
                 (Dtype::E4m3, self.scales(scales, extents))
             }
         };
         let operand = Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales?);
-        operand.map_err(|reason| FileError::Wrong { file: self.file.to_string(), why: reason.to_string() })
+        operand.map_err(|reason| FileError::Wrong {
+            file: self.file.to_string(),
+            why: reason.to_string(),
+        })
     }
 
     /// One scale for each batch and head.
     fn scales(&self, name: &str, [batch, heads, ..]: [usize; 4]) -> Result<Vec<f32>, FileError> {
         let tensor = self.tensor(name)?;
         let (dtype, found) = (tensor.dtype(), tensor.shape());
-        self.demand(dtype == StoredDtype::F32, || format!("'{name}' is {dtype:?}; expected F32"))?;
+        self.demand(dtype == StoredDtype::F32, || {
+            format!("'{name}' is {dtype:?}; expected F32")
+        })?;
         let expected = || format!("[{batch}, {heads}], one scale per batch and head");
         self.demand(found == [batch, heads], || shape(name, expected(), found))?;
         Ok(floats(tensor.data()))
@@ -186,25 +255,42 @@ impl Reader<'_> {
         let tensor = self.tensor("out")?;
         let dtype = tensor.dtype();
         let is_known = [StoredDtype::F16, StoredDtype::F32].contains(&dtype);
-        self.demand(is_known, || format!("'out' is {dtype:?}; expected F16 or F32"))?;
+        self.demand(is_known, || {
+            format!("'out' is {dtype:?}; expected F16 or F32")
+        })?;
         let values: Vec<f16> = match dtype {
-            StoredDtype::F32 => floats(tensor.data()).into_iter().map(f16::from_f32).collect(),
-            _ => tensor.data().chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect(),
+            StoredDtype::F32 => floats(tensor.data())
+                .into_iter()
+                .map(f16::from_f32)
+                .collect(),
+            _ => tensor
+                .data()
+                .chunks_exact(2)
+                .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
+                .collect(),
         };
         let found = tensor.shape();
-        self.demand(found == expected, || shape("out", format!("{expected:?}, that of q"), found))?;
+        self.demand(found == expected, || {
+            shape("out", format!("{expected:?}, that of q"), found)
+        })?;
         let wrong = values.iter().position(|value| !value.is_finite());
         self.demand(wrong.is_none(), || {
             let element = wrong.unwrap_or_default();
             let [b, h, s, d] = common::inputs::index_of(expected, element);
-            format!("out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite", values[element])
+            format!(
+                "out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite",
+                values[element]
+            )
         })?;
         Ok(Some(values))
     }
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -223,18 +309,29 @@ mod tests {
 
     fn halves(shape: &[usize], fill: u16) -> Tensor {
         let count: usize = shape.iter().product();
-        Tensor { dtype: StoredDtype::F16, shape: shape.to_vec(), bytes: fill.to_le_bytes().repeat(count) }
+        Tensor {
+            dtype: StoredDtype::F16,
+            shape: shape.to_vec(),
+            bytes: fill.to_le_bytes().repeat(count),
+        }
     }
 
     fn good() -> BTreeMap<&'static str, Tensor> {
         let (q, kv) = ([1, 4, 3, 64], [1, 2, 5, 64]);
-        BTreeMap::from([("q", halves(&q, 0x3c00)), ("k", halves(&kv, 0x3800)), ("v", halves(&kv, 0x3400))])
+        BTreeMap::from([
+            ("q", halves(&q, 0x3c00)),
+            ("k", halves(&kv, 0x3800)),
+            ("v", halves(&kv, 0x3400)),
+        ])
     }
 
     fn file(tensors: &BTreeMap<&'static str, Tensor>) -> Vec<u8> {
-        let views = tensors
-            .iter()
-            .map(|(name, tensor)| (*name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap()));
+        let views = tensors.iter().map(|(name, tensor)| {
+            (
+                *name,
+                TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap(),
+            )
+        });
         serialize(views, None).unwrap()
     }
 
@@ -256,8 +353,18 @@ mod tests {
         let mut tensors = good();
         tensors.insert("out", halves(&[1, 4, 3, 64], 0x3400));
         let input = read(&file(&tensors)).unwrap();
-        let shape = Shape { batch: 1, heads_q: 4, heads_kv: 2, seq_q: 3, seq_kv: 5, head_dim: 64 };
-        assert_eq!((input.problem.shape, input.problem.dtype), (shape, Dtype::F16));
+        let shape = Shape {
+            batch: 1,
+            heads_q: 4,
+            heads_kv: 2,
+            seq_q: 3,
+            seq_kv: 5,
+            head_dim: 64,
+        };
+        assert_eq!(
+            (input.problem.shape, input.problem.dtype),
+            (shape, Dtype::F16)
+        );
         assert_eq!(input.out.unwrap().len(), 4 * 3 * 64);
     }
 
@@ -283,21 +390,46 @@ mod tests {
         ]);
         assert_eq!(read(&file(&tensors)).unwrap().problem.dtype, Dtype::E4m3);
         tensors.insert("k_scale", scale(4));
-        assert!(read(&file(&tensors)).unwrap_err().to_string().contains("'k_scale' has shape [1, 4]; expected [1, 2]"));
+        assert!(
+            read(&file(&tensors))
+                .unwrap_err()
+                .to_string()
+                .contains("'k_scale' has shape [1, 4]; expected [1, 2]")
+        );
         tensors.remove("k_scale");
-        assert!(read(&file(&tensors)).unwrap_err().to_string().contains("no tensor 'k_scale'"));
+        assert!(
+            read(&file(&tensors))
+                .unwrap_err()
+                .to_string()
+                .contains("no tensor 'k_scale'")
+        );
     }
 
     #[test]
     fn bad_files_say_what_was_expected() {
         assert!(message(|t| drop(t.remove("v"))).contains("no tensor 'v'; expected q, k and v"));
-        assert!(message(|t| drop(t.insert("k", halves(&[1, 2, 5, 128], 0)))).contains("'k' has shape [1, 2, 5, 128]"));
+        assert!(
+            message(|t| drop(t.insert("k", halves(&[1, 2, 5, 128], 0))))
+                .contains("'k' has shape [1, 2, 5, 128]")
+        );
         assert!(message(|t| drop(t.insert("v", halves(&[1, 2, 6, 64], 0)))).contains("that of k"));
         assert!(message(|t| drop(t.insert("q", halves(&[4, 3, 64], 0)))).contains("four extents"));
-        assert!(message(|t| drop(t.insert("out", halves(&[1, 4, 3, 65], 0)))).contains("'out' has shape"));
-        assert!(message(|t| t.get_mut("q").unwrap().dtype = StoredDtype::BF16).contains("'q' is BF16; expected F16"));
-        assert!(message(|t| drop(t.insert("k", halves(&[1, 2, 5, 64], NAN)))).contains("k[0, 0, 0, 0] is NaN"));
-        assert!(message(|t| drop(t.insert("out", halves(&[1, 4, 3, 64], NAN)))).contains("out[0, 0, 0, 0] is NaN"));
+        assert!(
+            message(|t| drop(t.insert("out", halves(&[1, 4, 3, 65], 0))))
+                .contains("'out' has shape")
+        );
+        assert!(
+            message(|t| t.get_mut("q").unwrap().dtype = StoredDtype::BF16)
+                .contains("'q' is BF16; expected F16")
+        );
+        assert!(
+            message(|t| drop(t.insert("k", halves(&[1, 2, 5, 64], NAN))))
+                .contains("k[0, 0, 0, 0] is NaN")
+        );
+        assert!(
+            message(|t| drop(t.insert("out", halves(&[1, 4, 3, 64], NAN))))
+                .contains("out[0, 0, 0, 0] is NaN")
+        );
         let odd = |t: &mut BTreeMap<_, _>| {
             for name in ["q", "k", "v"] {
                 t.insert(name, halves(&[1, 2, 3, 96], 0));
@@ -325,7 +457,10 @@ mod tests {
         let whole = file(&good());
         for len in [0, 7, 40, whole.len() - 1] {
             let error = read(&whole[..len]).unwrap_err().to_string();
-            assert!(error.contains("not a whole safetensors file"), "{len}: {error}");
+            assert!(
+                error.contains("not a whole safetensors file"),
+                "{len}: {error}"
+            );
         }
         let absent = FileInput::read(Path::new("no/such/file")).unwrap_err();
         assert!(matches!(absent, FileError::Read { .. }));

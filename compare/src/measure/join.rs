@@ -16,7 +16,9 @@ pub enum JoinError {
         differ: Vec<String>,
     },
     /// Other flags than its own do not say what it still lacks.
-    #[error("{name} did not come to its end; finish it first, with its own flags: {command} --into DIR")]
+    #[error(
+        "{name} did not come to its end; finish it first, with its own flags: {command} --into DIR"
+    )]
     Unfinished {
         /// The record.
         name: String,
@@ -41,17 +43,40 @@ pub fn join(name: &str, before: Record, now: Measured) -> Result<Measured, JoinE
         return Err(JoinError::Other { name, differ });
     }
     let was_interrupted = matches!(before.meta.progress, Progress::Partial { .. });
-    if was_interrupted && last_request(&before.meta) != (now.record.meta.tier, &now.record.meta.scope) {
-        let last = before.meta.joined.last().map_or(&before.meta.command, |joined| &joined.command);
-        return Err(JoinError::Unfinished { name, command: last.join(" ") });
+    if was_interrupted
+        && last_request(&before.meta) != (now.record.meta.tier, &now.record.meta.scope)
+    {
+        let last = before
+            .meta
+            .joined
+            .last()
+            .map_or(&before.meta.command, |joined| &joined.command);
+        return Err(JoinError::Unfinished {
+            name,
+            command: last.join(" "),
+        });
     }
     let mut joined = Measured::new(before);
-    if matches!(joined.record.meta.progress, Progress::Complete { cases, .. } if joined.finished() < cases) {
+    if matches!(joined.record.meta.progress, Progress::Complete { cases, .. } if joined.finished() < cases)
+    {
         return Err(JoinError::Committed { name });
     }
     if was_interrupted {
-        let Meta { started, command, git, tier, scope, .. } = now.record.meta;
-        joined.record.meta.joined.push(Joined { started, command, git, tier, scope });
+        let Meta {
+            started,
+            command,
+            git,
+            tier,
+            scope,
+            ..
+        } = now.record.meta;
+        joined.record.meta.joined.push(Joined {
+            started,
+            command,
+            git,
+            tier,
+            scope,
+        });
     } else {
         add(&mut joined.record.meta, now.record.meta);
     }
@@ -60,24 +85,52 @@ pub fn join(name: &str, before: Record, now: Measured) -> Result<Measured, JoinE
 
 /// What the last run set out to do.
 fn last_request(meta: &Meta) -> (Tier, &Scope) {
-    meta.joined.last().map_or((meta.tier, &meta.scope), |joined| (joined.tier, &joined.scope))
+    meta.joined
+        .last()
+        .map_or((meta.tier, &meta.scope), |joined| {
+            (joined.tier, &joined.scope)
+        })
 }
 
 /// What must be equal and is not.
 fn differences(before: &Meta, now: &Meta) -> Vec<String> {
-    let changed = now.stages.iter().filter(|stage| before.stages.iter().all(|other| other != *stage));
+    let changed = now
+        .stages
+        .iter()
+        .filter(|stage| before.stages.iter().all(|other| other != *stage));
     let stages: Vec<&str> = changed.map(|stage| stage.id.as_str()).collect();
-    let is_same_build = (&before.tool_version, &before.toggles, before.source_lines, before.stages.len())
-        == (&now.tool_version, &now.toggles, now.source_lines, now.stages.len());
+    let is_same_build = (
+        &before.tool_version,
+        &before.toggles,
+        before.source_lines,
+        before.stages.len(),
+    ) == (
+        &now.tool_version,
+        &now.toggles,
+        now.source_lines,
+        now.stages.len(),
+    );
     let same = [
         ("another build".to_string(), is_same_build),
-        (format!("other kernels ({})", stages.join(", ")), stages.is_empty()),
-        ("another GPU or driver".to_string(), before.machine.gpu == now.machine.gpu),
-        ("another machine".to_string(), before.machine.platform == now.machine.platform),
+        (
+            format!("other kernels ({})", stages.join(", ")),
+            stages.is_empty(),
+        ),
+        (
+            "another GPU or driver".to_string(),
+            before.machine.gpu == now.machine.gpu,
+        ),
+        (
+            "another machine".to_string(),
+            before.machine.platform == now.machine.platform,
+        ),
         ("another backend".to_string(), before.backend == now.backend),
         ("another --device".to_string(), before.device == now.device),
     ];
-    same.into_iter().filter(|(_, is_same)| !is_same).map(|(what, _)| what).collect()
+    same.into_iter()
+        .filter(|(_, is_same)| !is_same)
+        .map(|(what, _)| what)
+        .collect()
 }
 
 /// What the two runs covered together: the whole of the higher tier that one of them covered whole, else what either
@@ -103,13 +156,20 @@ fn add(meta: &mut Meta, now: Meta) {
         }
     };
     for gate in &mut meta.gates {
-        let is_measured =
-            |scope: &&crate::record::meta::GateScope| scope.gate == gate.gate && scope.measurable == Measurable::Yes;
+        let is_measured = |scope: &&crate::record::meta::GateScope| {
+            scope.gate == gate.gate && scope.measurable == Measurable::Yes
+        };
         if now.gates.iter().any(|scope| is_measured(&scope)) {
             gate.measurable = Measurable::Yes;
         }
     }
-    meta.joined.push(Joined { started: now.started, command: now.command, git: now.git, tier, scope });
+    meta.joined.push(Joined {
+        started: now.started,
+        command: now.command,
+        git: now.git,
+        tier,
+        scope,
+    });
 }
 
 #[cfg(test)]
@@ -119,21 +179,39 @@ mod tests {
     use crate::testing::{emulated, timed};
 
     fn begun() -> Measured {
-        let progress = Progress::Complete { cases: 0, seconds: 0 };
-        Measured::new(emulated().without(|_| true).changed(|meta| meta.progress = progress))
+        let progress = Progress::Complete {
+            cases: 0,
+            seconds: 0,
+        };
+        Measured::new(
+            emulated()
+                .without(|_| true)
+                .changed(|meta| meta.progress = progress),
+        )
     }
 
     fn refused(before: Record, now: Measured) -> String {
-        join("a", before, now).err().expect("it is refused").to_string()
+        join("a", before, now)
+            .err()
+            .expect("it is refused")
+            .to_string()
     }
 
     #[test]
     fn another_build_gpu_or_backend_is_refused_by_name() {
-        let changed = begun().record.changed(|meta| meta.stages[1].identity = "another".into());
+        let changed = begun()
+            .record
+            .changed(|meta| meta.stages[1].identity = "another".into());
         let said = refused(changed, begun());
-        assert!(said.starts_with("a is of other kernels (stage1-cpasync); run without --into"), "{said}");
+        assert!(
+            said.starts_with("a is of other kernels (stage1-cpasync); run without --into"),
+            "{said}"
+        );
         let said = refused(timed(crate::testing::US), begun());
-        assert!(said.contains("another GPU or driver") && said.contains("another backend"), "{said}");
+        assert!(
+            said.contains("another GPU or driver") && said.contains("another backend"),
+            "{said}"
+        );
         let driver = |record: Record| {
             record.changed(|meta| match &mut meta.machine.gpu {
                 Gpu::Present { driver, .. } => *driver = "1.2".into(),
@@ -141,25 +219,47 @@ mod tests {
             })
         };
         let gpu = || timed(crate::testing::US);
-        assert!(refused(gpu(), Measured::new(driver(gpu()))).contains("is of another GPU or driver;"));
+        assert!(
+            refused(gpu(), Measured::new(driver(gpu()))).contains("is of another GPU or driver;")
+        );
     }
 
     #[test]
     fn an_interrupted_run_goes_on_with_its_own_flags_alone() {
-        let partial =
-            |record: Record| record.changed(|meta| meta.progress = Progress::Partial { finished: 1, planned: 2 });
-        let other = begun().record.changed(|meta| meta.scope = Scope::Selected { flags: vec!["--stages 0".into()] });
+        let partial = |record: Record| {
+            record.changed(|meta| {
+                meta.progress = Progress::Partial {
+                    finished: 1,
+                    planned: 2,
+                }
+            })
+        };
+        let other = begun().record.changed(|meta| {
+            meta.scope = Scope::Selected {
+                flags: vec!["--stages 0".into()],
+            }
+        });
         let said = refused(partial(begun().record), Measured::new(other));
-        assert!(said.contains("did not come to its end; finish it first, with its own flags: "), "{said}");
+        assert!(
+            said.contains("did not come to its end; finish it first, with its own flags: "),
+            "{said}"
+        );
         assert!(join("a", partial(begun().record), begun()).is_ok());
         // The same of a run that was adding to a record.
         let selected = |stage: &str| {
             let flags = vec![format!("--stages {stage}")];
-            Measured::new(begun().record.changed(|meta| meta.scope = Scope::Selected { flags }))
+            Measured::new(
+                begun()
+                    .record
+                    .changed(|meta| meta.scope = Scope::Selected { flags }),
+            )
         };
         let joined = join("a", begun().record, selected("0")).unwrap();
         let again = join("a", partial(joined.record.clone()), selected("0")).unwrap();
-        assert_eq!((again.record.meta.joined.len(), again.record.meta.scope), (2, joined.record.meta.scope.clone()));
+        assert_eq!(
+            (again.record.meta.joined.len(), again.record.meta.scope),
+            (2, joined.record.meta.scope.clone())
+        );
         assert!(refused(partial(joined.record), selected("1")).contains("finish it first"));
     }
 
@@ -167,26 +267,45 @@ mod tests {
     fn a_record_without_its_passing_cases_is_refused() {
         let mut committed = emulated();
         committed.cases.clear();
-        let on = crate::record::On::Case(crate::record::Place::claims(common::problem::Dtype::F16), "normal:0".into());
-        committed.rows.push(crate::record::Row::new(crate::testing::SCALAR, on, crate::record::Source::Emulator));
+        let on = crate::record::On::Case(
+            crate::record::Place::claims(common::problem::Dtype::F16),
+            "normal:0".into(),
+        );
+        committed.rows.push(crate::record::Row::new(
+            crate::testing::SCALAR,
+            on,
+            crate::record::Source::Emulator,
+        ));
         assert!(refused(committed, begun()).contains("as committed records have none"));
     }
 
     #[test]
     fn what_two_runs_cover_is_said_of_the_record() {
-        let selected = |flag: &str| Scope::Selected { flags: vec![flag.to_string()] };
+        let selected = |flag: &str| Scope::Selected {
+            flags: vec![flag.to_string()],
+        };
         let covered = |first: Scope, second: Scope| {
             let mut meta = begun().record.changed(|meta| meta.scope = first).meta;
             let mut now = begun().record.changed(|meta| meta.scope = second).meta;
-            now.git = Git::Unknown { reason: "no git".into() };
+            now.git = Git::Unknown {
+                reason: "no git".into(),
+            };
             add(&mut meta, now);
             assert_eq!(meta.joined.len(), 1);
             meta.scope
         };
         assert_eq!(covered(Scope::Whole, selected("--stages 1")), Scope::Whole);
         assert_eq!(covered(selected("--stages 1"), Scope::Whole), Scope::Whole);
-        assert_eq!(covered(selected("--stages 1"), selected("--stages 1")), selected("--stages 1"));
-        let flags = ["--stages 0", "and", "--stages 1"].map(String::from).to_vec();
-        assert_eq!(covered(selected("--stages 0"), selected("--stages 1")), Scope::Selected { flags });
+        assert_eq!(
+            covered(selected("--stages 1"), selected("--stages 1")),
+            selected("--stages 1")
+        );
+        let flags = ["--stages 0", "and", "--stages 1"]
+            .map(String::from)
+            .to_vec();
+        assert_eq!(
+            covered(selected("--stages 0"), selected("--stages 1")),
+            Scope::Selected { flags }
+        );
     }
 }

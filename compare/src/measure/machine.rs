@@ -8,13 +8,28 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Environment variables that change what is built.
-const TOGGLES: [&str; 6] = ["ATTENTION_CUDA", "ATTENTION_CUDA_ARCHS", "NVCC", "CUDA_HOME", "CUDA_PATH", "CXX"];
+const TOGGLES: [&str; 6] = [
+    "ATTENTION_CUDA",
+    "ATTENTION_CUDA_ARCHS",
+    "NVCC",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CXX",
+];
 
 /// The source that this binary was built from.
 pub fn git() -> Git {
-    match (option_env!("COMPARE_GIT_SHA"), option_env!("COMPARE_GIT_DIRTY")) {
-        (Some(sha), Some(dirty)) => Git::Commit { sha: sha.to_string(), dirty: dirty == "true" },
-        _ => Git::Unknown { reason: "it was built outside a git checkout".to_string() },
+    match (
+        option_env!("COMPARE_GIT_SHA"),
+        option_env!("COMPARE_GIT_DIRTY"),
+    ) {
+        (Some(sha), Some(dirty)) => Git::Commit {
+            sha: sha.to_string(),
+            dirty: dirty == "true",
+        },
+        _ => Git::Unknown {
+            reason: "it was built outside a git checkout".to_string(),
+        },
     }
 }
 
@@ -23,7 +38,12 @@ pub fn git() -> Git {
 pub fn workspace() -> Option<PathBuf> {
     let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let starts = [std::env::current_dir().ok(), named];
-    starts.iter().flatten().flat_map(|start| start.ancestors()).find(|root| is_workspace(root)).map(Path::to_path_buf)
+    starts
+        .iter()
+        .flatten()
+        .flat_map(|start| start.ancestors())
+        .find(|root| is_workspace(root))
+        .map(Path::to_path_buf)
 }
 
 /// Where the committed records are; a folder that does not exist without a workspace.
@@ -54,9 +74,15 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     let gpu = match gpu {
         Ok(info) => Gpu::Present {
             name: info.name.clone(),
-            arch: format!("sm_{}{}", info.compute_capability.0, info.compute_capability.1),
+            arch: format!(
+                "sm_{}{}",
+                info.compute_capability.0, info.compute_capability.1
+            ),
             driver: info.driver_version.clone().unwrap_or_else(|| {
-                format!("for CUDA {}.{}, version not readable", info.cuda_version.0, info.cuda_version.1)
+                format!(
+                    "for CUDA {}.{}, version not readable",
+                    info.cuda_version.0, info.cuda_version.1
+                )
             }),
             multiprocessors: info.sms,
             shared_opt_in_bytes: info.shared_optin_bytes,
@@ -64,19 +90,40 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
         Err(reason) => Gpu::Absent { reason },
     };
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    Machine { name: folder_name(gpu.name().unwrap_or(&platform)), platform, processors, gpu }
+    Machine {
+        name: folder_name(gpu.name().unwrap_or(&platform)),
+        platform,
+        processors,
+        gpu,
+    }
 }
 
 /// Lower case, and hyphens for all that is not a letter or a digit: `NVIDIA H200` becomes `nvidia-h200`.
 fn folder_name(text: &str) -> String {
-    let hyphenated: String =
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    hyphenated.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+    let hyphenated: String = text
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    hyphenated
+        .split('-')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }
 
 /// Variables that change the build, as they are set now. Paths are reduced to their last part.
 pub fn toggles() -> BTreeMap<String, String> {
-    let read = |name: &str| std::env::var(name).ok().map(|value| (name.to_string(), last_part(&value)));
+    let read = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|value| (name.to_string(), last_part(&value)))
+    };
     TOGGLES.iter().filter_map(|name| read(name)).collect()
 }
 
@@ -87,11 +134,16 @@ pub fn command_line() -> Vec<String> {
 
 /// What is not UTF-8, as a path may be, is shown with replacement characters.
 fn last_parts(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
-    arguments.map(|argument| last_part(&argument.to_string_lossy())).collect()
+    arguments
+        .map(|argument| last_part(&argument.to_string_lossy()))
+        .collect()
 }
 
 fn last_part(text: &str) -> String {
-    text.rsplit('/').find(|part| !part.is_empty()).unwrap_or(text).to_string()
+    text.rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(text)
+        .to_string()
 }
 
 /// A moment in UTC: `2026-11-20T18:30:00Z`, and as a folder's name, `20261120T183000Z`.
@@ -100,7 +152,11 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// Now.
     pub fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+        Self(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+        )
     }
 
     /// Year, month, day; hour, minute, second. Days to civil date after Howard Hinnant, "chrono-compatible low-level
@@ -109,13 +165,25 @@ impl Timestamp {
         let (days, seconds) = (self.0 / 86_400, self.0 % 86_400);
         let shifted = days + 719_468; // days since 0000-03-01
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let month = if month_from_march < 10 {
+            month_from_march + 3
+        } else {
+            month_from_march - 9
+        };
         let year = year_of_era + era * 400 + u64::from(month <= 2);
-        [year, month, day, seconds / 3600, seconds / 60 % 60, seconds % 60]
+        [
+            year,
+            month,
+            day,
+            seconds / 3600,
+            seconds / 60 % 60,
+            seconds % 60,
+        ]
     }
 
     /// `2026-11-20T18:30:00Z`.
@@ -152,14 +220,21 @@ mod tests {
     #[test]
     fn an_argument_need_not_be_utf_8() {
         use std::os::unix::ffi::OsStringExt;
-        let arguments = [b"compare".to_vec(), b"--out".to_vec(), b"/tmp/r\xe9sultats".to_vec()];
+        let arguments = [
+            b"compare".to_vec(),
+            b"--out".to_vec(),
+            b"/tmp/r\xe9sultats".to_vec(),
+        ];
         let words = last_parts(arguments.into_iter().map(OsString::from_vec));
         assert_eq!(words, ["compare", "--out", "r\u{fffd}sultats"]);
     }
 
     #[test]
     fn names_hold_no_path_and_no_space() {
-        assert_eq!(folder_name("NVIDIA H100 80GB HBM3"), "nvidia-h100-80gb-hbm3");
+        assert_eq!(
+            folder_name("NVIDIA H100 80GB HBM3"),
+            "nvidia-h100-80gb-hbm3"
+        );
         assert_eq!(last_part("/a/b/input.safetensors"), "input.safetensors");
         assert_eq!(last_part("target/release/"), "release");
         assert_eq!(last_part("-"), "-");

@@ -52,7 +52,10 @@ pub fn functions(listing: &str, arch: &str) -> Vec<Function> {
             is_of_arch = of.trim() == arch;
         } else if !is_of_arch {
         } else if let Some(symbol) = line.strip_prefix("Function : ") {
-            found.push(Function { symbol: symbol.to_string(), instructions: vec![] });
+            found.push(Function {
+                symbol: symbol.to_string(),
+                instructions: vec![],
+            });
         } else if let (Some(function), Some(instruction)) = (found.last_mut(), instruction(line)) {
             function.instructions.push(instruction);
         }
@@ -65,8 +68,14 @@ fn instruction(line: &str) -> Option<Instruction> {
     let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
     let address = u64::from_str_radix(address, 16).ok()?;
     let text = rest.split_once(';')?.0.trim();
-    let name = text.split_whitespace().find(|word| !word.starts_with('@'))?;
-    Some(Instruction { address, name: name.to_string(), text: text.to_string() })
+    let name = text
+        .split_whitespace()
+        .find(|word| !word.starts_with('@'))?;
+    Some(Instruction {
+        address,
+        name: name.to_string(),
+        text: text.to_string(),
+    })
 }
 
 impl Instruction {
@@ -78,20 +87,32 @@ impl Instruction {
     /// The address that a branch goes to.
     fn target(&self) -> Option<u64> {
         let target = || self.text.split_whitespace().last()?.strip_prefix("0x");
-        self.is("BRA").then(target).flatten().and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        self.is("BRA")
+            .then(target)
+            .flatten()
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
     }
 
     /// Multiply-adds of one warp on tensor cores: m16n8k16 is 2048, and of a warpgroup's m64nNk16 each has a quarter.
     fn tensor_macs(&self) -> u64 {
         let mut sizes = self.name.split('.').skip(1);
-        let product = |shape: &str| shape.split('x').map(str::parse::<u64>).product::<Result<u64, _>>().ok();
+        let product = |shape: &str| {
+            shape
+                .split('x')
+                .map(str::parse::<u64>)
+                .product::<Result<u64, _>>()
+                .ok()
+        };
         match self.name.split('.').next() {
             Some("HMMA") => match sizes.next() {
                 Some("16816") => 16 * 8 * 16,
                 Some("1688") => 16 * 8 * 8,
                 _ => 0,
             },
-            Some("HGMMA" | "QGMMA") => sizes.next().and_then(product).map_or(0, |of_warpgroup| of_warpgroup / 4),
+            Some("HGMMA" | "QGMMA") => sizes
+                .next()
+                .and_then(product)
+                .map_or(0, |of_warpgroup| of_warpgroup / 4),
             _ => 0,
         }
     }
@@ -109,8 +130,13 @@ impl Instruction {
 impl Function {
     /// Bytes, from the first instruction to the end of the last, which has as many as the first.
     pub fn bytes(&self) -> u64 {
-        let Some(last) = self.instructions.last() else { return 0 };
-        let each = self.instructions.get(1).map_or(0, |second| second.address - self.instructions[0].address);
+        let Some(last) = self.instructions.last() else {
+            return 0;
+        };
+        let each = self
+            .instructions
+            .get(1)
+            .map_or(0, |second| second.address - self.instructions[0].address);
         last.address + each
     }
 
@@ -118,12 +144,20 @@ impl Function {
     /// where the function uses them; of equals the last, which is the steady state of a kernel that peels tiles off at the start.
     pub fn main_loop(&self) -> Vec<&Instruction> {
         let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
-        let ends: Vec<u64> = self.instructions.iter().filter(|one| one.text == "EXIT").map(|one| one.address).collect();
+        let ends: Vec<u64> = self
+            .instructions
+            .iter()
+            .filter(|one| one.text == "EXIT")
+            .map(|one| one.address)
+            .collect();
         for branch in &self.instructions {
             // Backward, and not to itself, which is how a function is padded; nor back from a wait that stands out of line,
             // behind an end of the function.
             let is_loop = |&target: &u64| {
-                target < branch.address && !ends.iter().any(|end| (target..branch.address).contains(end))
+                target < branch.address
+                    && !ends
+                        .iter()
+                        .any(|end| (target..branch.address).contains(end))
             };
             if let Some(target) = branch.target().filter(is_loop) {
                 match loops.iter_mut().find(|known| *known.start() == target) {
@@ -136,39 +170,78 @@ impl Function {
         let size = |of: &RangeInclusive<u64>| of.end() - of.start();
         let mut own = vec![Vec::new(); loops.len()];
         for instruction in &self.instructions {
-            let around = loops.iter().enumerate().filter(|(_, of)| of.contains(&instruction.address));
+            let around = loops
+                .iter()
+                .enumerate()
+                .filter(|(_, of)| of.contains(&instruction.address));
             if let Some((innermost, _)) = around.min_by_key(|(_, of)| size(of)) {
                 own[innermost].push(instruction);
             }
         }
         let has_tensors = self.instructions.iter().any(|one| one.tensor_macs() > 0);
-        let of_one = if has_tensors { Instruction::tensor_macs } else { Instruction::scalar_macs };
+        let of_one = if has_tensors {
+            Instruction::tensor_macs
+        } else {
+            Instruction::scalar_macs
+        };
         let multiplies = |own: &&Vec<&Instruction>| own.iter().map(|one| of_one(one)).sum::<u64>();
-        own.iter().filter(|own| multiplies(own) > 0).max_by_key(multiplies).cloned().unwrap_or_default()
+        own.iter()
+            .filter(|own| multiplies(own) > 0)
+            .max_by_key(multiplies)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// What a record keeps; classes that do not occur are 0.
     pub fn figures(&self) -> Vec<(Metric, f64)> {
         let main_loop = self.main_loop();
-        let in_loop =
-            |classes: &[&str]| main_loop.iter().filter(|one| classes.iter().any(|class| one.is(class))).count() as f64;
-        let local = self.instructions.iter().filter(|one| LOCAL.iter().any(|class| one.is(class))).count();
+        let in_loop = |classes: &[&str]| {
+            main_loop
+                .iter()
+                .filter(|one| classes.iter().any(|class| one.is(class)))
+                .count() as f64
+        };
+        let local = self
+            .instructions
+            .iter()
+            .filter(|one| LOCAL.iter().any(|class| one.is(class)))
+            .count();
         let whole = [
             (Metric::CodeBytes, self.bytes() as f64),
             (Metric::LocalAccesses, local as f64),
             (Metric::LoopInstructions, main_loop.len() as f64),
-            (Metric::LoopMacs, main_loop.iter().map(|one| one.tensor_macs()).sum::<u64>() as f64),
+            (
+                Metric::LoopMacs,
+                main_loop.iter().map(|one| one.tensor_macs()).sum::<u64>() as f64,
+            ),
         ];
-        whole.into_iter().chain(CLASSES.iter().map(|(metric, classes)| (*metric, in_loop(classes)))).collect()
+        whole
+            .into_iter()
+            .chain(
+                CLASSES
+                    .iter()
+                    .map(|(metric, classes)| (*metric, in_loop(classes))),
+            )
+            .collect()
     }
 }
 
 /// Adds to `stage` what its instances are on `arch`, from what was printed of its code.
 pub fn complete(stage: &mut StageBuild, listing: &str, arch: &str) {
     let functions = functions(listing, arch);
-    for kernel in stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels) {
-        let function = functions.iter().find(|function| function.symbol == kernel.facts.symbol);
-        for built in kernel.built.iter_mut().filter(|built| built.ptxas.arch == arch) {
+    for kernel in stage
+        .variants
+        .iter_mut()
+        .flat_map(|variant| &mut variant.kernels)
+    {
+        let function = functions
+            .iter()
+            .find(|function| function.symbol == kernel.facts.symbol);
+        for built in kernel
+            .built
+            .iter_mut()
+            .filter(|built| built.ptxas.arch == arch)
+        {
             built.code = function.map(Function::figures).unwrap_or_default();
         }
     }
@@ -228,9 +301,15 @@ mod tests {
 
     fn of(arch: &str, symbol: &str) -> Vec<(Metric, f64)> {
         let functions = functions(LISTING, arch);
-        let found =
-            functions.iter().find(|function| function.symbol == symbol).unwrap_or_else(|| panic!("{arch} {symbol}"));
-        found.figures().into_iter().filter(|(_, value)| *value != 0.0).collect()
+        let found = functions
+            .iter()
+            .find(|function| function.symbol == symbol)
+            .unwrap_or_else(|| panic!("{arch} {symbol}"));
+        found
+            .figures()
+            .into_iter()
+            .filter(|(_, value)| *value != 0.0)
+            .collect()
     }
 
     #[test]
@@ -269,8 +348,15 @@ mod tests {
     #[test]
     fn fp8_products_have_twice_the_depth() {
         let figures = of("sm_90a", "codes");
-        let expected = [(Metric::LoopMacs, 65536.0), (Metric::LoopQgmma, 1.0), (Metric::LoopTma, 1.0)];
-        assert!(expected.iter().all(|figure| figures.contains(figure)), "{figures:?}");
+        let expected = [
+            (Metric::LoopMacs, 65536.0),
+            (Metric::LoopQgmma, 1.0),
+            (Metric::LoopTma, 1.0),
+        ];
+        assert!(
+            expected.iter().all(|figure| figures.contains(figure)),
+            "{figures:?}"
+        );
     }
 
     #[test]
@@ -285,9 +371,20 @@ mod tests {
             warnings: vec![],
         };
         let result = GateResult::judge(GateId::R1, true, "");
-        kernel.built.push(BuiltKernel { ptxas, occupancy: None, result, code: vec![] });
+        kernel.built.push(BuiltKernel {
+            ptxas,
+            occupancy: None,
+            result,
+            code: vec![],
+        });
         complete(&mut stage, LISTING, "sm_90a");
-        let row = rows::built(&stage).into_iter().find(|row| row.by == Source::Ptxas).unwrap();
-        assert_eq!((row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)), (Some(1.0), Some(0.0)));
+        let row = rows::built(&stage)
+            .into_iter()
+            .find(|row| row.by == Source::Ptxas)
+            .unwrap();
+        assert_eq!(
+            (row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)),
+            (Some(1.0), Some(0.0))
+        );
     }
 }

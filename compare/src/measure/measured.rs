@@ -29,7 +29,9 @@ pub enum ExecuteError {
         source: ReferenceError,
     },
     /// A sticky CUDA error: nothing can run on the GPU in this process.
-    #[error("{case}: {reason}; a sticky CUDA error: this process cannot go on, what was finished is in the record")]
+    #[error(
+        "{case}: {reason}; a sticky CUDA error: this process cannot go on, what was finished is in the record"
+    )]
     Sticky {
         /// The case.
         case: String,
@@ -83,7 +85,11 @@ pub struct Measured {
 
 impl Measured {
     pub fn new(record: Record) -> Self {
-        Self { broken: vec![], record, settled: BTreeSet::new() }
+        Self {
+            broken: vec![],
+            record,
+            settled: BTreeSet::new(),
+        }
     }
 
     /// A record of what `plan` sets out to do, with what was built, before any of it is done.
@@ -98,7 +104,10 @@ impl Measured {
         let mut record = Record::new(Meta {
             schema: SCHEMA,
             started: started.iso(),
-            progress: Progress::Partial { finished: 0, planned: plan.cases.len() },
+            progress: Progress::Partial {
+                finished: 0,
+                planned: plan.cases.len(),
+            },
             tool_version: env!("CARGO_PKG_VERSION").to_string(),
             command: machine::command_line(),
             git: machine::git(),
@@ -118,14 +127,21 @@ impl Measured {
             joined: vec![],
             negative: None,
         });
-        builds.iter().flat_map(rows::built).for_each(|row| record.append(row));
+        builds
+            .iter()
+            .flat_map(rows::built)
+            .for_each(|row| record.append(row));
         Self::new(record)
     }
 
     /// The rows of cases, those that did not pass first.
     fn cases(&self) -> impl Iterator<Item = &Row> {
         let of_cases = |row: &&Row| matches!(row.on, On::Case(..));
-        self.record.rows.iter().filter(of_cases).chain(&self.record.cases)
+        self.record
+            .rows
+            .iter()
+            .filter(of_cases)
+            .chain(&self.record.cases)
     }
 
     /// Cases that have ended.
@@ -135,7 +151,10 @@ impl Measured {
 
     /// What of `planned` the record has not, or not as thoroughly; what it has of that is dropped, to be replaced.
     pub fn missing<'p>(&mut self, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
-        let known: HashMap<_, _> = self.cases().map(|row| ((&row.subject, &row.on), row)).collect();
+        let known: HashMap<_, _> = self
+            .cases()
+            .map(|row| ((&row.subject, &row.on), row))
+            .collect();
         let has = |case: &&PlannedCase| {
             known
                 .get(&(&case.subject, &case.on()))
@@ -143,7 +162,10 @@ impl Measured {
         };
         let missing: Vec<&PlannedCase> = planned.iter().filter(|case| !has(case)).collect();
         if missing.len() < planned.len() {
-            let again: HashSet<_> = missing.iter().map(|case| (case.subject.clone(), case.on())).collect();
+            let again: HashSet<_> = missing
+                .iter()
+                .map(|case| (case.subject.clone(), case.on()))
+                .collect();
             let stays = |row: &Row| !again.contains(&(row.subject.clone(), row.on.clone()));
             self.record.rows.retain(stays);
             self.record.cases.retain(stays);
@@ -155,7 +177,9 @@ impl Measured {
     pub fn summarise(&mut self, stages: &[StageBuild]) {
         let meta = &self.record.meta;
         let cases: Vec<_> = self.cases().filter_map(|row| Case::of(row, meta)).collect();
-        let stages = stages.iter().filter(|stage| !self.settled.contains(&stage.id));
+        let stages = stages
+            .iter()
+            .filter(|stage| !self.settled.contains(&stage.id));
         let rows = summarise(stages, &cases, &self.broken, meta.backend);
         rows.into_iter().for_each(|row| self.record.append(row));
     }
@@ -163,8 +187,16 @@ impl Measured {
     /// A case that passed is context, and stays with the run.
     pub fn append(&mut self, case: &PlannedCase, outcome: &Outcome) {
         self.record.names(&case.place.shape, case.problem.shape);
-        let row = Row::new(&case.subject, case.on(), rows::backend(self.record.meta.backend));
+        let row = Row::new(
+            &case.subject,
+            case.on(),
+            rows::backend(self.record.meta.backend),
+        );
         let row = rows::of_outcome(row, outcome);
-        if row.failure().is_none() { self.record.cases.push(row) } else { self.record.append(row) }
+        if row.failure().is_none() {
+            self.record.cases.push(row)
+        } else {
+            self.record.append(row)
+        }
     }
 }

@@ -9,7 +9,9 @@ use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
 use common::inputs::Family;
-use common::problem::{Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes};
+use common::problem::{
+    Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes,
+};
 use common::resources::KernelFacts;
 use common::suppression;
 use common::tier0::Case;
@@ -25,7 +27,12 @@ pub struct Request {
     pub problems: Problems,
     /// Seeds of the inputs. Shapes, seeds and families replace the tier's cases by every combination of what is given
     /// [else: small,mission; seed 0; normal]
-    #[arg(long, value_delimiter = ',', value_name = "SEED,..", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "SEED,..",
+        allow_negative_numbers = true
+    )]
     pub seeds: Vec<u64>,
     /// Input families (`compare list`); see --seeds
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
@@ -49,7 +56,8 @@ pub struct Request {
 }
 
 fn samples(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "give a whole number of samples, 0 or more".to_string())
+    text.parse()
+        .map_err(|_| "give a whole number of samples, 0 or more".to_string())
 }
 
 impl Request {
@@ -63,19 +71,31 @@ impl Request {
         fn words<T: ToString>(values: &[T]) -> Vec<String> {
             values.iter().map(T::to_string).collect()
         }
-        let Problems { shapes, dtypes, masks } = &self.problems;
+        let Problems {
+            shapes,
+            dtypes,
+            masks,
+        } = &self.problems;
         let lists = [
             ("--stages", self.chosen.stages.clone()),
             ("--variants", self.chosen.variants.clone()),
-            ("--shapes", shapes.iter().map(|(name, _)| name.clone()).collect()),
+            (
+                "--shapes",
+                shapes.iter().map(|(name, _)| name.clone()).collect(),
+            ),
             ("--dtypes", words(dtypes)),
             ("--masks", words(masks)),
             ("--seeds", words(&self.seeds)),
             ("--families", words(&self.families)),
-            ("--input", self.file.iter().map(|file| file.name.clone()).collect()),
+            (
+                "--input",
+                self.file.iter().map(|file| file.name.clone()).collect(),
+            ),
         ];
         let given = lists.into_iter().filter(|(_, words)| !words.is_empty());
-        given.map(|(name, words)| format!("{name} {}", words.join(","))).collect()
+        given
+            .map(|(name, words)| format!("{name} {}", words.join(",")))
+            .collect()
     }
 
     fn scope(&self) -> Scope {
@@ -123,7 +143,11 @@ impl Mode {
 
     /// Traced under one schedule, where it is traced.
     fn once(self) -> Mode {
-        if self == Mode::Traced { Mode::TracedOnce } else { self }
+        if self == Mode::Traced {
+            Mode::TracedOnce
+        } else {
+            self
+        }
     }
 }
 
@@ -188,7 +212,9 @@ impl Plan {
 
     /// Whether what is counted is counted with E4M3 too.
     pub fn counts_e4m3(&self) -> bool {
-        self.cases.iter().any(|case| case.problem == claims_problem(Dtype::E4m3))
+        self.cases
+            .iter()
+            .any(|case| case.problem == claims_problem(Dtype::E4m3))
     }
 }
 
@@ -203,15 +229,34 @@ struct Item {
     default_only: bool,
 }
 
-fn item(shape_name: &str, shape: Shape, dtype: Dtype, mask: Mask, family: Family, seed: u64, mode: Mode) -> Item {
-    let problem = Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
+fn item(
+    shape_name: &str,
+    shape: Shape,
+    dtype: Dtype,
+    mask: Mask,
+    family: Family,
+    seed: u64,
+    mode: Mode,
+) -> Item {
+    let problem =
+        Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
     let source = Source::Seeded { family, seed };
-    Item { place: Place::of(shape_name, &problem), problem, source, mode, default_only: false }
+    Item {
+        place: Place::of(shape_name, &problem),
+        problem,
+        source,
+        mode,
+        default_only: false,
+    }
 }
 
 /// The named shape that the ladder itself is about.
 pub fn named(name: &str) -> Shape {
-    NAMED_SHAPES.iter().find(|named| named.name == name).expect("one of the named shapes").shape
+    NAMED_SHAPES
+        .iter()
+        .find(|named| named.name == name)
+        .expect("one of the named shapes")
+        .shape
 }
 
 /// T0: the cases that every stage's own tests run.
@@ -221,11 +266,22 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
         let mode = if is_once { mode.once() } else { mode };
         let name = shape_name(p.shape);
         let is_default = Problem::new(p.shape, p.dtype, p.mask).is_ok_and(|default| default == p);
-        let name = if is_default { name } else { format!("{name}@{}", p.softmax_scale) };
-        Item { problem: p, ..item(&name, p.shape, p.dtype, p.mask, case.family, 0, mode) }
+        let name = if is_default {
+            name
+        } else {
+            format!("{name}@{}", p.softmax_scale)
+        };
+        Item {
+            problem: p,
+            ..item(&name, p.shape, p.dtype, p.mask, case.family, 0, mode)
+        }
     };
-    let cases = common::tier0::cases().into_iter().map(|it| case(it, traced));
-    let untraced = common::tier0::extremes().into_iter().chain(common::tier0::others());
+    let cases = common::tier0::cases()
+        .into_iter()
+        .map(|it| case(it, traced));
+    let untraced = common::tier0::extremes()
+        .into_iter()
+        .chain(common::tier0::others());
     cases.chain(untraced.map(|it| case(it, plain))).collect()
 }
 
@@ -237,20 +293,65 @@ fn shape_name(shape: Shape) -> String {
 /// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most see none. Four heads, so that
 /// the zero-head family has one without zeros.
 const SHORT_ROWS: [(Shape, Mask); 3] = [
-    (Shape { batch: 1, heads_q: 2, heads_kv: 1, seq_q: 65, seq_kv: 7, head_dim: 64 }, Mask::Causal),
-    (Shape { batch: 1, heads_q: 4, heads_kv: 4, seq_q: 65, seq_kv: 5, head_dim: 64 }, Mask::Full),
-    (Shape { batch: 1, heads_q: 1, heads_kv: 1, seq_q: 65, seq_kv: 3, head_dim: 128 }, Mask::Full),
+    (
+        Shape {
+            batch: 1,
+            heads_q: 2,
+            heads_kv: 1,
+            seq_q: 65,
+            seq_kv: 7,
+            head_dim: 64,
+        },
+        Mask::Causal,
+    ),
+    (
+        Shape {
+            batch: 1,
+            heads_q: 4,
+            heads_kv: 4,
+            seq_q: 65,
+            seq_kv: 5,
+            head_dim: 64,
+        },
+        Mask::Full,
+    ),
+    (
+        Shape {
+            batch: 1,
+            heads_q: 1,
+            heads_kv: 1,
+            seq_q: 65,
+            seq_kv: 3,
+            head_dim: 128,
+        },
+        Mask::Full,
+    ),
 ];
 
 /// What T2 computes on both backends where it has two: the problems of T0 and short rows, under every family. Of T0's
 /// only what the emulator computes in some milliseconds.
 fn beside(mode: Mode) -> Vec<Item> {
     let mut items = Vec::new();
-    let short = SHORT_ROWS.iter().flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| Problem::new(shape, dtype, mask)));
+    let short = SHORT_ROWS
+        .iter()
+        .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| Problem::new(shape, dtype, mask)));
     let short = short.map(|problem| problem.expect("short rows are valid problems"));
     let tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
-    for p in tier0.filter(|problem| problem.scores() <= TRACED_SCORES).chain(short) {
-        let case = |&family| item(&shape_name(p.shape), p.shape, p.dtype, p.mask, family, 0, mode);
+    for p in tier0
+        .filter(|problem| problem.scores() <= TRACED_SCORES)
+        .chain(short)
+    {
+        let case = |&family| {
+            item(
+                &shape_name(p.shape),
+                p.shape,
+                p.dtype,
+                p.mask,
+                family,
+                0,
+                mode,
+            )
+        };
         items.extend(Family::for_dtype(p.dtype).iter().map(case));
     }
     items
@@ -265,15 +366,46 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
         for &family in Family::for_dtype(dtype) {
             let extreme = Family::EXTREME.contains(&family);
             let seeds = if extreme { 0..1 } else { 0..3 };
-            items.extend(seeds.map(|seed| item("small", named("small"), dtype, Mask::Full, family, seed, plain)));
+            items.extend(seeds.map(|seed| {
+                item(
+                    "small",
+                    named("small"),
+                    dtype,
+                    Mask::Full,
+                    family,
+                    seed,
+                    plain,
+                )
+            }));
             if extreme {
-                items.push(item(&short.to_string(), short, dtype, Mask::Causal, family, 0, plain));
+                items.push(item(
+                    &short.to_string(),
+                    short,
+                    dtype,
+                    Mask::Causal,
+                    family,
+                    0,
+                    plain,
+                ));
             }
         }
     }
-    let mission = |dtype, seed| item("mission", named("mission"), dtype, Mask::Full, Family::Normal, seed, plain);
+    let mission = |dtype, seed| {
+        item(
+            "mission",
+            named("mission"),
+            dtype,
+            Mask::Full,
+            Family::Normal,
+            seed,
+            plain,
+        )
+    };
     items.extend(Dtype::ALL.map(|dtype| mission(dtype, 0)));
-    items.extend([1, 2].map(|seed| Item { default_only: true, ..mission(Dtype::F16, seed) }));
+    items.extend([1, 2].map(|seed| Item {
+        default_only: true,
+        ..mission(Dtype::F16, seed)
+    }));
     items
 }
 
@@ -283,13 +415,28 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
 fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
     let ring = |facts: &KernelFacts, tiles: usize, family: Family| {
         let (shape, mask) = suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS), tiles);
-        item(&shape.to_string(), shape, facts.dtype, mask, family, 0, mode)
+        item(
+            &shape.to_string(),
+            shape,
+            facts.dtype,
+            mask,
+            family,
+            0,
+            mode,
+        )
     };
-    let of_each = variant.kernels.iter().map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
-    let of_one = variant.claims_kernel(Dtype::F16).into_iter().flat_map(|KernelBuild { facts, .. }| {
-        let rising = ring(facts, suppression::TILES, Family::Large);
-        std::iter::once(rising).chain(is_default.then(|| ring(facts, DEEP, Family::Normal)))
-    });
+    let of_each = variant
+        .kernels
+        .iter()
+        .map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
+    let of_one =
+        variant
+            .claims_kernel(Dtype::F16)
+            .into_iter()
+            .flat_map(|KernelBuild { facts, .. }| {
+                let rising = ring(facts, suppression::TILES, Family::Large);
+                std::iter::once(rising).chain(is_default.then(|| ring(facts, DEEP, Family::Normal)))
+            });
     of_each.chain(of_one).collect()
 }
 
@@ -305,14 +452,27 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             for shape in NAMED_SHAPES {
-                let seeds = if ["small", "mission"].contains(&shape.name) { 0..5 } else { 0..1 };
+                let seeds = if ["small", "mission"].contains(&shape.name) {
+                    0..5
+                } else {
+                    0..1
+                };
                 for &family in Family::for_dtype(dtype) {
-                    let seeded = |seed| item(shape.name, shape.shape, dtype, mask, family, seed, plain);
+                    let seeded =
+                        |seed| item(shape.name, shape.shape, dtype, mask, family, seed, plain);
                     items.extend(seeds.clone().map(seeded));
                 }
             }
             for shape in edge_shapes() {
-                items.push(item(&shape.to_string(), shape, dtype, mask, Family::Normal, 0, plain));
+                items.push(item(
+                    &shape.to_string(),
+                    shape,
+                    dtype,
+                    mask,
+                    Family::Normal,
+                    0,
+                    plain,
+                ));
             }
         }
     }
@@ -333,8 +493,19 @@ fn sweep_shape(seq: usize) -> Shape {
 fn sweep(mode: Mode) -> impl Iterator<Item = Item> {
     SWEEP.into_iter().map(move |seq| {
         let shape = sweep_shape(seq);
-        let item = item(&shape.to_string(), shape, Dtype::F16, Mask::Full, Family::Normal, 0, mode);
-        Item { default_only: true, ..item }
+        let item = item(
+            &shape.to_string(),
+            shape,
+            Dtype::F16,
+            Mask::Full,
+            Family::Normal,
+            0,
+            mode,
+        );
+        Item {
+            default_only: true,
+            ..item
+        }
     })
 }
 
@@ -345,12 +516,27 @@ const TRACED_SCORES: u64 = 50_000;
 fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
     let families = or_all(&request.families, &[Family::Normal]);
     let mut items = Vec::new();
-    for (name, problem) in request.problems.or(&["small", "mission"], &Dtype::ALL, &Mask::ALL) {
-        for &family in families.iter().filter(|family| Family::for_dtype(problem.dtype).contains(family)) {
+    for (name, problem) in request
+        .problems
+        .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
+    {
+        for &family in families
+            .iter()
+            .filter(|family| Family::for_dtype(problem.dtype).contains(family))
+        {
             let mode = mode_for(&problem, backend);
             let seeds = or_all(&request.seeds, &[0]).iter();
-            items
-                .extend(seeds.map(|&seed| item(&name, problem.shape, problem.dtype, problem.mask, family, seed, mode)));
+            items.extend(seeds.map(|&seed| {
+                item(
+                    &name,
+                    problem.shape,
+                    problem.dtype,
+                    problem.mask,
+                    family,
+                    seed,
+                    mode,
+                )
+            }));
         }
     }
     items
@@ -389,12 +575,23 @@ pub struct FileProblem {
 }
 
 /// The plan of a run.
-pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Result<Plan, SelectError> {
+pub fn plan(
+    all: &[StageBuild],
+    request: &Request,
+    backend: BackendKind,
+) -> Result<Plan, SelectError> {
     let picked = request.chosen.of(all)?;
     let file = request.file.as_ref();
     let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
     // A file does not say under which mask its `out` was computed; the full one is the usual case.
-    let masks = or_all(&request.problems.masks, if file.is_some() { &[Mask::Full] } else { &Mask::ALL });
+    let masks = or_all(
+        &request.problems.masks,
+        if file.is_some() {
+            &[Mask::Full]
+        } else {
+            &Mask::ALL
+        },
+    );
     let tier = request.tier(backend);
     let (traced, beside, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
@@ -404,14 +601,21 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
     let mut items = match (file, tier) {
         (Some(file), _) => from_file(file, masks, backend),
         _ if combined => combinations(request, backend),
-        (_, Tier::T0) => tier0(traced, plain).into_iter().map(|item| Item { default_only: true, ..item }).collect(),
+        (_, Tier::T0) => tier0(traced, plain)
+            .into_iter()
+            .map(|item| Item {
+                default_only: true,
+                ..item
+            })
+            .collect(),
         (_, Tier::T1) => tier1(traced, plain),
         (_, Tier::T2) => tier2(traced, beside, plain),
     };
     if request.sweep && backend == BackendKind::Cuda {
         items.extend(sweep(plain));
     }
-    let chosen = |problem: &Problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask);
+    let chosen =
+        |problem: &Problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask);
     items.retain(|item| chosen(&item.problem) || file.is_some());
     let items = deduplicate(items);
     let has_rings = file.is_none() && !combined && tier != Tier::T0;
@@ -423,13 +627,34 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
             let asked = request.chosen.takes_by_name(&variant.name);
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| !item.default_only || is_default || asked;
-            let rings = if has_rings { rings(variant, traced.once(), is_default) } else { vec![] };
+            let rings = if has_rings {
+                rings(variant, traced.once(), is_default)
+            } else {
+                vec![]
+            };
             let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
-                .chain(rings.iter().filter(|item| chosen(&item.problem) && !items.contains(item)))
+                .chain(
+                    rings
+                        .iter()
+                        .filter(|item| chosen(&item.problem) && !items.contains(item)),
+                )
                 .map(|item| case(Subject::variant(&stage.id, &variant.name), item))
-                .map(|case| if is_default || asked { case } else { PlannedCase { mode: case.mode.once(), ..case } })
+                .map(|case| {
+                    if is_default || asked {
+                        case
+                    } else {
+                        PlannedCase {
+                            mode: case.mode.once(),
+                            ..case
+                        }
+                    }
+                })
                 .collect();
-            if backend == BackendKind::Cuda && request.iters != Some(0) && !of_variant.is_empty() && file.is_none() {
+            if backend == BackendKind::Cuda
+                && request.iters != Some(0)
+                && !of_variant.is_empty()
+                && file.is_none()
+            {
                 timings.extend(timed(tier, combined, request.sweep, &of_variant));
                 if tier == Tier::T2 && !combined {
                     timings.extend(claimed(all, stage, variant, chosen));
@@ -446,24 +671,46 @@ pub fn plan(all: &[StageBuild], request: &Request, backend: BackendKind) -> Resu
         return Err(SelectError::Nothing { reason });
     }
     let counted = counted(all, &cases);
-    Ok(Plan { tier, backend, scope: request.scope(), cases, timings, timing_scopes: vec![], counted })
+    Ok(Plan {
+        tier,
+        backend,
+        scope: request.scope(),
+        cases,
+        timings,
+        timing_scopes: vec![],
+        counted,
+    })
 }
 
 /// The plan of `compare tune`: for every chosen variant the cases of T0, and each chosen problem, on which it is timed.
 /// Where no shape was chosen these are the problems that T2 times.
 pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<Plan, SelectError> {
-    let mut request = Request { chosen: chosen.clone(), problems: problems.clone(), ..Request::default() };
+    let mut request = Request {
+        chosen: chosen.clone(),
+        problems: problems.clone(),
+        ..Request::default()
+    };
     if problems.shapes.is_empty() {
         let timed = NAMED_SHAPES.iter().filter(|named| named.name != "small");
-        request.problems.shapes = timed.map(|named| (named.name.to_string(), named.shape)).collect();
+        request.problems.shapes = timed
+            .map(|named| (named.name.to_string(), named.shape))
+            .collect();
     }
     let mut tuned = plan(all, &request, BackendKind::Cuda)?;
-    let variants: BTreeSet<String> = tuned.cases.iter().map(|case| case.subject.name().to_string()).collect();
+    let variants: BTreeSet<String> = tuned
+        .cases
+        .iter()
+        .map(|case| case.subject.name().to_string())
+        .collect();
     request.chosen.variants = variants.into_iter().collect();
     request.problems.shapes = vec![];
     request.quick = true;
     let quick = plan(all, &request, BackendKind::Cuda)?;
-    let more: Vec<PlannedCase> = quick.cases.into_iter().filter(|case| !tuned.cases.contains(case)).collect();
+    let more: Vec<PlannedCase> = quick
+        .cases
+        .into_iter()
+        .filter(|case| !tuned.cases.contains(case))
+        .collect();
     tuned.cases.extend(more);
     Ok(tuned)
 }
@@ -474,45 +721,88 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
     let stages = metas(all);
     let mut wanted: Vec<Subject> = Vec::new();
     for PlannedCase { subject, .. } in cases.iter().filter(|case| case.problem == problem) {
-        let Some(stage) = stages.iter().find(|stage| stage.id == subject.stage()) else { continue };
-        let variant = stage.variant(subject.name()).filter(|variant| variant.takes_claims.contains(&Dtype::F16));
+        let Some(stage) = stages.iter().find(|stage| stage.id == subject.stage()) else {
+            continue;
+        };
+        let variant = stage
+            .variant(subject.name())
+            .filter(|variant| variant.takes_claims.contains(&Dtype::F16));
         let Some(variant) = variant else { continue };
         wanted.push(subject.clone());
         let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
-        let pairs = evidence.filter_map(|claim| compared(&stages, stage, claim).ok()).flatten();
-        let bases = pairs.filter(|(other, _)| other.name == variant.name).filter_map(|(_, base)| base);
+        let pairs = evidence
+            .filter_map(|claim| compared(&stages, stage, claim).ok())
+            .flatten();
+        let bases = pairs
+            .filter(|(other, _)| other.name == variant.name)
+            .filter_map(|(_, base)| base);
         wanted.extend(bases.map(|(stage, variant)| Subject::variant(&stage.id, &variant.name)));
     }
-    stages.iter().flat_map(StageMeta::subjects).filter(|subject| wanted.contains(subject)).collect()
+    stages
+        .iter()
+        .flat_map(StageMeta::subjects)
+        .filter(|subject| wanted.contains(subject))
+        .collect()
 }
 
 fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
     let of_mask = |&mask: &Mask| {
-        let problem =
-            Problem::new(file.shape, file.dtype, mask).expect("the file's problem was checked when it was read");
-        let source = Source::File { name: file.name.clone() };
+        let problem = Problem::new(file.shape, file.dtype, mask)
+            .expect("the file's problem was checked when it was read");
+        let source = Source::File {
+            name: file.name.clone(),
+        };
         let place = Place::of(&file.shape.to_string(), &problem);
-        Item { place, problem, source, mode: mode_for(&problem, backend), default_only: false }
+        Item {
+            place,
+            problem,
+            source,
+            mode: mode_for(&problem, backend),
+            default_only: false,
+        }
     };
     masks.iter().map(of_mask).collect()
 }
 
 fn case(subject: Subject, item: &Item) -> PlannedCase {
-    let Item { place, problem, source, mode, .. } = item.clone();
-    PlannedCase { subject, place, source, problem, mode }
+    let Item {
+        place,
+        problem,
+        source,
+        mode,
+        ..
+    } = item.clone();
+    PlannedCase {
+        subject,
+        place,
+        source,
+        problem,
+        mode,
+    }
 }
 
 /// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
 fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
     let mut timings: Vec<PlannedTiming> = Vec::new();
-    for PlannedCase { subject, place, problem, .. } in cases {
-        let named = place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
+    for PlannedCase {
+        subject,
+        place,
+        problem,
+        ..
+    } in cases
+    {
+        let named =
+            place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
         let swept = swept
             && SWEEP.iter().any(|&seq| sweep_shape(seq) == problem.shape)
             && (place.dtype, place.mask) == (Dtype::F16, Mask::Full);
         let wanted = problem.has_claims() || combined || swept || tier == Tier::T2 && named;
         if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
-            timings.push(PlannedTiming { subject: subject.clone(), place: place.clone(), problem: *problem });
+            timings.push(PlannedTiming {
+                subject: subject.clone(),
+                place: place.clone(),
+                problem: *problem,
+            });
         }
     }
     timings
@@ -526,18 +816,32 @@ fn claimed(
     variant: &VariantBuild,
     chosen: impl Fn(&Problem) -> bool,
 ) -> Vec<PlannedTiming> {
-    let claims = all.iter().flat_map(|other| other.meta.claims.iter().map(|claim| (&other.id, claim)));
+    let claims = all
+        .iter()
+        .flat_map(|other| other.meta.claims.iter().map(|claim| (&other.id, claim)));
     let sides = claims.filter_map(|(claiming, claim)| match &claim.relation {
-        Relation::Faster { stage, family, .. } => Some((claim, [(claiming, &claim.family), (stage, family)])),
+        Relation::Faster { stage, family, .. } => {
+            Some((claim, [(claiming, &claim.family), (stage, family)]))
+        }
         _ => None,
     });
     let of_variant = sides.filter(|(_, sides)| sides.contains(&(&stage.id, &variant.family)));
     let mut timings: Vec<PlannedTiming> = Vec::new();
-    for (claim, _) in of_variant.filter(|(claim, _)| LARGE_SHAPES.iter().any(|named| named.name == claim.on.shape)) {
-        let Some(problem) = claim.on.problem().filter(&chosen) else { continue };
+    for (claim, _) in of_variant.filter(|(claim, _)| {
+        LARGE_SHAPES
+            .iter()
+            .any(|named| named.name == claim.on.shape)
+    }) {
+        let Some(problem) = claim.on.problem().filter(&chosen) else {
+            continue;
+        };
         if !timings.iter().any(|timing| timing.problem == problem) {
             let subject = Subject::variant(&stage.id, &variant.name);
-            timings.push(PlannedTiming { subject, place: claim.on.clone(), problem });
+            timings.push(PlannedTiming {
+                subject,
+                place: claim.on.clone(),
+                problem,
+            });
         }
     }
     timings

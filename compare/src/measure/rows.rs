@@ -48,11 +48,19 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                 let found = &built.ptxas.resources;
                 let mut row = Row::new(subject(), on(Some(&built.ptxas.arch)), Source::Ptxas)
                     .figure(Metric::Registers, found.registers)
-                    .figure(Metric::SpillBytes, found.spill_store_bytes + found.spill_load_bytes)
+                    .figure(
+                        Metric::SpillBytes,
+                        found.spill_store_bytes + found.spill_load_bytes,
+                    )
                     .figure(Metric::StackBytes, found.stack_frame_bytes)
                     .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
                     .verdict(&built.result);
-                row.figures.extend(built.code.iter().map(|&(metric, value)| (metric, value.into())));
+                row.figures.extend(
+                    built
+                        .code
+                        .iter()
+                        .map(|&(metric, value)| (metric, value.into())),
+                );
                 row.sass = Some(built.ptxas.sass_sha256.chars().take(16).collect());
                 if let Some(occupancy) = built.occupancy {
                     row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
@@ -73,14 +81,23 @@ fn share_code(rows: &mut [Row]) {
     let mut by_code: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
         if let Some(sass) = &row.sass {
-            by_code.entry((row.on.to_string(), sass.clone())).or_default().push(at);
+            by_code
+                .entry((row.on.to_string(), sass.clone()))
+                .or_default()
+                .push(at);
         }
     }
     for alike in by_code.into_values().filter(|alike| alike.len() > 1) {
         for &at in &alike {
-            let others: Vec<&str> =
-                alike.iter().filter(|other| **other != at).map(|&other| rows[other].subject.name()).collect();
-            let reason = format!("{SAME_CODE} {}: what tells them apart does nothing", others.join(", "));
+            let others: Vec<&str> = alike
+                .iter()
+                .filter(|other| **other != at)
+                .map(|&other| rows[other].subject.name())
+                .collect();
+            let reason = format!(
+                "{SAME_CODE} {}: what tells them apart does nothing",
+                others.join(", ")
+            );
             let result = GateResult::judge(GateId::R1, false, reason);
             rows[at].judge(GateId::R1, Judged::from(&result));
         }
@@ -97,9 +114,9 @@ pub fn backend(kind: BackendKind) -> Source {
 /// A case with what came of it. Without a verdict it was not taken.
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
-        Outcome::Checked { errors, gates } => {
-            gates.iter().fold(with_errors(row, errors), |row, gate| row.verdict(gate))
-        }
+        Outcome::Checked { errors, gates } => gates
+            .iter()
+            .fold(with_errors(row, errors), |row, gate| row.verdict(gate)),
         Outcome::Unsupported { reason } => row.note(reason),
         Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
     }
@@ -111,35 +128,60 @@ pub fn not_launched(reason: &str) -> GateResult {
 }
 
 fn with_errors(row: Row, errors: &Errors) -> Row {
-    let row = row.figure(Metric::MaxError, errors.max_abs).figure(Metric::MaxRowError, errors.max_row_rel);
-    of_bounds(errors).into_iter().fold(row, |row, (metric, value)| row.figure(metric, value))
+    let row = row
+        .figure(Metric::MaxError, errors.max_abs)
+        .figure(Metric::MaxRowError, errors.max_row_rel);
+    of_bounds(errors)
+        .into_iter()
+        .fold(row, |row, (metric, value)| row.figure(metric, value))
 }
 
 /// The largest errors as shares of what C2 and C3 allow.
 pub fn of_bounds(errors: &Errors) -> [(Metric, f64); 2] {
     [
         (Metric::ErrorOfBound, errors.max_abs / errors.c2_bound()),
-        (Metric::RowErrorOfBound, errors.max_row_rel / errors.c3_bound()),
+        (
+            Metric::RowErrorOfBound,
+            errors.max_row_rel / errors.c3_bound(),
+        ),
     ]
 }
 
 fn with_summary(row: Row, device: &Summary) -> Row {
-    row.figure(Metric::P50, (device.p50, device.p50_interval.low, device.p50_interval.high))
-        .figure(Metric::P90, device.p90)
-        .figure(Metric::Mean, device.mean)
-        .figure(Metric::Std, device.std)
-        .figure(Metric::Samples, device.samples)
+    row.figure(
+        Metric::P50,
+        (
+            device.p50,
+            device.p50_interval.low,
+            device.p50_interval.high,
+        ),
+    )
+    .figure(Metric::P90, device.p90)
+    .figure(Metric::Mean, device.mean)
+    .figure(Metric::Std, device.std)
+    .figure(Metric::Samples, device.samples)
 }
 
 /// One timed arm, and what the gates say of the buffers that were timed.
-pub fn timing(subject: Subject, place: Place, measurement: &Measurement, after: &[GateResult]) -> Row {
-    let mut row = with_summary(Row::new(subject, On::Problem(place), Source::Gpu), &measurement.device)
-        .under(measurement.rotation.state.label())
-        .figure(Metric::SingleP50, measurement.single.p50);
-    let clocks = measurement.conditions.iter().filter_map(|conditions| match conditions {
-        Conditions::Read(reading) => reading.sm_mhz.filter(|&mhz| mhz > 0),
-        Conditions::Absent { .. } => None,
-    });
+pub fn timing(
+    subject: Subject,
+    place: Place,
+    measurement: &Measurement,
+    after: &[GateResult],
+) -> Row {
+    let mut row = with_summary(
+        Row::new(subject, On::Problem(place), Source::Gpu),
+        &measurement.device,
+    )
+    .under(measurement.rotation.state.label())
+    .figure(Metric::SingleP50, measurement.single.p50);
+    let clocks = measurement
+        .conditions
+        .iter()
+        .filter_map(|conditions| match conditions {
+            Conditions::Read(reading) => reading.sm_mhz.filter(|&mhz| mhz > 0),
+            Conditions::Absent { .. } => None,
+        });
     if let [first, last] = clocks.map(f64::from).collect::<Vec<_>>()[..] {
         row = row.figure(Metric::SmMhz, (first + last) / 2.0);
     }
@@ -147,7 +189,9 @@ pub fn timing(subject: Subject, place: Place, measurement: &Measurement, after: 
 }
 
 fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
-    results.iter().filter(|result| result.verdict == common::verdict::Verdict::Fail)
+    results
+        .iter()
+        .filter(|result| result.verdict == common::verdict::Verdict::Fail)
 }
 
 /// Two arms interleaved (A B B A), and what no kernel can beat on the problem: a time below that fails gate L1.
@@ -160,20 +204,32 @@ pub fn pair(
     speed_of_light: &SpeedOfLight,
 ) -> Row {
     let least = pair.new.min.min(pair.base.min);
-    let row = with_ratios(Row::new(new, On::Problem(place), by).against(base), &pair.ratios)
-        .figure(Metric::P50, pair.new.p50)
-        .figure(Metric::Min, least)
-        .figure(Metric::Noise, pair.noise())
-        .figure(Metric::FloorUs, speed_of_light.us());
-    speed_of_light.impossible(least).iter().fold(row, Row::verdict)
+    let row = with_ratios(
+        Row::new(new, On::Problem(place), by).against(base),
+        &pair.ratios,
+    )
+    .figure(Metric::P50, pair.new.p50)
+    .figure(Metric::Min, least)
+    .figure(Metric::Noise, pair.noise())
+    .figure(Metric::FloorUs, speed_of_light.us());
+    speed_of_light
+        .impossible(least)
+        .iter()
+        .fold(row, Row::verdict)
 }
 
 fn with_ratios(row: Row, ratios: &Ratios) -> Row {
-    let figures =
-        [(Metric::SpeedupP50, ratios.p50), (Metric::SpeedupP90, ratios.p90), (Metric::SpeedupMean, ratios.mean)];
-    figures
-        .into_iter()
-        .fold(row, |row, (metric, ratio)| row.figure(metric, (ratio.value, ratio.interval.low, ratio.interval.high)))
+    let figures = [
+        (Metric::SpeedupP50, ratios.p50),
+        (Metric::SpeedupP90, ratios.p90),
+        (Metric::SpeedupMean, ratios.mean),
+    ];
+    figures.into_iter().fold(row, |row, (metric, ratio)| {
+        row.figure(
+            metric,
+            (ratio.value, ratio.interval.low, ratio.interval.high),
+        )
+    })
 }
 
 /// What was sampled of one arm, ours or a peer's, in the session with peers.
@@ -190,11 +246,14 @@ pub struct PeerArm {
 }
 
 pub fn peer_arm(subject: impl Into<Subject>, place: Place, arm: &PeerArm, cache: &str) -> Row {
-    let row = with_summary(Row::new(subject, On::Problem(place), Source::Peers), &arm.device)
-        .under(cache)
-        .figure(Metric::SingleP50, arm.single.p50)
-        .figure(Metric::HostP50, arm.host.p50)
-        .figure(Metric::MaxError, arm.max_error);
+    let row = with_summary(
+        Row::new(subject, On::Problem(place), Source::Peers),
+        &arm.device,
+    )
+    .under(cache)
+    .figure(Metric::SingleP50, arm.single.p50)
+    .figure(Metric::HostP50, arm.host.p50)
+    .figure(Metric::MaxError, arm.max_error);
     failed(&arm.after).fold(row, |row, result| row.verdict(result))
 }
 
@@ -202,14 +261,23 @@ pub fn peer_arm(subject: impl Into<Subject>, place: Place, arm: &PeerArm, cache:
 pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
     let row = Row::new(subject, On::Problem(Place::claims(dtype)), Source::Emulator);
     match counting {
-        Counting::Counted { launch, traced_blocks, launch_blocks, tiles } => {
+        Counting::Counted {
+            launch,
+            traced_blocks,
+            launch_blocks,
+            tiles,
+        } => {
             let counted = Metric::all_counted().filter(|metric| !metric.is_share());
-            let row = counted.fold(row, |row, metric| row.figure(metric, metric.counted(launch).unwrap_or(f64::NAN)));
+            let row = counted.fold(row, |row, metric| {
+                row.figure(metric, metric.counted(launch).unwrap_or(f64::NAN))
+            });
             row.figure(Metric::TracedBlocks, *traced_blocks)
                 .figure(Metric::LaunchBlocks, *launch_blocks)
                 .figure(Metric::Tiles, *tiles)
         }
-        Counting::Hazardous { reason } => row.verdict(&GateResult::judge(GateId::H1, false, reason)),
+        Counting::Hazardous { reason } => {
+            row.verdict(&GateResult::judge(GateId::H1, false, reason))
+        }
         Counting::NotCounted { reason } => row.note(reason),
     }
 }
@@ -217,26 +285,45 @@ pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
 /// What ncu read of one launch.
 pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
-    let read = FORMULAS.iter().filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
+    let read = FORMULAS
+        .iter()
+        .filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
     read.fold(row, |row, (metric, value)| row.figure(metric, value))
 }
 
 /// What compute-sanitizer found on a variant: its tools, each with the gate's result.
 pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usize) -> Row {
     use common::verdict::Verdict;
-    let with = |verdict: Verdict| tools.iter().filter(move |(_, result)| result.verdict == verdict);
-    let mut row = Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
-    let worst = with(Verdict::Fail).chain(with(Verdict::NoData)).chain(with(Verdict::Pass)).next();
+    let with = |verdict: Verdict| {
+        tools
+            .iter()
+            .filter(move |(_, result)| result.verdict == verdict)
+    };
+    let mut row =
+        Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
+    let worst = with(Verdict::Fail)
+        .chain(with(Verdict::NoData))
+        .chain(with(Verdict::Pass))
+        .next();
     if let Some((tool, result)) = worst {
-        let result = GateResult { reason: format!("{tool}: {}", result.reason), ..(*result).clone() };
-        row.judge(GateId::C7, Judged::from(&result).cases(with(Verdict::Pass).count(), tools.len()));
+        let result = GateResult {
+            reason: format!("{tool}: {}", result.reason),
+            ..(*result).clone()
+        };
+        row.judge(
+            GateId::C7,
+            Judged::from(&result).cases(with(Verdict::Pass).count(), tools.len()),
+        );
     }
     row
 }
 
 /// What the self-test finds (gate S1): planted faults, kernels without one of their synchronisation sites, and lists of
 /// redundant sites that do not fit the kernel.
-pub fn self_test(faults: Result<Vec<Caught>, ReferenceError>, sites: &Result<Suppressed, String>) -> Vec<Row> {
+pub fn self_test(
+    faults: Result<Vec<Caught>, ReferenceError>,
+    sites: &Result<Suppressed, String>,
+) -> Vec<Row> {
     let mut rows: Vec<Row> = match faults {
         Ok(found) => found.iter().map(planted).collect(),
         Err(error) => vec![not_tested("planted faults", &error.to_string())],
@@ -245,7 +332,11 @@ pub fn self_test(faults: Result<Vec<Caught>, ReferenceError>, sites: &Result<Sup
         Err(reason) => rows.push(not_tested("synchronisation", reason)),
         Ok(Suppressed { sites, errors, .. }) => {
             rows.extend(sites.iter().map(site));
-            rows.extend(errors.iter().map(|error| tested(HARNESS, error, false, error)));
+            rows.extend(
+                errors
+                    .iter()
+                    .map(|error| tested(HARNESS, error, false, error)),
+            );
         }
     }
     rows
@@ -254,24 +345,39 @@ pub fn self_test(faults: Result<Vec<Caught>, ReferenceError>, sites: &Result<Sup
 /// Whom a row of the self-test is about that is of no kernel.
 const HARNESS: &str = "self-test";
 
-fn tested(subject: impl Into<Subject>, what: &str, is_right: bool, reason: impl Into<String>) -> Row {
+fn tested(
+    subject: impl Into<Subject>,
+    what: &str,
+    is_right: bool,
+    reason: impl Into<String>,
+) -> Row {
     let row = Row::new(subject, On::Named(what.to_string()), Source::SelfTest);
     row.verdict(&GateResult::judge(GateId::S1, is_right, reason))
 }
 
 /// A part of the self-test that could not be tried.
 pub fn not_tested(what: &str, why: &str) -> Row {
-    Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest).verdict(&GateResult::no_data(GateId::S1, why))
+    Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest)
+        .verdict(&GateResult::no_data(GateId::S1, why))
 }
 
 /// A planted fault must fail one of the gates; the correct model that stands beside the faults, none.
 pub fn planted(found: &Caught) -> Row {
     let gates = joined(&found.gates_that_failed, " ");
-    let by = if gates.is_empty() { "no gate fails".to_string() } else { format!("failed by {gates}") };
-    tested(HARNESS, found.fault.map_or("correct model", Fault::name), found.as_it_should(), by.clone())
-        .figure(Metric::Cases, found.cases)
-        .figure(Metric::CasesFailed, found.cases_failed)
-        .note(by)
+    let by = if gates.is_empty() {
+        "no gate fails".to_string()
+    } else {
+        format!("failed by {gates}")
+    };
+    tested(
+        HARNESS,
+        found.fault.map_or("correct model", Fault::name),
+        found.as_it_should(),
+        by.clone(),
+    )
+    .figure(Metric::Cases, found.cases)
+    .figure(Metric::CasesFailed, found.cases_failed)
+    .note(by)
 }
 
 /// Without one synchronisation site of a family a gate fails, or the stage lists the site as redundant.
@@ -281,20 +387,36 @@ pub fn site(site: &SiteResult) -> Row {
     let row = tested(subject, &what, remedy.is_none(), remedy.unwrap_or_default());
     match &site.finding {
         // One case that fails is enough, and ends the search.
-        Finding::Killed { gate, what, at } => {
-            row.figure(Metric::CasesFailed, 1_usize).note(format!("killed by {gate}: {what} ({at})"))
-        }
+        Finding::Killed { gate, what, at } => row
+            .figure(Metric::CasesFailed, 1_usize)
+            .note(format!("killed by {gate}: {what} ({at})")),
         Finding::Survived { cases } => {
-            let listed = site.listed.iter().map(|reason| format!("; listed as redundant: {reason}"));
+            let listed = site
+                .listed
+                .iter()
+                .map(|reason| format!("; listed as redundant: {reason}"));
             let note = format!("survives {cases} cases{}", listed.collect::<String>());
-            row.figure(Metric::Cases, *cases).figure(Metric::CasesFailed, 0_usize).note(note)
+            row.figure(Metric::Cases, *cases)
+                .figure(Metric::CasesFailed, 0_usize)
+                .note(note)
         }
     }
 }
 
 /// A kernel that fails a gate with all its synchronisation in place.
-pub fn broken(Broken { stage, variant, result }: &Broken) -> Row {
-    tested(Subject::variant(stage, variant), "as it is", false, format!("{}: {}", result.gate, result.reason))
+pub fn broken(
+    Broken {
+        stage,
+        variant,
+        result,
+    }: &Broken,
+) -> Row {
+    tested(
+        Subject::variant(stage, variant),
+        "as it is",
+        false,
+        format!("{}: {}", result.gate, result.reason),
+    )
 }
 
 /// The timer on kernels of known length, equal kernels and delayed ones.
@@ -321,7 +443,9 @@ mod tests {
 
     fn line(row: &Row) -> String {
         let mut row = row.clone();
-        row.figures.iter_mut().for_each(|(metric, figure)| *figure = figure.rounded(*metric));
+        row.figures
+            .iter_mut()
+            .for_each(|(metric, figure)| *figure = figure.rounded(*metric));
         serde_json::to_string(&row).unwrap()
     }
 
@@ -343,7 +467,12 @@ mod tests {
 
     #[test]
     fn a_timing_says_under_what_it_was_taken_and_which_gate_its_buffers_failed() {
-        let reading = |sm_mhz| Conditions::Read(Reading { sm_mhz, ..Reading::default() });
+        let reading = |sm_mhz| {
+            Conditions::Read(Reading {
+                sm_mhz,
+                ..Reading::default()
+            })
+        };
         let us = samples(20.0);
         let summary = Summary::of(&us).unwrap();
         let mut measurement = Measurement {
@@ -355,12 +484,23 @@ mod tests {
             single_us: us,
             conditions: [reading(Some(1980)), reading(Some(1970))],
         };
-        let after =
-            [GateResult::judge(GateId::C1, true, "complete"), GateResult::judge(GateId::C5, false, "they differ")];
+        let after = [
+            GateResult::judge(GateId::C1, true, "complete"),
+            GateResult::judge(GateId::C5, false, "they differ"),
+        ];
         insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[20.02,20,20.02],"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975},"verdicts":{"C5":{"is":"fail","reason":"they differ"}}}"#);
-        for unknown in [reading(Some(0)), reading(None), Conditions::Absent { reason: "no NVML".into() }] {
+        for unknown in [
+            reading(Some(0)),
+            reading(None),
+            Conditions::Absent {
+                reason: "no NVML".into(),
+            },
+        ] {
             measurement.conditions[1] = unknown;
-            assert_eq!(timing(WMMA.into(), place(), &measurement, &[]).value(Metric::SmMhz), None);
+            assert_eq!(
+                timing(WMMA.into(), place(), &measurement, &[]).value(Metric::SmMhz),
+                None
+            );
         }
     }
 
@@ -375,22 +515,47 @@ mod tests {
     fn counters_are_counts_and_a_kernel_that_was_not_counted_has_none() {
         let counted = |counting: Counting| counters(SCALAR.into(), Dtype::E4m3, &counting);
         let mut launch = Counters::default();
-        (launch.shared_read.wavefronts, launch.shared_read.ideal_wavefronts) = (128, 96);
-        let row = counted(Counting::Counted { launch, traced_blocks: 2, launch_blocks: 128, tiles: 1024 });
+        (
+            launch.shared_read.wavefronts,
+            launch.shared_read.ideal_wavefronts,
+        ) = (128, 96);
+        let row = counted(Counting::Counted {
+            launch,
+            traced_blocks: 2,
+            launch_blocks: 128,
+            tiles: 1024,
+        });
         assert_eq!(row.on.to_string(), "mission e4m3 full");
-        assert!(row.figures.keys().all(|metric| !metric.is_share()), "shares are drawn from their parts");
+        assert!(
+            row.figures.keys().all(|metric| !metric.is_share()),
+            "shares are drawn from their parts"
+        );
         assert_eq!(
-            (row.value(Metric::SharedReadConflicts), row.value(Metric::SharedReadConflictShare)),
+            (
+                row.value(Metric::SharedReadConflicts),
+                row.value(Metric::SharedReadConflictShare)
+            ),
             (Some(32.0), Some(0.25))
         );
-        let hazardous = counted(Counting::Hazardous { reason: "race at kernel.cu:88".into() });
+        let hazardous = counted(Counting::Hazardous {
+            reason: "race at kernel.cu:88".into(),
+        });
         assert_eq!(
-            hazardous.failed().map(|(gate, judged)| (gate, &*judged.reason)).collect::<Vec<_>>(),
+            hazardous
+                .failed()
+                .map(|(gate, judged)| (gate, &*judged.reason))
+                .collect::<Vec<_>>(),
             [(GateId::H1, "race at kernel.cu:88")]
         );
-        let absent = counted(Counting::NotCounted { reason: "no traced build".into() });
+        let absent = counted(Counting::NotCounted {
+            reason: "no traced build".into(),
+        });
         assert_eq!(
-            (absent.figures.len(), absent.verdicts.len(), absent.note.as_deref()),
+            (
+                absent.figures.len(),
+                absent.verdicts.len(),
+                absent.note.as_deref()
+            ),
             (0, 0, Some("no traced build"))
         );
     }
@@ -398,8 +563,17 @@ mod tests {
     #[test]
     fn the_self_test_fails_where_a_gate_is_blind_or_a_list_is_wrong() {
         let caught = |fault, cases_failed: usize| {
-            let gates_that_failed = if cases_failed > 0 { vec![GateId::C2] } else { vec![] };
-            planted(&Caught { fault, cases: 4, cases_failed, gates_that_failed })
+            let gates_that_failed = if cases_failed > 0 {
+                vec![GateId::C2]
+            } else {
+                vec![]
+            };
+            planted(&Caught {
+                fault,
+                cases: 4,
+                cases_failed,
+                gates_that_failed,
+            })
         };
         let fault = Some(Fault::ALL[0]);
         for (row, expected) in [
@@ -408,24 +582,47 @@ mod tests {
             (caught(None, 0), Verdict::Pass),
             (caught(None, 1), Verdict::Fail),
         ] {
-            assert_eq!(row.verdicts[&GateId::S1].verdict, expected, "{}", line(&row));
+            assert_eq!(
+                row.verdicts[&GateId::S1].verdict,
+                expected,
+                "{}",
+                line(&row)
+            );
         }
         assert_eq!(caught(None, 0).on.to_string(), ": correct model");
-        let [redundant, needed] = &suppressed().sites[..] else { unreachable!() };
+        let [redundant, needed] = &suppressed().sites[..] else {
+            unreachable!()
+        };
         let with = |of: &SiteResult, listed: Option<&str>| {
-            site(&SiteResult { listed: listed.map(String::from), ..of.clone() })
+            site(&SiteResult {
+                listed: listed.map(String::from),
+                ..of.clone()
+            })
         };
         for (row, expected, note) in [
-            (with(redundant, Some("read behind")), Verdict::Pass, "survives 4 cases; listed as redundant: read behind"),
+            (
+                with(redundant, Some("read behind")),
+                Verdict::Pass,
+                "survives 4 cases; listed as redundant: read behind",
+            ),
             (with(redundant, None), Verdict::Fail, "survives 4 cases"),
-            (with(needed, None), Verdict::Pass, "killed by H1: race: writes at stage0-scalar/kernel.cu:157"),
+            (
+                with(needed, None),
+                Verdict::Pass,
+                "killed by H1: race: writes at stage0-scalar/kernel.cu:157",
+            ),
             (
                 with(needed, Some("it is not")),
                 Verdict::Fail,
                 "killed by H1: race: writes at stage0-scalar/kernel.cu:157",
             ),
         ] {
-            assert_eq!(row.verdicts[&GateId::S1].verdict, expected, "{}", line(&row));
+            assert_eq!(
+                row.verdicts[&GateId::S1].verdict,
+                expected,
+                "{}",
+                line(&row)
+            );
             assert!(row.note.as_deref().unwrap().starts_with(note), "{row:?}");
         }
         assert_eq!(site(needed).key().0.as_str(), "stage0-scalar/wmma-qk");
@@ -435,27 +632,52 @@ mod tests {
     fn instances_that_compile_to_one_code_are_no_choice() {
         let of = |code: &dyn Fn(&str, &str) -> String| {
             let mut stage = builds().remove(0);
-            for kernel in stage.variants.iter_mut().flat_map(|variant| &mut variant.kernels) {
+            for kernel in stage
+                .variants
+                .iter_mut()
+                .flat_map(|variant| &mut variant.kernels)
+            {
                 let built = ["sm_89", "sm_90a"].map(|arch| {
-                    let resources = Resources { registers: 100, ..Resources::default() };
+                    let resources = Resources {
+                        registers: 100,
+                        ..Resources::default()
+                    };
                     let sass_sha256 = code(arch, &kernel.facts.symbol);
-                    let ptxas = PtxasEntry { arch: arch.into(), sass_sha256, resources, warnings: vec![] };
+                    let ptxas = PtxasEntry {
+                        arch: arch.into(),
+                        sass_sha256,
+                        resources,
+                        warnings: vec![],
+                    };
                     let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
-                    BuiltKernel { result: resources::judge(&kernel.facts, &ptxas), occupancy, ptxas, code: vec![] }
+                    BuiltKernel {
+                        result: resources::judge(&kernel.facts, &ptxas),
+                        occupancy,
+                        ptxas,
+                        code: vec![],
+                    }
                 });
                 kernel.built = built.into();
             }
             let rows = built(&stage);
             let failed = rows.iter().flat_map(|row| {
-                row.failed()
-                    .map(move |(gate, judged)| format!("{gate} {} on {}: {}", row.subject, row.on, judged.reason))
+                row.failed().map(move |(gate, judged)| {
+                    format!("{gate} {} on {}: {}", row.subject, row.on, judged.reason)
+                })
             });
             (rows.len(), failed.collect::<Vec<_>>())
         };
         // Of two variants and two element types: what is declared, and what was built for two architectures.
-        assert_eq!(of(&|arch, symbol| format!("{arch} {symbol}").replace("_", "")), (12, vec![]));
+        assert_eq!(
+            of(&|arch, symbol| format!("{arch} {symbol}").replace("_", "")),
+            (12, vec![])
+        );
         let same = of(&|arch, symbol| {
-            if arch == "sm_90a" && symbol.contains("f16") { "same".into() } else { format!("{symbol} {arch}") }
+            if arch == "sm_90a" && symbol.contains("f16") {
+                "same".into()
+            } else {
+                format!("{symbol} {arch}")
+            }
         });
         assert_eq!(
             same.1,
@@ -468,10 +690,25 @@ mod tests {
 
     #[test]
     fn figures_of_ncu_are_read_by_their_formulas() {
-        let metrics = [("gpu__time_duration.sum", 9000.0), ("smsp__sass_data_bytes_mem_global_op_ld.sum", 64.0)];
-        let metrics = metrics.map(|(name, value)| (name.to_string(), value)).into();
+        let metrics = [
+            ("gpu__time_duration.sum", 9000.0),
+            ("smsp__sass_data_bytes_mem_global_op_ld.sum", 64.0),
+        ];
+        let metrics = metrics
+            .map(|(name, value)| (name.to_string(), value))
+            .into();
         let row = profiled(CPASYNC.into(), place(), &metrics);
-        assert_eq!((row.value(Metric::ProfiledNs), row.value(Metric::PlainReadBytes)), (Some(9000.0), Some(64.0)));
-        assert_eq!(row.value(Metric::GlobalReadBytes), None, "one of its parts is missing");
+        assert_eq!(
+            (
+                row.value(Metric::ProfiledNs),
+                row.value(Metric::PlainReadBytes)
+            ),
+            (Some(9000.0), Some(64.0))
+        );
+        assert_eq!(
+            row.value(Metric::GlobalReadBytes),
+            None,
+            "one of its parts is missing"
+        );
     }
 }

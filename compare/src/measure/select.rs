@@ -96,17 +96,33 @@ const MOST_NAMES: usize = 16;
 const SHOWN: usize = 6;
 
 /// The error for `text` that is none of `known`.
-pub fn unknown<'a>(kind: &'static str, text: &str, known: impl IntoIterator<Item = &'a str>) -> SelectError {
+pub fn unknown<'a>(
+    kind: &'static str,
+    text: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> SelectError {
     let known: Vec<&str> = known.into_iter().collect();
     let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
     let mut nearest = known.clone();
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    let suggestion = nearest.first().filter(|name| likeness(name) >= NEAR).map(|name| name.to_string());
+    let suggestion = nearest
+        .first()
+        .filter(|name| likeness(name) >= NEAR)
+        .map(|name| name.to_string());
     let known = match known.len() {
         0..=MOST_NAMES => known.join(", "),
-        all => format!("{} and {} more (`compare list`)", nearest[..SHOWN].join(", "), all - SHOWN),
+        all => format!(
+            "{} and {} more (`compare list`)",
+            nearest[..SHOWN].join(", "),
+            all - SHOWN
+        ),
     };
-    SelectError::Unknown { kind, text: text.to_string(), suggestion, known }
+    SelectError::Unknown {
+        kind,
+        text: text.to_string(),
+        suggestion,
+        known,
+    }
 }
 
 fn find<T: Copy>(
@@ -114,7 +130,10 @@ fn find<T: Copy>(
     word: &str,
     all: impl Iterator<Item = (&'static str, T)> + Clone,
 ) -> Result<T, SelectError> {
-    let found = all.clone().find(|(name, _)| *name == word).map(|(_, value)| value);
+    let found = all
+        .clone()
+        .find(|(name, _)| *name == word)
+        .map(|(_, value)| value);
     found.ok_or_else(|| unknown(kind, word, all.map(|(name, _)| name)))
 }
 
@@ -125,18 +144,30 @@ impl Chosen {
         let stages = stages(&self.stages, all)?;
         let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
         let mut refused = stages.iter().flat_map(|stage| &stage.refused);
-        if let Some(refusal) = refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant)) {
+        if let Some(refusal) =
+            refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant))
+        {
             return Err(SelectError::Refused(refusal.clone()));
         }
         if let Some(variant) = self.variants.iter().find(|word| !has(word)) {
             if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
-                return Err(SelectError::OtherStage { variant: variant.clone(), stage: other.id.clone() });
+                return Err(SelectError::OtherStage {
+                    variant: variant.clone(),
+                    stage: other.id.clone(),
+                });
             }
-            let names = stages.iter().flat_map(|stage| &stage.variants).map(|variant| variant.name.as_str());
+            let names = stages
+                .iter()
+                .flat_map(|stage| &stage.variants)
+                .map(|variant| variant.name.as_str());
             return Err(unknown("variant", variant, names));
         }
-        let takes = |variant: &&VariantBuild| self.variants.is_empty() || self.takes_by_name(&variant.name);
-        let picked = |stage: &'a StageBuild| Picked { stage, variants: stage.variants.iter().filter(takes).collect() };
+        let takes =
+            |variant: &&VariantBuild| self.variants.is_empty() || self.takes_by_name(&variant.name);
+        let picked = |stage: &'a StageBuild| Picked {
+            stage,
+            variants: stage.variants.iter().filter(takes).collect(),
+        };
         Ok(stages.into_iter().map(picked).collect())
     }
 
@@ -149,14 +180,29 @@ impl Chosen {
 impl Problems {
     /// Every combination, by shape, dtype and mask; of what was left open, the defaults.
     pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
-        let defaults = || shapes.iter().map(|name| shape(name).expect("a command's default is a shape")).collect();
-        let shapes: Vec<NamedShape> = if self.shapes.is_empty() { defaults() } else { self.shapes.clone() };
+        let defaults = || {
+            shapes
+                .iter()
+                .map(|name| shape(name).expect("a command's default is a shape"))
+                .collect()
+        };
+        let shapes: Vec<NamedShape> = if self.shapes.is_empty() {
+            defaults()
+        } else {
+            self.shapes.clone()
+        };
         let (dtypes, masks) = (or_all(&self.dtypes, dtypes), or_all(&self.masks, masks));
         let problem = |(name, shape): &NamedShape, dtype, mask| {
-            (name.clone(), Problem::new(*shape, dtype, mask).expect("selected shapes are problems"))
+            (
+                name.clone(),
+                Problem::new(*shape, dtype, mask).expect("selected shapes are problems"),
+            )
         };
-        let of =
-            |shape| dtypes.iter().flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)));
+        let of = |shape| {
+            dtypes
+                .iter()
+                .flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)))
+        };
         shapes.iter().flat_map(of).collect()
     }
 }
@@ -167,9 +213,17 @@ pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
 }
 
 /// The stages that `words` name, all if there are none, in the ladder's order.
-pub fn stages<'a>(words: &[String], all: &'a [StageBuild]) -> Result<Vec<&'a StageBuild>, SelectError> {
-    words.iter().try_for_each(|word| stage(word, all).map(drop))?;
-    Ok(all.iter().filter(|stage| words.is_empty() || words.iter().any(|word| is_stage(word, &stage.id))).collect())
+pub fn stages<'a>(
+    words: &[String],
+    all: &'a [StageBuild],
+) -> Result<Vec<&'a StageBuild>, SelectError> {
+    words
+        .iter()
+        .try_for_each(|word| stage(word, all).map(drop))?;
+    Ok(all
+        .iter()
+        .filter(|stage| words.is_empty() || words.iter().any(|word| is_stage(word, &stage.id)))
+        .collect())
 }
 
 /// The stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
@@ -187,18 +241,30 @@ fn is_stage(word: &str, id: &str) -> bool {
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
     match word.to_lowercase().as_str() {
         "bf16" | "bfloat16" => Err(SelectError::Bf16),
-        _ => find("dtype", word, Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter()),
+        _ => find(
+            "dtype",
+            word,
+            Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter(),
+        ),
     }
 }
 
 /// The mask that `word` names.
 pub fn mask(word: &str) -> Result<Mask, SelectError> {
-    find("mask", word, Mask::ALL.map(|mask| (mask.name(), mask)).into_iter())
+    find(
+        "mask",
+        word,
+        Mask::ALL.map(|mask| (mask.name(), mask)).into_iter(),
+    )
 }
 
 /// The input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
-    find("family", word, Family::ALL.iter().map(|family| (family.name(), *family)))
+    find(
+        "family",
+        word,
+        Family::ALL.iter().map(|family| (family.name(), *family)),
+    )
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.
@@ -206,7 +272,11 @@ pub fn shape(word: &str) -> Result<NamedShape, SelectError> {
     let (name, shape) = match problem::parse_shape(word) {
         // A word without a digit in front was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
-            return Err(unknown("shape", word, named_shapes().map(|named| named.name)));
+            return Err(unknown(
+                "shape",
+                word,
+                named_shapes().map(|named| named.name),
+            ));
         }
         parsed => parsed.map_err(SelectError::Shape)?,
     };
@@ -236,17 +306,40 @@ mod tests {
     fn names_are_found_in_the_order_of_the_builds() {
         let all = builds();
         let ids = |list: &[&str]| {
-            stages(&words(list), &all).unwrap().iter().map(|stage| stage.id.clone()).collect::<Vec<_>>()
+            stages(&words(list), &all)
+                .unwrap()
+                .iter()
+                .map(|stage| stage.id.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
-        assert_eq!(ids(&["stage1-cpasync", "stage0-scalar"]), ["stage0-scalar", "stage1-cpasync"]);
+        assert_eq!(
+            ids(&["stage1-cpasync", "stage0-scalar"]),
+            ["stage0-scalar", "stage1-cpasync"]
+        );
         let variants = |chosen: Chosen| -> Vec<String> {
             let picked = chosen.of(&all).unwrap();
-            picked.iter().flat_map(|picked| &picked.variants).map(|variant| variant.name.clone()).collect()
+            picked
+                .iter()
+                .flat_map(|picked| &picked.variants)
+                .map(|variant| variant.name.clone())
+                .collect()
         };
-        assert_eq!(variants(Chosen::default()), ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"]);
-        assert_eq!(variants(Chosen { variants: words(&["wmma-qk-32x64"]), ..Chosen::default() }), ["wmma-qk-32x64"]);
-        assert_eq!((ids(&["1"]), ids(&["1", "stage0-scalar"]).len()), (vec!["stage1-cpasync".to_string()], 2));
+        assert_eq!(
+            variants(Chosen::default()),
+            ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"]
+        );
+        assert_eq!(
+            variants(Chosen {
+                variants: words(&["wmma-qk-32x64"]),
+                ..Chosen::default()
+            }),
+            ["wmma-qk-32x64"]
+        );
+        assert_eq!(
+            (ids(&["1"]), ids(&["1", "stage0-scalar"]).len()),
+            (vec!["stage1-cpasync".to_string()], 2)
+        );
     }
 
     #[test]
@@ -256,7 +349,10 @@ mod tests {
             assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
         }
         for word in ["7", "", "stage1"] {
-            assert!(matches!(stage(word, &all), Err(SelectError::Unknown { .. })), "{word}");
+            assert!(
+                matches!(stage(word, &all), Err(SelectError::Unknown { .. })),
+                "{word}"
+            );
         }
     }
 
@@ -269,10 +365,17 @@ mod tests {
             "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync"
         );
         let variant = |stages: &[&str], variant: &str| {
-            let chosen = Chosen { stages: words(stages), variants: words(&[variant]) };
+            let chosen = Chosen {
+                stages: words(stages),
+                variants: words(&[variant]),
+            };
             chosen.of(&all).err().map(message)
         };
-        assert!(variant(&[], "wmma-qk-32x46").unwrap().contains("mean 'wmma-qk-32x64'"));
+        assert!(
+            variant(&[], "wmma-qk-32x46")
+                .unwrap()
+                .contains("mean 'wmma-qk-32x64'")
+        );
         assert_eq!(
             variant(&["0"], "cpasync-32x64").unwrap(),
             "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave \
@@ -280,7 +383,10 @@ mod tests {
         );
         assert_eq!(variant(&["1"], "cpasync-32x64"), None);
         for word in ["bf16", "BFloat16"] {
-            assert_eq!(message(dtype(word).unwrap_err()), "BF16 is not supported yet; known: f16, e4m3");
+            assert_eq!(
+                message(dtype(word).unwrap_err()),
+                "BF16 is not supported yet; known: f16, e4m3"
+            );
         }
         assert!(message(shape("mision").unwrap_err()).contains("mean 'mission'"));
         assert!(message(family("outlier").unwrap_err()).contains("mean 'outliers'"));
@@ -292,13 +398,24 @@ mod tests {
     fn problems_are_every_combination_in_order() {
         let chosen = |problems: Problems| -> Vec<String> {
             let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
-            all.iter().map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask)).collect()
+            all.iter()
+                .map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask))
+                .collect()
         };
-        let all = ["small f16 causal", "small e4m3 causal", "1x1x17x128 f16 causal", "1x1x17x128 e4m3 causal"];
+        let all = [
+            "small f16 causal",
+            "small e4m3 causal",
+            "1x1x17x128 f16 causal",
+            "1x1x17x128 e4m3 causal",
+        ];
         assert_eq!(chosen(Problems::default()), all);
         let shapes = vec![shape("mission").unwrap()];
         assert_eq!(
-            chosen(Problems { shapes, dtypes: vec![Dtype::F16], masks: vec![Mask::Full] }),
+            chosen(Problems {
+                shapes,
+                dtypes: vec![Dtype::F16],
+                masks: vec![Mask::Full]
+            }),
             ["mission f16 full"]
         );
     }
@@ -308,7 +425,8 @@ mod tests {
         let names: Vec<String> = (0..37).map(|n| format!("variant-{n}")).collect();
         let text = unknown("variant", "variant-36x", names.iter().map(String::as_str)).to_string();
         assert!(
-            text.contains("did you mean 'variant-36'?") && text.ends_with(" and 31 more (`compare list`)"),
+            text.contains("did you mean 'variant-36'?")
+                && text.ends_with(" and 31 more (`compare list`)"),
             "{text}"
         );
         assert_eq!(text.matches(", ").count(), 5, "{text}");

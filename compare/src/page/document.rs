@@ -74,7 +74,10 @@ pub enum Block {
 
 impl Block {
     pub fn section(title: impl Into<Text>) -> Self {
-        Block::Heading { level: 2, text: title.into() }
+        Block::Heading {
+            level: 2,
+            text: title.into(),
+        }
     }
 
     pub fn paragraph(text: impl Into<Text>) -> Self {
@@ -86,7 +89,10 @@ impl Block {
     }
 
     pub fn folded(summary: impl Into<Text>, blocks: Vec<Block>) -> Self {
-        Block::Folded { summary: summary.into(), blocks }
+        Block::Folded {
+            summary: summary.into(),
+            blocks,
+        }
     }
 }
 
@@ -110,7 +116,10 @@ pub struct Table {
 
 impl Table {
     pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = T>) -> Self {
-        Self { columns: columns.into_iter().map(T::into).collect(), rows: Vec::new() }
+        Self {
+            columns: columns.into_iter().map(T::into).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// A table of these rows, each with a cell for each column.
@@ -131,7 +140,11 @@ impl Table {
 
     /// Whether what there is in the column is figures, which are aligned on the right.
     pub fn is_numeric(&self, column: usize) -> bool {
-        let mut kinds = self.rows.iter().filter_map(|row| row.get(column)?.is_figure()).peekable();
+        let mut kinds = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get(column)?.is_figure())
+            .peekable();
         kinds.peek().is_some() && kinds.all(|is_figure| is_figure)
     }
 }
@@ -165,15 +178,25 @@ pub enum Cell {
 
 impl Cell {
     pub fn figure(value: f64, text: impl Into<String>) -> Self {
-        Cell::Figure { value, interval: None, text: text.into() }
+        Cell::Figure {
+            value,
+            interval: None,
+            text: text.into(),
+        }
     }
 
     pub fn change(from: impl Into<Cell>, to: impl Into<Cell>) -> Self {
-        Cell::Change { from: Box::new(from.into()), to: Box::new(to.into()) }
+        Cell::Change {
+            from: Box::new(from.into()),
+            to: Box::new(to.into()),
+        }
     }
 
     pub fn noted(self, note: impl Into<Text>) -> Self {
-        Cell::Noted { cell: Box::new(self), note: note.into() }
+        Cell::Noted {
+            cell: Box::new(self),
+            note: note.into(),
+        }
     }
 
     /// What readers see, the same in all formats.
@@ -240,7 +263,10 @@ impl Text {
     }
 
     pub fn link(mut self, text: impl Into<String>, href: impl Into<String>) -> Self {
-        self.0.push(Span::Link { text: text.into(), href: href.into() });
+        self.0.push(Span::Link {
+            text: text.into(),
+            href: href.into(),
+        });
         self
     }
 
@@ -292,7 +318,9 @@ impl Display for Text {
 
 /// Where a link may lead: a web page, a file beside the document, or a place in it. Any other link is shown as its text.
 pub fn target(href: &str) -> Option<&str> {
-    let is_web = ["https://", "http://"].iter().any(|scheme| href.starts_with(scheme));
+    let is_web = ["https://", "http://"]
+        .iter()
+        .any(|scheme| href.starts_with(scheme));
     let is_local = !href.starts_with('/') && !href.split(['/', '?', '#']).next()?.contains(':');
     let is_plain = !href.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\');
     ((is_web || is_local) && is_plain).then_some(href)
@@ -308,7 +336,10 @@ mod tests {
         for (cell, expected) in [
             (Cell::change(us(1.0), us(1.00001)), "1.000 µs"),
             (Cell::change(us(1.0), us(1.1)), "1.000 µs → 1.100 µs"),
-            (Cell::change(Cell::Missing("new".into()), us(1.0)), "– → 1.000 µs"),
+            (
+                Cell::change(Cell::Missing("new".into()), us(1.0)),
+                "– → 1.000 µs",
+            ),
         ] {
             assert_eq!(cell.shown().to_string(), expected, "{cell:?}");
         }
@@ -318,19 +349,46 @@ mod tests {
     fn columns_of_figures_are_known_by_their_cells() {
         let mut table = Table::new(["words", "figures", "mixed", "missing"]);
         let missing = || Cell::Missing("not timed".into());
-        table.push(vec!["a".into(), missing(), Cell::figure(1.0, "1"), missing()]);
-        table.push(vec!["b".into(), Cell::change(missing(), Cell::figure(1.0, "1x")), "none".into(), missing()]);
-        assert_eq!([0, 1, 2, 3, 4].map(|column| table.is_numeric(column)), [false, true, false, false, false]);
+        table.push(vec![
+            "a".into(),
+            missing(),
+            Cell::figure(1.0, "1"),
+            missing(),
+        ]);
+        table.push(vec![
+            "b".into(),
+            Cell::change(missing(), Cell::figure(1.0, "1x")),
+            "none".into(),
+            missing(),
+        ]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|column| table.is_numeric(column)),
+            [false, true, false, false, false]
+        );
     }
 
     #[test]
     fn links_lead_to_the_web_or_to_what_lies_beside() {
-        for href in ["https://a.b/c:d", "http://a", "results/x.json", "../a#b:c", "#claims", "a?b=c:d"] {
+        for href in [
+            "https://a.b/c:d",
+            "http://a",
+            "results/x.json",
+            "../a#b:c",
+            "#claims",
+            "a?b=c:d",
+        ] {
             assert_eq!(target(href), Some(href));
         }
-        for href in
-            ["javascript:x", " javascript:x", "java\tscript:x", "data:text/html,x", "//a.b", "/etc", "\\\\a", "a b"]
-        {
+        for href in [
+            "javascript:x",
+            " javascript:x",
+            "java\tscript:x",
+            "data:text/html,x",
+            "//a.b",
+            "/etc",
+            "\\\\a",
+            "a b",
+        ] {
             assert_eq!(target(href), None, "{href}");
         }
     }

@@ -8,7 +8,10 @@ const LIGHT: &str = "--ground:#fff;--text:#1c2128;--faint:#57606a;--line:#d8dee4
 const DARK: &str = "--ground:#12161b;--text:#e6edf3;--faint:#9aa4af;--line:#353c44";
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 const STYLE: &str = include_str!("style.css");
@@ -21,7 +24,10 @@ pub fn page(document: &Document) -> String {
     for of in &document.blocks {
         if let Block::Heading { level: 2, text } = of {
             let (id, title) = (new_id(&ids, text), inline(text));
-            links += &format!("<li><a href=\"#{id}\">{}</a></li>", escape(&text.to_string()));
+            links += &format!(
+                "<li><a href=\"#{id}\">{}</a></li>",
+                escape(&text.to_string())
+            );
             body += &format!("<h2 id=\"{id}\">{title}</h2>\n");
             ids.push(id);
         } else {
@@ -50,7 +56,9 @@ pub fn page(document: &Document) -> String {
 /// `claims-against-peers`, and a dash more for a second section of that title.
 fn new_id(ids: &[String], title: &Text) -> String {
     let title = title.to_string().to_lowercase();
-    let words = title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = title
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
     let mut id = words.collect::<Vec<_>>().join("-");
     while id.is_empty() || ids.contains(&id) {
         id.push('-');
@@ -66,7 +74,10 @@ fn block(of: &Block) -> String {
         }
         Block::Paragraph(text) => format!("<p>{}</p>\n", inline(text)),
         Block::Bullets(items) => {
-            let items: String = items.iter().map(|item| format!("<li>{}</li>", inline(item))).collect();
+            let items: String = items
+                .iter()
+                .map(|item| format!("<li>{}</li>", inline(item)))
+                .collect();
             format!("<ul>{items}</ul>\n")
         }
         Block::Table(of) => table(of),
@@ -74,22 +85,36 @@ fn block(of: &Block) -> String {
         Block::Chart(_) => String::new(),
         Block::Folded { summary, blocks } => {
             let body: String = blocks.iter().map(block).collect();
-            format!("<details><summary>{}</summary>\n{body}</details>\n", inline(summary))
+            format!(
+                "<details><summary>{}</summary>\n{body}</details>\n",
+                inline(summary)
+            )
         }
     }
 }
 
 /// In a box of its own, which scrolls sideways and can be reached by keyboard.
 fn table(table: &Table) -> String {
-    let is_numeric: Vec<bool> = (0..table.columns.len()).map(|column| table.is_numeric(column)).collect();
-    let class = |column: usize| if is_numeric.get(column) == Some(&true) { "number" } else { "" };
+    let is_numeric: Vec<bool> = (0..table.columns.len())
+        .map(|column| table.is_numeric(column))
+        .collect();
+    let class = |column: usize| {
+        if is_numeric.get(column) == Some(&true) {
+            "number"
+        } else {
+            ""
+        }
+    };
     let head = table.columns.iter().enumerate().map(|(column, title)| {
         let attributes = attribute("class", class(column));
         format!("<th scope=\"col\"{attributes}>{}</th>", escape(title))
     });
     let mut rows = format!("<tr>{}</tr>\n", head.collect::<String>());
     for row in &table.rows {
-        let cells = row.iter().enumerate().map(|(column, of)| cell(of, class(column)));
+        let cells = row
+            .iter()
+            .enumerate()
+            .map(|(column, of)| cell(of, class(column)));
         rows += &format!("<tr>{}</tr>\n", cells.collect::<String>());
     }
     format!("<div class=\"scroll\" tabindex=\"0\"><table>\n{rows}</table></div>\n")
@@ -97,16 +122,36 @@ fn table(table: &Table) -> String {
 
 fn cell(cell: &Cell, class: &str) -> String {
     let shown = cell.shown();
-    let phrase = if shown.to_string().chars().count() > PHRASE { "phrase" } else { "" };
-    let classes = format!("{class} {phrase} {}", cell.tone().map(Tone::name).unwrap_or_default());
+    let phrase = if shown.to_string().chars().count() > PHRASE {
+        "phrase"
+    } else {
+        ""
+    };
+    let classes = format!(
+        "{class} {phrase} {}",
+        cell.tone().map(Tone::name).unwrap_or_default()
+    );
     let classes = classes.split_whitespace().collect::<Vec<_>>().join(" ");
-    let reason = if let Cell::Missing(reason) = cell { reason } else { "" };
-    format!("<td{}{}>{}</td>", attribute("class", &classes), attribute("title", reason), inline(&shown))
+    let reason = if let Cell::Missing(reason) = cell {
+        reason
+    } else {
+        ""
+    };
+    format!(
+        "<td{}{}>{}</td>",
+        attribute("class", &classes),
+        attribute("title", reason),
+        inline(&shown)
+    )
 }
 
 /// None where it would be empty.
 fn attribute(name: &str, value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(" {name}=\"{}\"", escape(value)) }
+    if value.is_empty() {
+        String::new()
+    } else {
+        format!(" {name}=\"{}\"", escape(value))
+    }
 }
 
 pub fn inline(text: &Text) -> String {
@@ -131,7 +176,12 @@ mod tests {
     /// The same text at every place that takes any.
     fn everywhere(text: &str) -> Document {
         let string = || text.to_string();
-        let all = || Text::from(text).strong(text).code(text).link(text, format!("results/{text}"));
+        let all = || {
+            Text::from(text)
+                .strong(text)
+                .code(text)
+                .link(text, format!("results/{text}"))
+        };
         let verdict = || Cell::Verdict(Tone::Bad, string());
         let mut table = Table::new([text; 5]);
         table.push(vec![
@@ -143,7 +193,10 @@ mod tests {
         ]);
         let blocks = vec![
             Block::section(all()),
-            Block::Heading { level: 3, text: all() },
+            Block::Heading {
+                level: 3,
+                text: all(),
+            },
             Block::paragraph(all()),
             Block::bullets([all()]),
             Block::Table(table),
@@ -151,14 +204,22 @@ mod tests {
         Document {
             marker: None,
             title: string(),
-            verdict: Some(Verdict { tone: Tone::Bad, word: string(), why: string() }),
+            verdict: Some(Verdict {
+                tone: Tone::Bad,
+                word: string(),
+                why: string(),
+            }),
             blocks: [blocks.clone(), vec![Block::folded(all(), blocks)]].concat(),
         }
     }
 
     /// The names of the tags, and how many quotes and ends of tags there are.
     fn skeleton(page: &str) -> (Vec<&str>, usize, usize) {
-        let names = page.split('<').skip(1).map(|tag| tag.split([' ', '>']).next().unwrap_or_default()).collect();
+        let names = page
+            .split('<')
+            .skip(1)
+            .map(|tag| tag.split([' ', '>']).next().unwrap_or_default())
+            .collect();
         (names, page.matches('"').count(), page.matches('>').count())
     }
 
@@ -179,16 +240,28 @@ mod tests {
 
     #[test]
     fn a_link_that_runs_something_is_text() {
-        let text = Text::from("a ").link("b", "javascript:c()").link("d", "https://e?\"f=g&h");
-        assert_eq!(inline(&text), "a b<a href=\"https://e?&quot;f=g&amp;h\">d</a>");
+        let text = Text::from("a ")
+            .link("b", "javascript:c()")
+            .link("d", "https://e?\"f=g&h");
+        assert_eq!(
+            inline(&text),
+            "a b<a href=\"https://e?&quot;f=g&amp;h\">d</a>"
+        );
     }
 
     #[test]
     fn sections_have_ids_of_their_own() {
         let blocks = ["A & b", "a-B", "–", "A b"].map(Block::section).to_vec();
-        let page = page(&Document { blocks, ..Default::default() });
+        let page = page(&Document {
+            blocks,
+            ..Default::default()
+        });
         for id in ["a-b", "a-b-", "-", "a-b--"] {
-            assert!(page.contains(&format!("<h2 id=\"{id}\">")) && page.contains(&format!("href=\"#{id}\"")), "{id}");
+            assert!(
+                page.contains(&format!("<h2 id=\"{id}\">"))
+                    && page.contains(&format!("href=\"#{id}\"")),
+                "{id}"
+            );
         }
     }
 }

@@ -9,7 +9,12 @@ pub fn markdown(document: &Document) -> String {
     if !document.title.is_empty() {
         parts.push(format!("# {}", escape(&document.title, Place::Line)));
     }
-    parts.extend(document.verdict.as_ref().map(|verdict| format!("**{}**", within(&verdict.to_string(), Place::Line))));
+    parts.extend(
+        document
+            .verdict
+            .as_ref()
+            .map(|verdict| format!("**{}**", within(&verdict.to_string(), Place::Line))),
+    );
     parts.push(blocks(&document.blocks));
     parts.join("\n\n").trim_end().to_string() + "\n"
 }
@@ -22,16 +27,25 @@ pub fn blocks(blocks: &[Block]) -> String {
 fn block(block: &Block) -> String {
     match block {
         Block::Heading { level, text } => {
-            format!("{} {}", "#".repeat((*level).clamp(1, 6).into()), inline(text, Place::Line))
+            format!(
+                "{} {}",
+                "#".repeat((*level).clamp(1, 6).into()),
+                inline(text, Place::Line)
+            )
         }
         Block::Paragraph(text) => inline(text, Place::Line),
-        Block::Bullets(items) => {
-            items.iter().map(|item| format!("- {}", inline(item, Place::Line))).collect::<Vec<_>>().join("\n")
-        }
+        Block::Bullets(items) => items
+            .iter()
+            .map(|item| format!("- {}", inline(item, Place::Line)))
+            .collect::<Vec<_>>()
+            .join("\n"),
         Block::Table(of) => table(of),
         Block::Chart(of) => chart(of),
         // The summary is markup already, in which GitHub reads no Markdown.
-        Block::Folded { summary, blocks: inner } => {
+        Block::Folded {
+            summary,
+            blocks: inner,
+        } => {
             format!(
                 "<details><summary>{}</summary>\n\n{}\n\n</details>",
                 one_line(&html::inline(summary)),
@@ -45,10 +59,12 @@ fn block(block: &Block) -> String {
 fn chart(chart: &Chart) -> String {
     let quoted = |text: &str| format!("\"{}\"", one_line(text).replace(['"', '`'], "'"));
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
-    let lines = chart
-        .lines
-        .iter()
-        .map(|line| format!("\n  line {}", list(line.iter().map(|value| format!("{value:.1}")).collect())));
+    let lines = chart.lines.iter().map(|line| {
+        format!(
+            "\n  line {}",
+            list(line.iter().map(|value| format!("{value:.1}")).collect())
+        )
+    });
     format!(
         "```mermaid\nxychart-beta\n  title {}\n  x-axis {} {}\n  y-axis {} 0 --> {}{}\n```",
         quoted(&chart.title),
@@ -62,11 +78,32 @@ fn chart(chart: &Chart) -> String {
 
 fn table(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let head = table.columns.iter().map(|title| escape(title, Place::Cell)).collect();
-    let rule: String =
-        (0..table.columns.len()).map(|column| if table.is_numeric(column) { "---:|" } else { "---|" }).collect();
-    let rows = table.rows.iter().map(|row| line(row.iter().map(|cell| inline(&cell.shown(), Place::Cell)).collect()));
-    [line(head), format!("|{rule}")].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+    let head = table
+        .columns
+        .iter()
+        .map(|title| escape(title, Place::Cell))
+        .collect();
+    let rule: String = (0..table.columns.len())
+        .map(|column| {
+            if table.is_numeric(column) {
+                "---:|"
+            } else {
+                "---|"
+            }
+        })
+        .collect();
+    let rows = table.rows.iter().map(|row| {
+        line(
+            row.iter()
+                .map(|cell| inline(&cell.shown(), Place::Cell))
+                .collect(),
+        )
+    });
+    [line(head), format!("|{rule}")]
+        .into_iter()
+        .chain(rows)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Where text stands decides what would be markup there.
@@ -101,11 +138,17 @@ fn escape(text: &str, place: Place) -> String {
     let begins_block = place == Place::Line
         && match (chars.next(), chars.next()) {
             (Some('#' | '>' | '['), _) => digits == 0,
-            (Some(c @ ('-' | '+')), next) => digits == 0 && next.is_none_or(|next| next == ' ' || next == c),
+            (Some(c @ ('-' | '+')), next) => {
+                digits == 0 && next.is_none_or(|next| next == ' ' || next == c)
+            }
             (Some('.' | ')'), next) => digits > 0 && next.is_none_or(|next| next == ' '),
             _ => false,
         };
-    if begins_block { format!("{}\\{rest}", &escaped[..digits]) } else { escaped }
+    if begins_block {
+        format!("{}\\{rest}", &escaped[..digits])
+    } else {
+        escaped
+    }
 }
 
 /// A backslash before each character that would be markup among its neighbours.
@@ -144,8 +187,16 @@ fn code(text: &str, place: Place) -> String {
     let text = one_line(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let (fence, space) = ("`".repeat(longest + 1), if longest > 0 { " " } else { "" });
-    let text = if place == Place::Cell { text.replace('|', "\\|") } else { text };
-    if text.is_empty() { text } else { format!("{fence}{space}{text}{space}{fence}") }
+    let text = if place == Place::Cell {
+        text.replace('|', "\\|")
+    } else {
+        text
+    };
+    if text.is_empty() {
+        text
+    } else {
+        format!("{fence}{space}{text}{space}{fence}")
+    }
 }
 
 /// What would end a link's target, or a table's cell, is encoded.
@@ -181,7 +232,10 @@ mod tests {
             assert_eq!(escape(text, Place::Line), text);
         }
         for (text, escaped) in [
-            ("<b> &lt; *x* _y_ ~z~ `c`", "\\<b> \\&lt; \\*x\\* \\_y\\_ \\~z\\~ \\`c\\`"),
+            (
+                "<b> &lt; *x* _y_ ~z~ `c`",
+                "\\<b> \\&lt; \\*x\\* \\_y\\_ \\~z\\~ \\`c\\`",
+            ),
             ("[x](y) ![z](w)", "\\[x\\](y) \\![z\\](w)"),
             ("a\\*b\nc", "a\\\\\\*b c"),
             ("# x", "\\# x"),
@@ -194,29 +248,42 @@ mod tests {
         }
         assert_eq!(escape("- | [", Place::Cell), "- \\| [");
         assert_eq!(escape("a]|[", Place::Link), "a\\]|\\[");
-        assert_eq!([code("a|b", Place::Cell), code("a|`b", Place::Line)], ["`a\\|b`", "`` a|`b ``"]);
+        assert_eq!(
+            [code("a|b", Place::Cell), code("a|`b", Place::Line)],
+            ["`a\\|b`", "`` a|`b ``"]
+        );
     }
 
     #[test]
     fn a_parser_reads_the_text_that_was_written() {
         use pulldown_cmark::{Event, Options, Parser};
-        let pieces =
-            ["*", "_", "`", "<b>", "a", " ", "[", "](x)", "\\", "|", "&amp;", "~", "#", "-", "1.", "!", "<!--", "="];
+        let pieces = [
+            "*", "_", "`", "<b>", "a", " ", "[", "](x)", "\\", "|", "&amp;", "~", "#", "-", "1.",
+            "!", "<!--", "=",
+        ];
         let read = |markdown: &str| -> String {
-            Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH)
-                .filter_map(|event| match event {
-                    Event::Text(text) => Some(text.to_string()),
-                    Event::Start(_) | Event::End(_) => None,
-                    other => Some(format!("{other:?}")),
-                })
-                .collect()
+            Parser::new_ext(
+                markdown,
+                Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH,
+            )
+            .filter_map(|event| match event {
+                Event::Text(text) => Some(text.to_string()),
+                Event::Start(_) | Event::End(_) => None,
+                other => Some(format!("{other:?}")),
+            })
+            .collect()
         };
         for index in 0..pieces.len().pow(4) {
-            let text: String = (0..4).map(|place| pieces[index / pieces.len().pow(place) % pieces.len()]).collect();
+            let text: String = (0..4)
+                .map(|place| pieces[index / pieces.len().pow(place) % pieces.len()])
+                .collect();
             let text = text.trim();
             let line = block(&Block::paragraph(text));
             assert_eq!(read(&line), text, "{line}");
-            let cell = block(&Block::Table(Table { columns: vec!["".into()], rows: vec![vec![text.into()]] }));
+            let cell = block(&Block::Table(Table {
+                columns: vec!["".into()],
+                rows: vec![vec![text.into()]],
+            }));
             assert_eq!(read(&cell), text, "{cell}");
         }
     }

@@ -13,43 +13,80 @@ pub fn terminal(document: &Document, width: u16) -> String {
     if !document.title.is_empty() {
         parts.push(wrapped(&document.title, width));
     }
-    parts.extend(document.verdict.as_ref().map(|verdict| wrapped(&verdict.to_string(), width)));
-    let drawn = document.blocks.iter().filter(|block| !matches!(block, Block::Chart(_)));
-    parts.extend(drawn.map(|block| match block {
-        Block::Heading { text, .. } => wrapped(&format!("== {text} =="), width),
-        Block::Paragraph(text) => wrapped(&text.to_string(), width),
-        Block::Bullets(items) => {
-            items.iter().map(|item| hanging("- ", &item.to_string(), width)).collect::<Vec<_>>().join("\n")
+    parts.extend(
+        document
+            .verdict
+            .as_ref()
+            .map(|verdict| wrapped(&verdict.to_string(), width)),
+    );
+    let drawn = document
+        .blocks
+        .iter()
+        .filter(|block| !matches!(block, Block::Chart(_)));
+    parts.extend(drawn.map(|block| {
+        match block {
+            Block::Heading { text, .. } => wrapped(&format!("== {text} =="), width),
+            Block::Paragraph(text) => wrapped(&text.to_string(), width),
+            Block::Bullets(items) => items
+                .iter()
+                .map(|item| hanging("- ", &item.to_string(), width))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            Block::Table(of) => table(of, width),
+            Block::Chart(_) => String::new(),
+            Block::Folded { summary, .. } => wrapped(&format!("{summary} (in COMPARE.md)"), width),
         }
-        Block::Table(of) => table(of, width),
-        Block::Chart(_) => String::new(),
-        Block::Folded { summary, .. } => wrapped(&format!("{summary} (in COMPARE.md)"), width),
     }));
     parts.join("\n\n") + "\n"
 }
 
 /// Rows that are too wide for their columns to stand side by side are lists: the first cell, then the others by name.
 fn table(table: &Table, width: u16) -> String {
-    let shown: Vec<Vec<String>> =
-        table.rows.iter().map(|row| row.iter().map(|cell| printable(&cell.shown().to_string())).collect()).collect();
+    let shown: Vec<Vec<String>> = table
+        .rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .map(|cell| printable(&cell.shown().to_string()))
+                .collect()
+        })
+        .collect();
     let columns: Vec<String> = table.columns.iter().map(|title| printable(title)).collect();
     let widths = columns.iter().enumerate().map(|(column, title)| {
-        let cells = shown.iter().filter_map(|row| row.get(column)).chain([title]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).min(NARROWEST_COLUMN) + " | ".len()
+        let cells = shown
+            .iter()
+            .filter_map(|row| row.get(column))
+            .chain([title]);
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(NARROWEST_COLUMN)
+            + " | ".len()
     });
     if widths.sum::<usize>() + "|".len() > usize::from(width) {
         let named = |row: &Vec<String>| {
-            let cells = row.iter().zip(&columns).skip(1).map(|(cell, title)| format!("{title}: {cell}"));
+            let cells = row
+                .iter()
+                .zip(&columns)
+                .skip(1)
+                .map(|(cell, title)| format!("{title}: {cell}"));
             let first = wrapped(row.first().map_or("", String::as_str), width);
             first + "\n" + &hanging("  ", &cells.collect::<Vec<_>>().join("; "), width)
         };
         return shown.iter().map(named).collect::<Vec<_>>().join("\n");
     }
     let mut drawn = comfy_table::Table::new();
-    drawn.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    drawn
+        .load_style(presets::ASCII_MARKDOWN)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width);
     drawn.set_header(&columns).add_rows(shown);
     for column in (0..columns.len()).filter(|column| table.is_numeric(*column)) {
-        drawn.column_mut(column).into_iter().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        drawn
+            .column_mut(column)
+            .into_iter()
+            .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     }
     drawn.to_string()
 }
@@ -57,14 +94,19 @@ fn table(table: &Table, width: u16) -> String {
 /// A mark, and the text beside it.
 fn hanging(mark: &str, text: &str, width: u16) -> String {
     let lines = wrapped(text, width.saturating_sub(mark.len() as u16));
-    let lines = lines.lines().enumerate().map(|(at, line)| format!("{}{line}", if at == 0 { mark } else { "  " }));
+    let lines = lines
+        .lines()
+        .enumerate()
+        .map(|(at, line)| format!("{}{line}", if at == 0 { mark } else { "  " }));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Words on lines, as a table of a single cell has them.
 fn wrapped(text: &str, width: u16) -> String {
     let mut cell = comfy_table::Table::new();
-    cell.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    cell.load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width);
     cell.add_row([printable(text)]);
     cell.column_mut(0).into_iter().for_each(|column| {
         column.set_padding((0, 0));
@@ -83,7 +125,13 @@ mod tests {
     use crate::page::Cell;
 
     fn of(block: Block, width: u16) -> String {
-        terminal(&Document { blocks: vec![block], ..Default::default() }, width)
+        terminal(
+            &Document {
+                blocks: vec![block],
+                ..Default::default()
+            },
+            width,
+        )
     }
 
     #[test]
@@ -95,12 +143,20 @@ mod tests {
                 let mut table = Table::new((0..columns).map(|column| format!("column {column}")));
                 table.push(vec![cell.as_str().into(); columns]);
                 table.push(
-                    (0..columns).map(|column| Cell::figure(0.0, 10_u64.pow(column as u32 % 20).to_string())).collect(),
+                    (0..columns)
+                        .map(|column| Cell::figure(0.0, 10_u64.pow(column as u32 % 20).to_string()))
+                        .collect(),
                 );
-                for (width, block) in [(100, Block::Table(table)), (40, Block::bullets([cell.repeat(4)]))] {
+                for (width, block) in [
+                    (100, Block::Table(table)),
+                    (40, Block::bullets([cell.repeat(4)])),
+                ] {
                     let text = of(block, width);
                     let widest = text.lines().map(|line| line.chars().count()).max();
-                    assert!(widest <= Some(width.into()), "{columns} columns of {length}:\n{text}");
+                    assert!(
+                        widest <= Some(width.into()),
+                        "{columns} columns of {length}:\n{text}"
+                    );
                 }
             }
         }
@@ -109,13 +165,20 @@ mod tests {
     #[test]
     fn a_table_that_is_too_wide_is_a_list() {
         let mut table = Table::new(["variant", "verdict", "why"]);
-        table.push(vec!["swizzle-32x256".into(), "AMBIGUOUS L1".into(), "its interval holds 1".into()]);
+        table.push(vec![
+            "swizzle-32x256".into(),
+            "AMBIGUOUS L1".into(),
+            "its interval holds 1".into(),
+        ]);
         let expected = "swizzle-32x256\n  verdict: AMBIGUOUS L1; why: its\n  interval holds 1\n";
         assert_eq!(of(Block::Table(table), 36), expected);
     }
 
     #[test]
     fn what_moves_the_cursor_is_not_printed() {
-        assert_eq!(of(Block::paragraph("a\x1b[31mb\tc\nd"), 80), "a [31mb c d\n");
+        assert_eq!(
+            of(Block::paragraph("a\x1b[31mb\tc\nd"), 80),
+            "a [31mb c d\n"
+        );
     }
 }

@@ -3,19 +3,34 @@ use super::*;
 /// Each kind of block, text and cell.
 fn sample() -> Document {
     let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
-    let mut figures = Table::new(["stage", "verdict", "cases", "p50", "was", "over | torch", "vs previous"]);
+    let mut figures = Table::new([
+        "stage",
+        "verdict",
+        "cases",
+        "p50",
+        "was",
+        "over | torch",
+        "vs previous",
+    ]);
     figures.push(vec![
         Text::default().strong("swizzle").into(),
         Cell::Verdict(Tone::Good, "GREEN".into()),
         Cell::figure(34_077.0, "34,077"),
         us(5.274).noted("k4"),
         Cell::change(us(5.3), us(5.274)),
-        Cell::Figure { value: 1.747, interval: Some((1.736, 1.755)), text: "1.747x [1.736, 1.755]".into() },
+        Cell::Figure {
+            value: 1.747,
+            interval: Some((1.736, 1.755)),
+            text: "1.747x [1.736, 1.755]".into(),
+        },
         Cell::figure(1.54, "1.54x (−35 %)"),
     ]);
     figures.push(vec![
         "scalar".into(),
-        Cell::change(Cell::Verdict(Tone::Good, "GREEN".into()), Cell::Verdict(Tone::Bad, "FAIL C2".into())),
+        Cell::change(
+            Cell::Verdict(Tone::Good, "GREEN".into()),
+            Cell::Verdict(Tone::Bad, "FAIL C2".into()),
+        ),
         Cell::figure(7.0, "7"),
         Cell::Missing("not timed".into()),
         us(f64::NAN),
@@ -25,18 +40,32 @@ fn sample() -> Document {
     Document {
         marker: Some("compare"),
         title: "The ladder".into(),
-        verdict: Some(Verdict { tone: Tone::Open, word: "AMBIGUOUS".into(), why: "1 claim < 1".into() }),
+        verdict: Some(Verdict {
+            tone: Tone::Open,
+            word: "AMBIGUOUS".into(),
+            why: "1 claim < 1".into(),
+        }),
         blocks: vec![
             Block::bullets(["Fix a_b", "look_"]),
             Block::section("Times & ratios"),
             Block::paragraph(
-                Text::from("See ").code("a|b").plain(" in ").link("the record", "results/a.json").plain("."),
+                Text::from("See ")
+                    .code("a|b")
+                    .plain(" in ")
+                    .link("the record", "results/a.json")
+                    .plain("."),
             ),
             Block::Table(figures),
             Block::section("Details"),
             Block::folded(
                 "2 <more>",
-                vec![Block::Heading { level: 3, text: "Here".into() }, Block::paragraph("folded")],
+                vec![
+                    Block::Heading {
+                        level: 3,
+                        text: "Here".into(),
+                    },
+                    Block::paragraph("folded"),
+                ],
             ),
         ],
     }
@@ -105,9 +134,11 @@ See a|b in the record (results/a.json).
 fn html_of_each_block_and_cell() {
     let page = html::page(&sample());
     let (head, body) = page.split_once("<body>\n").unwrap();
-    for part in
-        ["default-src 'none'; style-src 'unsafe-inline'", "<title>AMBIGUOUS: The ladder</title>", "color-scheme:dark"]
-    {
+    for part in [
+        "default-src 'none'; style-src 'unsafe-inline'",
+        "<title>AMBIGUOUS: The ladder</title>",
+        "color-scheme:dark",
+    ] {
         assert!(head.contains(part), "{part}");
     }
     insta::assert_snapshot!(body, @r##"
@@ -136,7 +167,10 @@ fn html_of_each_block_and_cell() {
 
 #[test]
 fn json_of_each_block_and_cell() {
-    let text = serde_json::to_string(&sample()).unwrap().replace("},{", "},\n{").replace("],[", "],\n[");
+    let text = serde_json::to_string(&sample())
+        .unwrap()
+        .replace("},{", "},\n{")
+        .replace("],[", "],\n[");
     insta::assert_snapshot!(text, @r##"
 {"title":"The ladder","verdict":{"tone":"open","word":"AMBIGUOUS","why":"1 claim < 1"},"blocks":[{"bullets":["Fix a_b","look_"]},
 {"heading":{"level":2,"text":"Times & ratios"}},
@@ -171,7 +205,10 @@ fn a_chart_is_drawn_where_markdown_is_read_and_nowhere_else() {
         points: vec!["512".into(), "1024".into()],
         lines: vec![vec![31.25, 50.0], vec![60.0, 75.0]],
     };
-    let document = Document { blocks: vec![Block::Chart(chart)], ..Document::default() };
+    let document = Document {
+        blocks: vec![Block::Chart(chart)],
+        ..Document::default()
+    };
     insta::assert_snapshot!(markdown::markdown(&document), @r#"
     ```mermaid
     xychart-beta

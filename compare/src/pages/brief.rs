@@ -2,7 +2,10 @@
 
 use super::insights::{insights, register_limit};
 use super::show::Show;
-use super::{claimed, clip, gpu, missing, noted, of, or_missing, some, speedup, stale, state, text, us, whole, words};
+use super::{
+    claimed, clip, gpu, missing, noted, of, or_missing, some, speedup, stale, state, text, us,
+    whole, words,
+};
 use crate::judge::best::{self, Latency};
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
@@ -22,20 +25,30 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     let best = Subject::variant(id, best::variant(&report.known, stage));
     let found = report.known.subject();
     let mut blocks = vec![Block::paragraph(match found {
-        Some((name, record)) => {
-            words(&format!("Figures of `{name}` ({}), unless said otherwise.", gpu(&record.meta.machine.gpu)))
-        }
+        Some((name, record)) => words(&format!(
+            "Figures of `{name}` ({}), unless said otherwise.",
+            gpu(&record.meta.machine.gpu)
+        )),
         None => "NO DATA: there is no record.".into(),
     })];
     let is_stale = found.is_some_and(|(_, record)| !record.is_of(stage));
     if is_stale {
-        blocks.push(Block::paragraph(words("STALE: the kernel has changed since; run `compare` again.")));
+        blocks.push(Block::paragraph(words(
+            "STALE: the kernel has changed since; run `compare` again.",
+        )));
     }
     blocks.push(Block::section(format!("What follows, for {}", best.name())));
-    blocks.push(Block::bullets(found.map(|(_, record)| insights(record, &best)).unwrap_or_default()));
+    blocks.push(Block::bullets(
+        found
+            .map(|(_, record)| insights(record, &best))
+            .unwrap_or_default(),
+    ));
     blocks.extend(targets(report, id));
     blocks.extend(negatives(report, id));
-    blocks.extend([Block::section("Figures"), Block::Table(figures(report, stage, &best))]);
+    blocks.extend([
+        Block::section("Figures"),
+        Block::Table(figures(report, stage, &best)),
+    ]);
     let mut sections = vec![(
         "Tuned configurations (tune/)".to_string(),
         some(best_presets(stage, tuned)),
@@ -43,7 +56,12 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     )];
     if let Some((_, record)) = found {
         let (ids, best_name) = ([stage.id.clone()], best.name());
-        let show = Show { report, record, stages: &ids, only: Some(&best) };
+        let show = Show {
+            report,
+            record,
+            stages: &ids,
+            only: Some(&best),
+        };
         sections.extend([
             (
                 format!("Compiled: {best_name}"),
@@ -66,14 +84,26 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     }
     for (title, found, otherwise) in sections {
         blocks.push(Block::section(title));
-        blocks.extend(if found.is_empty() { vec![Block::paragraph(words(otherwise))] } else { found });
+        blocks.extend(if found.is_empty() {
+            vec![Block::paragraph(words(otherwise))]
+        } else {
+            found
+        });
     }
     blocks.extend(task(stage));
-    Some(Document { title: format!("Brief of {id}: {}", stage.idea), blocks, ..Document::default() })
+    Some(Document {
+        title: format!("Brief of {id}: {}", stage.idea),
+        blocks,
+        ..Document::default()
+    })
 }
 
 fn table_or(table: Table, otherwise: &str) -> Block {
-    if table.rows.is_empty() { Block::paragraph(words(otherwise)) } else { Block::Table(table) }
+    if table.rows.is_empty() {
+        Block::paragraph(words(otherwise))
+    } else {
+        Block::Table(table)
+    }
 }
 
 /// What the stage claims, with what was measured; what is kept of counters as a count.
@@ -89,19 +119,41 @@ fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
         table.push(row![text(&claim.claim), verdict, clip(&measured, 240)]);
     }
     let kept = (kept > 0).then(|| Block::paragraph(format!("{kept} claims of counters are kept.")));
-    [Block::section("Targets"), table_or(table, "It claims nothing else.")].into_iter().chain(kept).collect()
+    [
+        Block::section("Targets"),
+        table_or(table, "It claims nothing else."),
+    ]
+    .into_iter()
+    .chain(kept)
+    .collect()
 }
 
 fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
     let mut lines: Vec<Text> = Vec::new();
     for (name, record) in report.known.committed {
-        let Some(negative) = &record.meta.negative else { continue };
-        let of_stage: Vec<_> = negative.claims.iter().filter(|claim| claim.stage == id).collect();
-        lines.extend(of_stage.iter().map(|claim| words(&format!("{name}: {}: {}", claim.claim, claim.evidence))));
-        lines.extend((!of_stage.is_empty()).then(|| words(&format!("{name}, why: {}", negative.reason))));
+        let Some(negative) = &record.meta.negative else {
+            continue;
+        };
+        let of_stage: Vec<_> = negative
+            .claims
+            .iter()
+            .filter(|claim| claim.stage == id)
+            .collect();
+        lines.extend(
+            of_stage
+                .iter()
+                .map(|claim| words(&format!("{name}: {}: {}", claim.claim, claim.evidence))),
+        );
+        lines.extend(
+            (!of_stage.is_empty()).then(|| words(&format!("{name}, why: {}", negative.reason))),
+        );
     }
     let otherwise = || Block::paragraph("No committed record refutes a claim of it.");
-    let list = if lines.is_empty() { otherwise() } else { Block::Bullets(lines) };
+    let list = if lines.is_empty() {
+        otherwise()
+    } else {
+        Block::Bullets(lines)
+    };
     vec![Block::section("Negative results"), list]
 }
 
@@ -111,30 +163,61 @@ fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
         let note = (subject == best).then_some("best");
         let mut cells = row![noted(subject.name(), note), state(of_variant)];
         match best::latency(&report.known, subject, &Place::claims(Dtype::F16)) {
-            Latency::Measured { row, record, origin } => {
+            Latency::Measured {
+                row,
+                record,
+                origin,
+            } => {
                 cells.push(stale(us(best::p50(row)), &origin));
-                let ratios = best::speedups(record, row).map(|found| found.map(|(_, ratio)| speedup(ratio)));
+                let ratios =
+                    best::speedups(record, row).map(|found| found.map(|(_, ratio)| speedup(ratio)));
                 cells.extend(ratios.map(|ratio| or_missing(ratio, "not timed in this record")));
             }
             Latency::Withheld(why) | Latency::NoData(why) => cells.extend(vec![missing(why); 3]),
         }
-        cells.push(of(record.and_then(|record| summary(record, subject)), Metric::MaxError));
+        cells.push(of(
+            record.and_then(|record| summary(record, subject)),
+            Metric::MaxError,
+        ));
         cells
     };
-    let columns = ["variant", "verdict", "p50 µs", "vs previous", "vs first", "max error"];
-    Table::of(columns, report.states.iter().filter(|(subject, _)| subject.stage() == stage.id).map(row))
+    let columns = [
+        "variant",
+        "verdict",
+        "p50 µs",
+        "vs previous",
+        "vs first",
+        "max error",
+    ];
+    Table::of(
+        columns,
+        report
+            .states
+            .iter()
+            .filter(|(subject, _)| subject.stage() == stage.id)
+            .map(row),
+    )
 }
 
 fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
-    let entries = tuned.iter().flat_map(|file| file.entries.iter().map(move |entry| (&file.gpu, entry)));
+    let entries = tuned
+        .iter()
+        .flat_map(|file| file.entries.iter().map(move |entry| (&file.gpu, entry)));
     let row = |(gpu, entry): (&String, &Entry)| {
-        let best = entry.best.iter().map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
+        let best = entry
+            .best
+            .iter()
+            .map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
         let is_now = entry.identity == stage.identity;
         row![
             gpu,
             format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask),
             joined(best, ", "),
-            if is_now { "this kernel" } else { "STALE: the kernel has changed" },
+            if is_now {
+                "this kernel"
+            } else {
+                "STALE: the kernel has changed"
+            },
         ]
     };
     let of_stage = entries.filter(|(_, entry)| entry.stage == stage.id);
@@ -147,10 +230,23 @@ fn limit(declared: Option<&Row>) -> Cell {
 }
 
 fn presets(record: &Record, stage: &StageMeta) -> Table {
-    let columns =
-        ["variant", "query rows", "keys a tile", "threads", "blocks promised", "registers at most", "dynamic shared B"];
-    let on = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: None };
-    let rows = record.by(Source::Kernel).filter(|row| row.subject.stage() == stage.id && row.on == on);
+    let columns = [
+        "variant",
+        "query rows",
+        "keys a tile",
+        "threads",
+        "blocks promised",
+        "registers at most",
+        "dynamic shared B",
+    ];
+    let on = On::Instance {
+        dtype: Dtype::F16,
+        head_dim: 64,
+        arch: None,
+    };
+    let rows = record
+        .by(Source::Kernel)
+        .filter(|row| row.subject.stage() == stage.id && row.on == on);
     let row = |row: &Row| {
         let note = (row.subject.name() == stage.default_variant).then_some("default");
         row![
@@ -168,7 +264,9 @@ fn presets(record: &Record, stage: &StageMeta) -> Table {
 
 /// The limits of every architecture that the stage is built for; of the record's GPU where it is built for none.
 fn limits(record: &Record, id: &str) -> Table {
-    let built = record.by(Source::Ptxas).filter(|row| row.subject.stage() == id);
+    let built = record
+        .by(Source::Ptxas)
+        .filter(|row| row.subject.stage() == id);
     let mut archs: BTreeSet<&str> = built
         .filter_map(|row| match &row.on {
             On::Instance { arch, .. } => arch.as_deref(),
@@ -180,17 +278,39 @@ fn limits(record: &Record, id: &str) -> Table {
     }
     let row = |arch: &str| {
         let sm = multiprocessor(arch)?;
-        let figures =
-            [sm.registers as usize, sm.threads as usize, sm.blocks as usize, sm.shared_bytes, sm.shared_opt_in_bytes];
-        Some([Cell::from(arch)].into_iter().chain(figures.map(|figure| whole(figure as f64))).collect())
+        let figures = [
+            sm.registers as usize,
+            sm.threads as usize,
+            sm.blocks as usize,
+            sm.shared_bytes,
+            sm.shared_opt_in_bytes,
+        ];
+        Some(
+            [Cell::from(arch)]
+                .into_iter()
+                .chain(figures.map(|figure| whole(figure as f64)))
+                .collect(),
+        )
     };
-    let columns = ["architecture", "registers", "threads", "blocks", "shared B", "shared B of one block"];
+    let columns = [
+        "architecture",
+        "registers",
+        "threads",
+        "blocks",
+        "shared B",
+        "shared B of one block",
+    ];
     Table::of(columns, archs.into_iter().filter_map(row))
 }
 
 fn task(stage: &StageMeta) -> [Block; 3] {
     let id = &stage.id;
-    let shapes = joined(NAMED_SHAPES.iter().map(|named| format!("{} {}", named.name, named.shape)), ", ");
+    let shapes = joined(
+        NAMED_SHAPES
+            .iter()
+            .map(|named| format!("{} {}", named.name, named.shape)),
+        ", ",
+    );
     let before = match &stage.predecessor {
         Some(before) => format!("It is a diff of {before}: one idea, everything else as it is."),
         None => "It is the control: every other stage is a diff of the one before.".to_string(),
@@ -207,8 +327,14 @@ fn task(stage: &StageMeta) -> [Block; 3] {
              with `compare tune --stages {id}` on a GPU."
         ),
     ];
-    let gates = Text::from("What each gate demands: ").link("docs/rows.md", "docs/rows.md").plain(".");
-    [Block::section("Task"), Block::bullets(lines.iter().map(|line| words(line))), Block::Paragraph(gates)]
+    let gates = Text::from("What each gate demands: ")
+        .link("docs/rows.md", "docs/rows.md")
+        .plain(".");
+    [
+        Block::section("Task"),
+        Block::bullets(lines.iter().map(|line| words(line))),
+        Block::Paragraph(gates),
+    ]
 }
 
 #[cfg(test)]
@@ -221,7 +347,11 @@ mod tests {
     #[test]
     fn conclusions_come_before_figures() {
         let records = [("1".to_string(), record())];
-        let report = verdict::report(Known { stages: &records[0].1.meta.stages, run: None, committed: &records });
+        let report = verdict::report(Known {
+            stages: &records[0].1.meta.stages,
+            run: None,
+            committed: &records,
+        });
         insta::assert_snapshot!(markdown::markdown(&document(&report, "stage1-mma", &[]).unwrap()), @r##"
 # Brief of stage1-mma: one idea
 

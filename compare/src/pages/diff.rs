@@ -1,8 +1,8 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, list, or_missing, short, speedup, state, titled,
-    tone, us, whole, words,
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, list, or_missing, short,
+    speedup, state, titled, tone, us, whole, words,
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
@@ -46,23 +46,36 @@ pub struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn known(&self) -> Known<'a> {
-        Known { stages: &self.new.1.meta.stages, run: Some(self.new), committed: &[] }
+        Known {
+            stages: &self.new.1.meta.stages,
+            run: Some(self.new),
+            committed: &[],
+        }
     }
 
     fn of(&self, change: Change) -> Vec<&Difference> {
-        self.differences.iter().filter(|difference| difference.change == change).collect()
+        self.differences
+            .iter()
+            .filter(|difference| difference.change == change)
+            .collect()
     }
 
     fn worse(&self) -> Vec<&Difference> {
         let mut worse = self.of(Change::Worse);
-        by_weight(&mut worse, |difference| is_candidate(&self.known(), difference));
+        by_weight(&mut worse, |difference| {
+            is_candidate(&self.known(), difference)
+        });
         worse
     }
 }
 
 pub fn document(comparison: &Comparison<'_>) -> Document {
     let overall = &comparison.overall;
-    let verdict = Verdict { tone: tone(overall.exit), word: overall.word.into(), why: why(comparison) };
+    let verdict = Verdict {
+        tone: tone(overall.exit),
+        word: overall.word.into(),
+        why: why(comparison),
+    };
     let mut lines = worst(comparison);
     lines.extend(overall.actions.iter().map(|action| words(action)));
     let mut blocks = vec![Block::Bullets(lines), Block::paragraph(sides(comparison))];
@@ -70,7 +83,10 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
     blocks.extend(required(&comparison.missing, MOST_MISSING));
     for pair in &comparison.pairs {
         if comparison.pairs.len() > 1 {
-            blocks.push(Block::section(format!("{} against {}", pair.new.0, pair.base.0)));
+            blocks.push(Block::section(format!(
+                "{} against {}",
+                pair.new.0, pair.base.0
+            )));
         }
         blocks.extend(required(&pair.differences, share(MOST_MISSING)));
         blocks.extend(added(pair, share(MOST_NEW)));
@@ -81,18 +97,34 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         let found = better.len();
         better.retain(|difference| is_candidate(&pair.known(), difference));
         by_weight(&mut better, |_| true);
-        blocks.extend(table("Better, of best and default variants", &better, share(MOST_BETTER)));
+        blocks.extend(table(
+            "Better, of best and default variants",
+            &better,
+            share(MOST_BETTER),
+        ));
         let others = found - better.len();
         blocks.push(Block::paragraph(words(&rest(pair, others))));
     }
     let lines = |lines: &[String]| list(lines.iter().map(|line| words(line)));
-    blocks.extend(titled("Records without a counterpart", lines(&comparison.unpaired)));
+    blocks.extend(titled(
+        "Records without a counterpart",
+        lines(&comparison.unpaired),
+    ));
     blocks.extend(lines(&comparison.notes));
-    Document { marker: Some(MARKER), title: String::new(), verdict: Some(verdict), blocks }
+    Document {
+        marker: Some(MARKER),
+        title: String::new(),
+        verdict: Some(verdict),
+        blocks,
+    }
 }
 
 fn why(comparison: &Comparison<'_>) -> String {
-    let all = comparison.pairs.iter().flat_map(|pair| &pair.differences).chain(&comparison.missing);
+    let all = comparison
+        .pairs
+        .iter()
+        .flat_map(|pair| &pair.differences)
+        .chain(&comparison.missing);
     match counts(all) {
         none if none.is_empty() || comparison.pairs.is_empty() => comparison.overall.line.clone(),
         counts => counts,
@@ -110,22 +142,41 @@ fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
     ];
     let mut all: Vec<(bool, &Difference)> = Vec::new();
     for pair in &comparison.pairs {
-        all.extend(pair.worse().into_iter().map(|difference| (is_candidate(&pair.known(), difference), difference)));
+        all.extend(
+            pair.worse()
+                .into_iter()
+                .map(|difference| (is_candidate(&pair.known(), difference), difference)),
+        );
     }
     all.sort_by_key(|(is_candidate, _)| !is_candidate);
     let sentence = |(group, one, many): (Group, &str, &str)| {
-        let of: Vec<&Difference> = all.iter().map(|(_, d)| *d).filter(|difference| difference.group == group).collect();
+        let of: Vec<&Difference> = all
+            .iter()
+            .map(|(_, d)| *d)
+            .filter(|difference| difference.group == group)
+            .collect();
         let first = of.first()?;
-        let on = first.on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
+        let on = first
+            .on
+            .as_ref()
+            .map(|on| format!(" on {on}"))
+            .unwrap_or_default();
         let values = match (&first.base, &first.new) {
             (Some(base), Some(new)) => format!(", {base} → {new}"),
             (None, Some(new)) => format!(", {new}"),
             _ => String::new(),
         };
-        let reason = if group == Group::Gates { format!(": {}", clip(&first.why, 110)) } else { String::new() };
+        let reason = if group == Group::Gates {
+            format!(": {}", clip(&first.why, 110))
+        } else {
+            String::new()
+        };
         let ordinal = if of.len() == 1 { "" } else { "first " };
         let text = Text::default().strong(format!("{} worse", count(of.len(), one, many)));
-        Some(text.plain(format!(": {ordinal}{}: {}{on}{values}{reason}", first.subject, first.what)))
+        Some(text.plain(format!(
+            ": {ordinal}{}: {}{on}{values}{reason}",
+            first.subject, first.what
+        )))
     };
     groups.into_iter().filter_map(sentence).collect()
 }
@@ -140,8 +191,15 @@ fn sides(comparison: &Comparison<'_>) -> Text {
         )
     };
     match &comparison.pairs[..] {
-        [pair] => words(&format!("{} against {} (base).", side(pair.new), side(pair.base))),
-        _ => words(&format!("{} against {} (base).", comparison.new, comparison.base)),
+        [pair] => words(&format!(
+            "{} against {} (base).",
+            side(pair.new),
+            side(pair.base)
+        )),
+        _ => words(&format!(
+            "{} against {} (base).",
+            comparison.new, comparison.base
+        )),
     }
 }
 
@@ -149,11 +207,20 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     let lines: Vec<Text> = (differences.iter())
         .filter(|difference| difference.required)
         .map(|difference| {
-            words(&clip(&format!("{}: {}: {}", difference.subject, difference.what, difference.why), 160))
+            words(&clip(
+                &format!(
+                    "{}: {}: {}",
+                    difference.subject, difference.what, difference.why
+                ),
+                160,
+            ))
         })
         .collect();
     let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
-    titled("Data that is missing", first_of(&lines, most, list, "compare diff --format json"))
+    titled(
+        "Data that is missing",
+        first_of(&lines, most, list, "compare diff --format json"),
+    )
 }
 
 /// New stages by their best variant, and new variants of others.
@@ -164,11 +231,22 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         match pair.base.1.stage(&stage.id) {
             None => {
                 let best = Subject::variant(&stage.id, best::variant(&known, stage));
-                subjects.push((best, format!("new stage, {}", super::variants(stage.variants.len()))));
+                subjects.push((
+                    best,
+                    format!("new stage, {}", super::variants(stage.variants.len())),
+                ));
             }
             Some(before) => {
-                let new = stage.variants.iter().filter(|variant| before.variant(&variant.name).is_none());
-                subjects.extend(new.map(|variant| (Subject::variant(&stage.id, &variant.name), "new variant".into())));
+                let new = stage
+                    .variants
+                    .iter()
+                    .filter(|variant| before.variant(&variant.name).is_none());
+                subjects.extend(new.map(|variant| {
+                    (
+                        Subject::variant(&stage.id, &variant.name),
+                        "new variant".into(),
+                    )
+                }));
             }
         }
     }
@@ -176,9 +254,12 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         let stage = known.stage(subject.stage());
         let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
         let place = Place::claims(Dtype::F16);
-        let timed = best::shown(record).find(|row| row.subject == *subject && row.on.problem() == Some(&place));
+        let timed = best::shown(record)
+            .find(|row| row.subject == *subject && row.on.problem() == Some(&place));
         let not_timed = "not timed in this record";
-        let [previous, _] = timed.map(|row| best::speedups(record, row)).unwrap_or_default();
+        let [previous, _] = timed
+            .map(|row| best::speedups(record, row))
+            .unwrap_or_default();
         let registers = history::registers(record, subject).map(whole);
         row![
             short(subject),
@@ -190,31 +271,69 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         ]
     };
     let table = |subjects: &[(Subject, String)]| {
-        let columns = ["variant", "what", "gates", "p50 µs", "vs previous", "registers"];
+        let columns = [
+            "variant",
+            "what",
+            "gates",
+            "p50 µs",
+            "vs previous",
+            "registers",
+        ];
         Block::Table(Table::of(columns, subjects.iter().map(row)))
     };
-    titled("New", first_of(&subjects, most, table, "compare show gates latencies"))
+    titled(
+        "New",
+        first_of(&subjects, most, table, "compare show gates latencies"),
+    )
 }
 
 fn table(title: &str, of: &[&Difference], most: usize) -> Vec<Block> {
-    titled(title, first_of(of, most, |of| Block::Table(changes(of)), "compare diff --format json"))
+    titled(
+        title,
+        first_of(
+            of,
+            most,
+            |of| Block::Table(changes(of)),
+            "compare diff --format json",
+        ),
+    )
 }
 
 /// Counts, and what the latencies were judged from.
 fn rest(pair: &Pair<'_>, better: usize) -> String {
-    let others = pair.differences.iter().filter(|d| !matches!(d.change, Change::Worse | Change::Better));
+    let others = pair
+        .differences
+        .iter()
+        .filter(|d| !matches!(d.change, Change::Worse | Change::Better));
     let others = counts(others);
     let better = (better > 0).then(|| format!("{better} better of other variants"));
-    let besides = joined(better.into_iter().chain(Some(others).filter(|others| !others.is_empty())), ", ");
-    let mut text = if besides.is_empty() { String::new() } else { format!("Besides: {besides}.") };
+    let besides = joined(
+        better
+            .into_iter()
+            .chain(Some(others).filter(|others| !others.is_empty())),
+        ", ",
+    );
+    let mut text = if besides.is_empty() {
+        String::new()
+    } else {
+        format!("Besides: {besides}.")
+    };
     let unpaired: BTreeSet<&str> = (pair.of(Change::Missing).into_iter())
         .filter(|difference| !difference.required && difference.group == Group::Latency)
         .map(|difference| difference.why.as_str())
         .collect();
     if !unpaired.is_empty() {
-        text += &format!(" Latencies not compared: {}.", clip(&joined(unpaired, "; "), 240));
+        text += &format!(
+            " Latencies not compared: {}.",
+            clip(&joined(unpaired, "; "), 240)
+        );
     }
-    let judged = |from: bool| pair.differences.iter().filter(|d| d.resampled == Some(from)).count();
+    let judged = |from: bool| {
+        pair.differences
+            .iter()
+            .filter(|d| d.resampled == Some(from))
+            .count()
+    };
     if let (raw, by_interval @ 1..) | (raw @ 1.., by_interval) = (judged(true), judged(false)) {
         let all = count(raw + by_interval, "latency was", "latencies were");
         text += &format!(
@@ -253,10 +372,22 @@ mod tests {
     fn compare<'a>(base: (&'a str, &'a Record), new: (&'a str, &'a Record)) -> Comparison<'a> {
         let differences = differences(base.1, new.1, 0.02);
         let overall = of_differences(&differences);
-        let pairs = vec![Pair { base, new, differences }];
+        let pairs = vec![Pair {
+            base,
+            new,
+            differences,
+        }];
         let (missing, unpaired) = Default::default();
         let notes = vec!["The harness is the same on both sides.".to_string()];
-        Comparison { base: base.0.into(), new: new.0.into(), pairs, missing, unpaired, notes, overall }
+        Comparison {
+            base: base.0.into(),
+            new: new.0.into(),
+            pairs,
+            missing,
+            unpaired,
+            notes,
+            overall,
+        }
     }
 
     fn head(of: &Comparison<'_>) -> String {
@@ -268,15 +399,25 @@ mod tests {
     fn what_was_planted_is_named_at_the_top() {
         let base = record();
         let mut slow = record();
-        row(&mut slow, BEST, &mission(), Source::Gpu).figures.insert(Metric::P50, (5.5, 5.4, 5.6).into());
+        row(&mut slow, BEST, &mission(), Source::Gpu)
+            .figures
+            .insert(Metric::P50, (5.5, 5.4, 5.6).into());
         let mut spilled = record();
-        row(&mut spilled, BEST, &instance(), Source::Ptxas).figures.insert(Metric::SpillBytes, 128.0.into());
+        row(&mut spilled, BEST, &instance(), Source::Ptxas)
+            .figures
+            .insert(Metric::SpillBytes, 128.0.into());
         let mut found = record();
         let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
         found.append(Row::new(BEST, On::All, Source::ComputeSanitizer).verdict(&finding));
         for (new, expected) in [
-            (&slow, "1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs"),
-            (&spilled, "1 compiled figure worse**: stage1-mma/mma-32x64: spilled bytes on f16 d64 sm_90a, 0 → 128"),
+            (
+                &slow,
+                "1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs",
+            ),
+            (
+                &spilled,
+                "1 compiled figure worse**: stage1-mma/mma-32x64: spilled bytes on f16 d64 sm_90a, 0 → 128",
+            ),
             (
                 &found,
                 "1 gate or claim worse**: stage1-mma/mma-32x64: gate C7, FAIL: memcheck: invalid write of 2 bytes",
@@ -315,29 +456,60 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
     fn comment<'a>(same: &'a Record, base: &'a Record, new: &'a Record) -> Comparison<'a> {
         let mut both = compare(("base-record", same), ("head", same));
         both.pairs.extend(compare(("1", base), ("2", new)).pairs);
-        let all: Vec<_> = both.pairs.iter().flat_map(|pair| pair.differences.clone()).collect();
-        Comparison { overall: of_differences(&all), ..both }
+        let all: Vec<_> = both
+            .pairs
+            .iter()
+            .flat_map(|pair| pair.differences.clone())
+            .collect();
+        Comparison {
+            overall: of_differences(&all),
+            ..both
+        }
     }
 
     #[test]
     fn a_comment_names_a_slow_kernel_a_spill_and_a_finding_first_and_candidates_before_controls() {
         let slow = |of: &Row, factor: f64| {
-            let (Figure { value, interval: Some((low, high)) }, mut row) = (of.figures[&Metric::P50], of.clone())
+            let (
+                Figure {
+                    value,
+                    interval: Some((low, high)),
+                },
+                mut row,
+            ) = (of.figures[&Metric::P50], of.clone())
             else {
                 panic!("a median has an interval")
             };
-            row.figures.insert(Metric::P50, (factor * value, factor * low, factor * high).into());
+            row.figures.insert(
+                Metric::P50,
+                (factor * value, factor * low, factor * high).into(),
+            );
             row
         };
         let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
         let emulated = crate::testing::emulated();
         let newest = committed().pop().unwrap().1;
-        let known = Known { stages: &newest.meta.stages, run: Some(("1", &newest)), committed: &[] };
+        let known = Known {
+            stages: &newest.meta.stages,
+            run: Some(("1", &newest)),
+            committed: &[],
+        };
         let stage = newest.meta.stages.last().unwrap();
         let fastest = Subject::variant(&stage.id, best::variant(&known, stage));
-        let on_sm_90 = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: Some("sm_90a".into()) };
-        for (base, best, built) in [(&record(), Subject::from(BEST), instance()), (&newest, fastest, on_sm_90)] {
-            let known = Known { stages: &base.meta.stages, run: Some(("1", base)), committed: &[] };
+        let on_sm_90 = On::Instance {
+            dtype: Dtype::F16,
+            head_dim: 64,
+            arch: Some("sm_90a".into()),
+        };
+        for (base, best, built) in [
+            (&record(), Subject::from(BEST), instance()),
+            (&newest, fastest, on_sm_90),
+        ] {
+            let known = Known {
+                stages: &base.meta.stages,
+                run: Some(("1", base)),
+                committed: &[],
+            };
             let is_control = |subject: &Subject| {
                 let stage = known.stage(subject.stage()).unwrap();
                 ![&*stage.default_variant, best::variant(&known, stage)].contains(&subject.name())
@@ -351,8 +523,12 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
                     new.append(slow(row, 1.2));
                 }
             }
-            row(&mut new, best.as_str(), &built, Source::Ptxas).figures.insert(Metric::SpillBytes, 128.0.into());
-            new.append(Row::new(best.as_str(), On::All, Source::ComputeSanitizer).verdict(&finding));
+            row(&mut new, best.as_str(), &built, Source::Ptxas)
+                .figures
+                .insert(Metric::SpillBytes, 128.0.into());
+            new.append(
+                Row::new(best.as_str(), On::All, Source::ComputeSanitizer).verdict(&finding),
+            );
             let of = comment(&emulated, base, &new);
             let head = head(&of);
             for expected in [
@@ -363,13 +539,31 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
                 assert!(head.contains(&expected), "{expected}: {head}");
             }
             let text = terminal::terminal(&document(&of), terminal::WIDTH);
-            assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-            let worse =
-                |pair: &Pair<'_>| pair.worse().iter().map(|d| (d.group, is_control(&d.subject))).collect::<Vec<_>>();
-            let order = of.pairs.iter().flat_map(worse).filter(|(group, _)| *group != Group::Gates);
+            assert!(
+                text.lines().count() <= 100,
+                "{}:\n{text}",
+                text.lines().count()
+            );
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
+            let worse = |pair: &Pair<'_>| {
+                pair.worse()
+                    .iter()
+                    .map(|d| (d.group, is_control(&d.subject)))
+                    .collect::<Vec<_>>()
+            };
+            let order = of
+                .pairs
+                .iter()
+                .flat_map(worse)
+                .filter(|(group, _)| *group != Group::Gates);
             let order: Vec<bool> = order.map(|(_, is_control)| is_control).collect();
-            assert!(order.contains(&true) && order.is_sorted(), "candidates before controls: {order:?}");
+            assert!(
+                order.contains(&true) && order.is_sorted(),
+                "candidates before controls: {order:?}"
+            );
         }
         // Also where the control is of the first two records, and the candidate of the others.
         let base = record();
@@ -381,9 +575,13 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
         };
         let (control, candidate) = (slowed(OTHER), slowed(BEST));
         let mut both = compare(("1", &base), ("2", &control));
-        both.pairs.extend(compare(("1", &base), ("3", &candidate)).pairs);
+        both.pairs
+            .extend(compare(("1", &base), ("3", &candidate)).pairs);
         let head = head(&both);
-        assert!(head.contains(&format!("**2 latencies worse**: first {BEST}: p50")), "{head}");
+        assert!(
+            head.contains(&format!("**2 latencies worse**: first {BEST}: p50")),
+            "{head}"
+        );
     }
 
     #[test]
@@ -392,8 +590,15 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
         for pair in records.windows(2) {
             let of = compare((&pair[0].0, &pair[0].1), (&pair[1].0, &pair[1].1));
             let text = terminal::terminal(&document(&of), terminal::WIDTH);
-            assert!(text.lines().count() <= 100, "{}:\n{text}", text.lines().count());
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            assert!(
+                text.lines().count() <= 100,
+                "{}:\n{text}",
+                text.lines().count()
+            );
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
         }
     }
 }

@@ -29,14 +29,24 @@ pub fn document(series: &[Series]) -> Document {
         }
         blocks.extend([Block::section(gpu), Block::Table(table)]);
     }
-    Document { title: "History".into(), blocks, ..Document::default() }
+    Document {
+        title: "History".into(),
+        blocks,
+        ..Document::default()
+    }
 }
 
 fn row(series: &Series, point: &Point, before: Option<f64>) -> Vec<Cell> {
-    let known = |found: Option<Cell>, what: &str| or_missing(found, &format!("the record has no {what}"));
-    let count = |value: Option<f64>, metric: Metric| known(value.map(|value| figure(metric, value)), metric.label());
+    let known =
+        |found: Option<Cell>, what: &str| or_missing(found, &format!("the record has no {what}"));
+    let count = |value: Option<f64>, metric: Metric| {
+        known(value.map(|value| figure(metric, value)), metric.label())
+    };
     let variant = series.variant.as_ref().or(point.variant.as_ref());
-    let ratio = point.p50_us.zip(before).map(|(now, before)| speedup(before / now));
+    let ratio = point
+        .p50_us
+        .zip(before)
+        .map(|(now, before)| speedup(before / now));
     row![
         &series.stage,
         &point.record,
@@ -60,7 +70,9 @@ mod tests {
     #[test]
     fn each_record_is_a_row() {
         let mut now = record();
-        row(&mut now, BEST, &mission(), Source::Gpu).figures.insert(Metric::P50, 4.0.into());
+        row(&mut now, BEST, &mission(), Source::Gpu)
+            .figures
+            .insert(Metric::P50, 4.0.into());
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
         insta::assert_snapshot!(terminal::terminal(&document(&history(&records, None)), 120), @r##"
 History

@@ -19,9 +19,18 @@ const STALL_SHARE: f64 = 0.2;
 
 /// What shortens a wait.
 const STALLS: [(Metric, &str); 3] = [
-    (Metric::BarrierStallShare, "fewer block barriers, or more work between them"),
-    (Metric::LongScoreboardShare, "copy earlier and deeper, so that global memory is not waited for"),
-    (Metric::ShortScoreboardShare, "fewer or wider accesses to shared memory, fewer exponentials in a row"),
+    (
+        Metric::BarrierStallShare,
+        "fewer block barriers, or more work between them",
+    ),
+    (
+        Metric::LongScoreboardShare,
+        "copy earlier and deeper, so that global memory is not waited for",
+    ),
+    (
+        Metric::ShortScoreboardShare,
+        "fewer or wider accesses to shared memory, fewer exponentials in a row",
+    ),
 ];
 
 /// One sentence per rule that holds on mission, f16, full mask; one that says so where none does.
@@ -29,9 +38,17 @@ pub fn insights(record: &Record, subject: &Subject) -> Vec<String> {
     let place = Place::claims(Dtype::F16);
     let on = On::Problem(place.clone());
     let counted = record.row(subject, &on, Source::Emulator);
-    let mut found: Vec<String> = counted.into_iter().flat_map(|row| of_counters(record, &place, row)).collect();
+    let mut found: Vec<String> = counted
+        .into_iter()
+        .flat_map(|row| of_counters(record, &place, row))
+        .collect();
     found.extend(counted.and_then(|row| of_grid(record, row)));
-    found.extend(record.row(subject, &on, Source::Ncu).into_iter().flat_map(of_stalls));
+    found.extend(
+        record
+            .row(subject, &on, Source::Ncu)
+            .into_iter()
+            .flat_map(of_stalls),
+    );
     found.extend(of_compiler(record, subject));
     if found.is_empty() {
         found.push("No rule holds on what is known here.".to_string());
@@ -40,7 +57,13 @@ pub fn insights(record: &Record, subject: &Subject) -> Vec<String> {
 }
 
 fn of_grid(record: &Record, counted: &Row) -> Option<String> {
-    let Gpu::Present { multiprocessors: sms, .. } = &record.meta.machine.gpu else { return None };
+    let Gpu::Present {
+        multiprocessors: sms,
+        ..
+    } = &record.meta.machine.gpu
+    else {
+        return None;
+    };
     let blocks = counted.value(Metric::LaunchBlocks)?;
     (blocks < f64::from(*sms)).then(|| {
         format!(
@@ -50,11 +73,17 @@ fn of_grid(record: &Record, counted: &Row) -> Option<String> {
 }
 
 fn of_stalls(row: &Row) -> Vec<String> {
-    let found = STALLS.iter().filter_map(|(metric, remedy)| Some((metric, remedy, row.value(*metric)?)));
+    let found = STALLS
+        .iter()
+        .filter_map(|(metric, remedy)| Some((metric, remedy, row.value(*metric)?)));
     let holds = found.filter(|(_, _, share)| *share >= STALL_SHARE);
     holds
         .map(|(metric, remedy, share)| {
-            format!("{metric} {:.0} % (rule: from {:.0} %): {remedy}.", 100.0 * share, 100.0 * STALL_SHARE)
+            format!(
+                "{metric} {:.0} % (rule: from {:.0} %): {remedy}.",
+                100.0 * share,
+                100.0 * STALL_SHARE
+            )
         })
         .collect()
 }
@@ -63,9 +92,21 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
     let value = |metric: Metric| row.value(metric).unwrap_or(0.0);
     let mut found = Vec::new();
     for (what, conflicts, wavefronts) in [
-        ("reads", Metric::SharedReadConflicts, Metric::SharedReadWavefronts),
-        ("writes", Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts),
-        ("writes by cp.async", Metric::AsyncWriteConflicts, Metric::AsyncWriteWavefronts),
+        (
+            "reads",
+            Metric::SharedReadConflicts,
+            Metric::SharedReadWavefronts,
+        ),
+        (
+            "writes",
+            Metric::SharedWriteConflicts,
+            Metric::SharedWriteWavefronts,
+        ),
+        (
+            "writes by cp.async",
+            Metric::AsyncWriteConflicts,
+            Metric::AsyncWriteWavefronts,
+        ),
     ] {
         let share = value(conflicts) / value(wavefronts).max(1.0);
         if share > CONFLICT_SHARE {
@@ -78,7 +119,11 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
     }
     for (what, bytes, sectors) in [
         ("read", Metric::GlobalReadBytes, Metric::GlobalReadSectors),
-        ("written", Metric::GlobalWriteBytes, Metric::GlobalWriteSectors),
+        (
+            "written",
+            Metric::GlobalWriteBytes,
+            Metric::GlobalWriteSectors,
+        ),
     ] {
         let excess = 32.0 * value(sectors) / value(bytes).max(1.0);
         if excess > SECTOR_EXCESS {
@@ -96,12 +141,15 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
     }
     // Of Q·Kᵀ and of P·V.
     let shape = record.meta.shapes.get(&place.shape);
-    let needed = shape.map(|s| 2.0 * (s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim) as f64);
+    let needed =
+        shape.map(|s| 2.0 * (s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim) as f64);
     if let (Some(macs), Some(needed)) = (row.value(Metric::TensorMacs), needed)
         && macs < needed
     {
         let share = 100.0 * macs / needed;
-        found.push(format!("{share:.0} % of the multiply-adds run on tensor cores (rule: all of Q·Kᵀ and P·V)."));
+        found.push(format!(
+            "{share:.0} % of the multiply-adds run on tensor cores (rule: all of Q·Kᵀ and P·V)."
+        ));
     }
     found
 }
@@ -114,19 +162,28 @@ pub fn register_limit(declared: &Row) -> Option<f64> {
 
 fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
     let [mut spilled, mut full] = [vec![], vec![]];
-    for row in record.by(Source::Ptxas).filter(|row| row.subject == *subject) {
+    for row in record
+        .by(Source::Ptxas)
+        .filter(|row| row.subject == *subject)
+    {
         let limit = record.declared(row).and_then(register_limit);
         if let (Some(used), Some(limit)) = (row.value(Metric::Registers), limit)
             && used + REGISTERS_LEFT > limit
         {
             full.push(format!("{} ({used} of {limit})", row.on));
         }
-        if row.value(Metric::SpillBytes).is_some_and(|bytes| bytes > 0.0) {
+        if row
+            .value(Metric::SpillBytes)
+            .is_some_and(|bytes| bytes > 0.0)
+        {
             spilled.push(row.on.to_string());
         }
     }
     let said = [
-        (spilled, "Spills (rule: none): fewer live values, or fewer blocks per SM".to_string()),
+        (
+            spilled,
+            "Spills (rule: none): fewer live values, or fewer blocks per SM".to_string(),
+        ),
         (
             full,
             format!(
@@ -135,7 +192,9 @@ fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
         ),
     ];
     let holds = said.into_iter().filter(|(places, _)| !places.is_empty());
-    holds.map(|(places, what)| format!("{what}: {}.", places.join(", "))).collect()
+    holds
+        .map(|(places, what)| format!("{what}: {}.", places.join(", ")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -146,7 +205,9 @@ mod tests {
     #[test]
     fn each_rule_speaks_where_it_holds() {
         let mut record = record();
-        row(&mut record, BEST, &instance(), Source::Ptxas).figures.insert(Metric::SpillBytes, 64.0.into());
+        row(&mut record, BEST, &instance(), Source::Ptxas)
+            .figures
+            .insert(Metric::SpillBytes, 64.0.into());
         let counted = row(&mut record, BEST, &mission(), Source::Emulator);
         for (metric, value) in [
             (Metric::GlobalReadBytes, 1_048_576.0),
@@ -156,10 +217,19 @@ mod tests {
         ] {
             counted.figures.insert(metric, value.into());
         }
-        record.append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
-        let declared = On::Instance { dtype: Dtype::F16, head_dim: 64, arch: None };
+        record
+            .append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
+        let declared = On::Instance {
+            dtype: Dtype::F16,
+            head_dim: 64,
+            arch: None,
+        };
         let declared = Row::new(BEST, declared, Source::Kernel);
-        record.append(declared.figure(Metric::Threads, 128_u32).figure(Metric::MinBlocks, 4_u32));
+        record.append(
+            declared
+                .figure(Metric::Threads, 128_u32)
+                .figure(Metric::MinBlocks, 4_u32),
+        );
         insta::assert_snapshot!(insights(&record, &BEST.into()).join("\n"), @r##"
 Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle what is read.
 Global memory is read in 2.00 times the sectors that its bytes fill (rule: above 1.1): neighbouring lanes should touch neighbouring 16 bytes.
@@ -170,6 +240,9 @@ barrier stalls' share 30 % (rule: from 20 %): fewer block barriers, or more work
 Spills (rule: none): fewer live values, or fewer blocks per SM: f16 d64 sm_90a.
 Registers at the limit of the launch bounds (rule: fewer than 8 left): another live value may spill: f16 d64 sm_90a (128 of 128).
 "##);
-        assert_eq!(insights(&record, &"stage1-mma/none".into()), ["No rule holds on what is known here."]);
+        assert_eq!(
+            insights(&record, &"stage1-mma/none".into()),
+            ["No rule holds on what is known here."]
+        );
     }
 }

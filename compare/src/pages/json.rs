@@ -8,12 +8,17 @@ pub fn overall(of: &Overall) -> Value {
 }
 
 pub fn json(report: &Report<'_>) -> Value {
-    let states = report.states.iter().map(|(subject, state)| json!({ "subject": subject, "state": state }));
+    let states = report
+        .states
+        .iter()
+        .map(|(subject, state)| json!({ "subject": subject, "state": state }));
     let since = report.since.as_ref().map(
         |since| json!({ "record": since.name, "verdict": overall(&since.overall), "differences": since.differences }),
     );
     let subject = report.known.subject();
-    let rows = subject.into_iter().flat_map(|(_, record)| record.rows.iter().chain(&record.cases));
+    let rows = subject
+        .into_iter()
+        .flat_map(|(_, record)| record.rows.iter().chain(&record.cases));
     json!({
         "schema": crate::record::store::SCHEMA,
         "record": subject.map(|(name, _)| name),
@@ -37,10 +42,20 @@ mod tests {
     #[test]
     fn rows_and_judgements_stand_side_by_side() {
         let run = record();
-        let known = Known { stages: &run.meta.stages, run: Some(("run", &run)), committed: &[] };
+        let known = Known {
+            stages: &run.meta.stages,
+            run: Some(("run", &run)),
+            committed: &[],
+        };
         let value = json(&verdict::report(known));
         assert_eq!(value["rows"].as_array().unwrap().len(), run.rows.len());
         assert_eq!(value["states"][0]["state"]["status"], "green");
-        assert_eq!([&value["verdict"]["word"], &value["claims"][0]["status"]["status"]], ["PASS", "judged"]);
+        assert_eq!(
+            [
+                &value["verdict"]["word"],
+                &value["claims"][0]["status"]["status"]
+            ],
+            ["PASS", "judged"]
+        );
     }
 }

@@ -15,7 +15,12 @@ use common::problem::Dtype;
 
 pub fn ladder(report: &Report<'_>) -> Table {
     let known = &report.known;
-    let first = known.stages.first().map_or("vs first".to_string(), |stage| format!("vs {}", short(&stage.id)));
+    let first = known
+        .stages
+        .first()
+        .map_or("vs first".to_string(), |stage| {
+            format!("vs {}", short(&stage.id))
+        });
     let row = |stage: &StageMeta| {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         let gates = report.states.iter().find(|(other, _)| *other == subject);
@@ -23,10 +28,27 @@ pub fn ladder(report: &Report<'_>) -> Table {
         let [time, previous, first] = times(known, &subject);
         let over_fastest = over_fastest(known, stage);
         let resources = resources(known, stage, &subject);
-        row![&stage.id, subject.name(), gates, time, previous, first, over_fastest, resources]
+        row![
+            &stage.id,
+            subject.name(),
+            gates,
+            time,
+            previous,
+            first,
+            over_fastest,
+            resources
+        ]
     };
-    let columns =
-        ["stage", "best variant", "gates", "p50 µs", "vs previous", &first, "vs fastest peer", "registers, occupancy"];
+    let columns = [
+        "stage",
+        "best variant",
+        "gates",
+        "p50 µs",
+        "vs previous",
+        &first,
+        "vs fastest peer",
+        "registers, occupancy",
+    ];
     Table::of(columns, known.stages.iter().map(row))
 }
 
@@ -38,7 +60,11 @@ pub fn short(id: &str) -> &str {
 fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     let place = Place::claims(Dtype::F16);
     let (row, record, origin) = match best::latency(known, subject, &place) {
-        Latency::Measured { row, record, origin } => (row, record, origin),
+        Latency::Measured {
+            row,
+            record,
+            origin,
+        } => (row, record, origin),
         Latency::Withheld(why) | Latency::NoData(why) => return [(); 3].map(|()| missing(&*why)),
     };
     let [previous, first] = best::speedups(record, row).map(|speedup| match speedup {
@@ -53,7 +79,8 @@ fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
 fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     let place = Place::claims(Dtype::F16);
     let found = known.sources().into_iter().find_map(|(name, record)| {
-        let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
+        let is_ours =
+            |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
         let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
         let ratio = super::times(over.value(Metric::SpeedupP50)?);
         Some(stale(ratio, &known.origin(name, record, &stage.id, true)))
@@ -63,7 +90,11 @@ fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
 
 /// Of the newest record that has them for the kernel as it is now, so that a run without nvcc does not lose them.
 fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
-    let mut sources = known.sources().into_iter().map(|(_, record)| record).filter(|record| record.is_of(stage));
+    let mut sources = known
+        .sources()
+        .into_iter()
+        .map(|(_, record)| record)
+        .filter(|record| record.is_of(stage));
     let found = sources.find_map(|record| {
         let registers = of_instance(record, subject, Metric::Registers)?;
         Some((registers, of_instance(record, subject, Metric::Occupancy)))
@@ -79,7 +110,9 @@ fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
 /// What the table is of, and whose figures they are.
 pub fn about(report: &Report<'_>) -> Text {
     let known = &report.known;
-    let shape = known.subject().and_then(|(_, record)| record.meta.shapes.get("mission"));
+    let shape = known
+        .subject()
+        .and_then(|(_, record)| record.meta.shapes.get("mission"));
     let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
     let mut about = Text::from(format!(
         "Device time of one launch in a CUDA graph: mission{shape}, f16, full mask, warm L2. Ratios are base / new of medians \
@@ -89,11 +122,20 @@ pub fn about(report: &Report<'_>) -> Text {
     for stage in known.stages {
         let subject = Subject::variant(&stage.id, best::variant(known, stage));
         match best::latency(known, &subject, &Place::claims(Dtype::F16)) {
-            Latency::Measured { origin: Origin::Committed { record, gpu }, .. } => {
+            Latency::Measured {
+                origin: Origin::Committed { record, gpu },
+                ..
+            } => {
                 committed.push((format!("the committed record {record} ({gpu})"), &stage.id));
             }
-            Latency::Measured { origin: Origin::Stale { record, gpu, why }, .. } => {
-                others.push(format!(" STALE: {} is from {record} ({gpu}): {why}.", stage.id));
+            Latency::Measured {
+                origin: Origin::Stale { record, gpu, why },
+                ..
+            } => {
+                others.push(format!(
+                    " STALE: {} is from {record} ({gpu}): {why}.",
+                    stage.id
+                ));
             }
             Latency::Withheld(why) => others.push(format!(" No latency of {}: {why}.", stage.id)),
             _ => {}
@@ -114,13 +156,19 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     let beside = peers::beside(known)?;
     let mut ratios: Vec<(f64, String)> = Vec::new();
     for problem in &beside.problems {
-        let Some((_, over)) = &problem.fastest else { continue };
+        let Some((_, over)) = &problem.fastest else {
+            continue;
+        };
         ratios.push((over.value(Metric::SpeedupP50)?, problem.place.to_string()));
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
     let won = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
-    let stale = if beside.origin.is_stale() { "STALE: " } else { "" };
+    let stale = if beside.origin.is_stale() {
+        "STALE: "
+    } else {
+        ""
+    };
     let of = ratios.len();
     Some(
         Text::from(stale)
@@ -134,14 +182,22 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
 
 /// What stands between the README's markers.
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(ladder(report)), Block::Paragraph(about(report))];
+    let mut blocks = vec![
+        Block::Table(ladder(report)),
+        Block::Paragraph(about(report)),
+    ];
     blocks.extend(score(&report.known).map(Block::Paragraph));
     blocks
 }
 
 /// How many variants of a stage are green, and of how many that the record includes.
 pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
-    let of_stage = report.states.iter().filter(|(subject, _)| subject.stage() == stage);
+    let of_stage = report
+        .states
+        .iter()
+        .filter(|(subject, _)| subject.stage() == stage);
     let ran = of_stage.filter(|(_, state)| !matches!(state, State::NotRun(_)));
-    ran.fold((0, 0), |(green, all), (_, state)| (green + usize::from(*state == State::Green), all + 1))
+    ran.fold((0, 0), |(green, all), (_, state)| {
+        (green + usize::from(*state == State::Green), all + 1)
+    })
 }

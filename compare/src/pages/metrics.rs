@@ -17,7 +17,9 @@ pub fn page() -> String {
             "A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one \
              source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.",
         )),
-        Block::paragraph(words("This page is written from the registry of metrics (`common/src/metric.rs`).")),
+        Block::paragraph(words(
+            "This page is written from the registry of metrics (`common/src/metric.rs`).",
+        )),
         Block::section("A row"),
         Block::Table(fields()),
         Block::Paragraph(Text::from("Example: ").code(example())),
@@ -26,34 +28,70 @@ pub fn page() -> String {
         Block::section("Gates"),
         Block::Table(gates()),
     ];
-    markdown::markdown(&Document { title: "Rows, metrics and gates".into(), blocks, ..Document::default() })
+    markdown::markdown(&Document {
+        title: "Rows, metrics and gates".into(),
+        blocks,
+        ..Document::default()
+    })
 }
 
 fn fields() -> Table {
     let fields = [
-        ("subject", "a variant (stage/variant), a stage, a family, a peer, or self-test"),
+        (
+            "subject",
+            "a variant (stage/variant), a stage, a family, a peer, or self-test",
+        ),
         (
             "on",
             "all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture)",
         ),
-        ("by", "who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input"),
-        ("against", "the other side of a pair that was interleaved (A B B A)"),
-        ("under", "what must be equal before two rows are compared: warm L2"),
+        (
+            "by",
+            "who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input",
+        ),
+        (
+            "against",
+            "the other side of a pair that was interleaved (A B B A)",
+        ),
+        (
+            "under",
+            "what must be equal before two rows are compared: warm L2",
+        ),
         ("sass", "hash of the machine code"),
-        ("figures", "metric: value, or [value, low, high] with its 95 % interval"),
-        ("retired", "the same of metrics that the registry no longer has, in records that were read and written again"),
-        ("verdicts", "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass"),
+        (
+            "figures",
+            "metric: value, or [value, low, high] with its 95 % interval",
+        ),
+        (
+            "retired",
+            "the same of metrics that the registry no longer has, in records that were read and written again",
+        ),
+        (
+            "verdicts",
+            "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass",
+        ),
         ("note", "where the worst figure is, or why there is none"),
     ];
-    Table::of(["field", "is"], fields.map(|(field, is)| row![Text::default().code(field), is]))
+    Table::of(
+        ["field", "is"],
+        fields.map(|(field, is)| row![Text::default().code(field), is]),
+    )
 }
 
 fn example() -> String {
-    let row = Row::new("stage5-swizzle/swizzle-32x256-k4", On::Problem(Place::claims(Dtype::F16)), Source::Gpu)
-        .under("warm L2")
-        .figure(Metric::P50, (5.274, 5.272, 5.276))
-        .figure(Metric::Samples, 500_usize)
-        .verdict(&GateResult::judge(GateId::C2, false, "max error 3.1e-1 > 4.9e-4"));
+    let row = Row::new(
+        "stage5-swizzle/swizzle-32x256-k4",
+        On::Problem(Place::claims(Dtype::F16)),
+        Source::Gpu,
+    )
+    .under("warm L2")
+    .figure(Metric::P50, (5.274, 5.272, 5.276))
+    .figure(Metric::Samples, 500_usize)
+    .verdict(&GateResult::judge(
+        GateId::C2,
+        false,
+        "max error 3.1e-1 > 4.9e-4",
+    ));
     serde_json::to_string(&row).expect("a row is plain data")
 }
 
@@ -78,9 +116,25 @@ fn metrics() -> Table {
         };
         let name = Text::default().code(metric.name());
         let gate = or_missing(spec.gate.map(text), "no gate judges it");
-        row![name, spec.label, unit, better, threshold(spec.threshold), spec.because, gate]
+        row![
+            name,
+            spec.label,
+            unit,
+            better,
+            threshold(spec.threshold),
+            spec.because,
+            gate
+        ]
     };
-    let columns = ["name", "printed as", "unit", "better", "a difference counts", "because", "gate"];
+    let columns = [
+        "name",
+        "printed as",
+        "unit",
+        "better",
+        "a difference counts",
+        "because",
+        "gate",
+    ];
     Table::of(columns, Metric::ALL.iter().map(row))
 }
 
@@ -95,7 +149,10 @@ fn threshold(threshold: Threshold) -> String {
 }
 
 pub fn gates() -> Table {
-    Table::of(["gate", "demands"], GateId::ALL.map(|gate| row![text(gate), rule(gate)]))
+    Table::of(
+        ["gate", "demands"],
+        GateId::ALL.map(|gate| row![text(gate), rule(gate)]),
+    )
 }
 
 /// What a gate demands, in one line.
@@ -160,12 +217,22 @@ pub fn thresholds() -> Vec<Block> {
     );
     let kind = |metric: &Metric| {
         let spec = metric.spec();
-        let side = if spec.better == Better::Informational { " (informational)" } else { "" };
+        let side = if spec.better == Better::Informational {
+            " (informational)"
+        } else {
+            ""
+        };
         (threshold(spec.threshold) + side, spec.label)
     };
-    let rows = grouped(Metric::ALL.iter().map(kind)).into_iter().map(|(kind, labels)| row![kind, labels.join(", ")]);
+    let rows = grouped(Metric::ALL.iter().map(kind))
+        .into_iter()
+        .map(|(kind, labels)| row![kind, labels.join(", ")]);
     let table = Table::of(["a difference counts", "metrics"], rows);
-    vec![Block::Table(gates()), Block::paragraph(latency), Block::Table(table)]
+    vec![
+        Block::Table(gates()),
+        Block::paragraph(latency),
+        Block::Table(table),
+    ]
 }
 
 #[cfg(test)]
@@ -176,15 +243,28 @@ mod tests {
     fn the_committed_page_is_the_registry() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rows.md");
         let committed = std::fs::read_to_string(path).unwrap();
-        assert!(committed == page(), "write it anew: cargo run -p compare -- show --metrics > docs/rows.md");
+        assert!(
+            committed == page(),
+            "write it anew: cargo run -p compare -- show --metrics > docs/rows.md"
+        );
     }
 
     #[test]
     fn every_metric_and_gate_has_its_line() {
         let page = page();
-        assert!(Metric::ALL.iter().all(|metric| page.contains(&format!("| `{}` |", metric.name()))));
+        assert!(
+            Metric::ALL
+                .iter()
+                .all(|metric| page.contains(&format!("| `{}` |", metric.name())))
+        );
         for gate in GateId::ALL {
-            assert_eq!(page.lines().filter(|line| line.starts_with(&format!("| {gate} |"))).count(), 1, "{gate}");
+            assert_eq!(
+                page.lines()
+                    .filter(|line| line.starts_with(&format!("| {gate} |")))
+                    .count(),
+                1,
+                "{gate}"
+            );
         }
         insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"
 # Rows, metrics and gates

@@ -37,10 +37,12 @@ pub fn tone(exit: Exit) -> Tone {
 
 /// Plain words, in which what stands between backticks is code.
 fn words(text: &str) -> Text {
-    text.split('`').enumerate().fold(Text::default(), |all, (at, part)| match at % 2 {
-        0 => all.plain(part),
-        _ => all.code(part),
-    })
+    text.split('`')
+        .enumerate()
+        .fold(Text::default(), |all, (at, part)| match at % 2 {
+            0 => all.plain(part),
+            _ => all.code(part),
+        })
 }
 
 fn text(of: impl Display) -> Cell {
@@ -81,7 +83,10 @@ fn whole(value: f64) -> Cell {
 /// The same of a row, a dash where it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
     let found = row.and_then(|row| row.value(metric));
-    or_missing(found.map(|value| figure(metric, value)), &format!("no {metric}"))
+    or_missing(
+        found.map(|value| figure(metric, value)),
+        &format!("no {metric}"),
+    )
 }
 
 /// Microseconds in a column that says so.
@@ -96,7 +101,11 @@ fn times(of: impl Into<Figure>) -> Cell {
         Some((low, high)) => format!("{value:.2}x [{low:.2}, {high:.2}]"),
         None => format!("{value:.2}x"),
     };
-    Cell::Figure { value, interval, text }
+    Cell::Figure {
+        value,
+        interval,
+        text,
+    }
 }
 
 fn ratio(ratio: &Ratio) -> Cell {
@@ -127,7 +136,10 @@ fn state(state: &State) -> Cell {
         State::Green => (Tone::Good, "GREEN".to_string()),
         State::Failed(failed) => (Tone::Bad, format!("FAIL {}", gates(failed))),
         State::Ambiguous(open) => (Tone::Open, format!("AMBIGUOUS {}", gates(open))),
-        State::NoData(lacking) => (Tone::Open, format!("NO DATA {}", gates(lacking)).trim_end().to_string()),
+        State::NoData(lacking) => (
+            Tone::Open,
+            format!("NO DATA {}", gates(lacking)).trim_end().to_string(),
+        ),
         State::NotRun(_) => (Tone::Neutral, "not run".to_string()),
         State::Stale => (Tone::Open, "STALE".to_string()),
     };
@@ -148,14 +160,28 @@ fn verdict(verdict: Verdict) -> Cell {
 fn claimed(claimed: &Claimed) -> (Cell, String, Option<&str>) {
     let open = |word: &str| Cell::Verdict(Tone::Open, word.to_string());
     match &claimed.status {
-        Status::Judged { origin, finding } if origin.is_stale() => {
-            (open(&format!("STALE {}", finding.verdict)), finding.reason.clone(), origin.record())
-        }
-        Status::Judged { origin, finding } => (verdict(finding.verdict), finding.reason.clone(), origin.record()),
-        Status::Negative { record, evidence, .. } => {
-            (Cell::Verdict(Tone::Neutral, "NEGATIVE".into()), evidence.clone(), Some(record))
-        }
-        Status::UnexpectedPass { record, finding } => (open("PASS (unexpected)"), finding.reason.clone(), Some(record)),
+        Status::Judged { origin, finding } if origin.is_stale() => (
+            open(&format!("STALE {}", finding.verdict)),
+            finding.reason.clone(),
+            origin.record(),
+        ),
+        Status::Judged { origin, finding } => (
+            verdict(finding.verdict),
+            finding.reason.clone(),
+            origin.record(),
+        ),
+        Status::Negative {
+            record, evidence, ..
+        } => (
+            Cell::Verdict(Tone::Neutral, "NEGATIVE".into()),
+            evidence.clone(),
+            Some(record),
+        ),
+        Status::UnexpectedPass { record, finding } => (
+            open("PASS (unexpected)"),
+            finding.reason.clone(),
+            Some(record),
+        ),
         Status::NoData { reason } => (verdict(Verdict::NoData), reason.clone(), None),
     }
 }
@@ -174,23 +200,41 @@ fn tally(claims: &[Claimed]) -> String {
         Status::Negative { .. } => 2,
         Status::NoData { .. } => 5,
     };
-    let kinds = ["failing", "kept", "refuted and recorded", "undecided", "stale", "not measured"];
+    let kinds = [
+        "failing",
+        "kept",
+        "refuted and recorded",
+        "undecided",
+        "stale",
+        "not measured",
+    ];
     let counts = kinds.iter().enumerate().map(|(at, word)| {
         let n = claims.iter().filter(|claimed| kind(claimed) == at).count();
         (n, word)
     });
-    joined(counts.filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")), ", ")
+    joined(
+        counts
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, word)| format!("{n} {word}")),
+        ", ",
+    )
 }
 
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
 fn is_candidate(known: &Known<'_>, difference: &Difference) -> bool {
     let name = difference.subject.name();
     let stage = known.stage(difference.subject.stage());
-    name.is_empty() || stage.is_none_or(|stage| name == stage.default_variant || name == best::variant(known, stage))
+    name.is_empty()
+        || stage.is_none_or(|stage| {
+            name == stage.default_variant || name == best::variant(known, stage)
+        })
 }
 
 /// Gates before figures, candidates before others, far before near.
-fn by_weight<'a>(differences: &mut [&'a Difference], is_candidate: impl Fn(&'a Difference) -> bool) {
+fn by_weight<'a>(
+    differences: &mut [&'a Difference],
+    is_candidate: impl Fn(&'a Difference) -> bool,
+) {
     let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
     differences.sort_by(|a, b| {
         let key = |d: &'a Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
@@ -200,17 +244,30 @@ fn by_weight<'a>(differences: &mut [&'a Difference], is_candidate: impl Fn(&'a D
 
 /// A latency that moved without its kernel says something of the machine or of the harness.
 fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
-    let is_same =
-        |difference: &&&Difference| difference.ratio.is_some() && new.has_kernel_of(base, difference.subject.stage());
+    let is_same = |difference: &&&Difference| {
+        difference.ratio.is_some() && new.has_kernel_of(base, difference.subject.stage())
+    };
     let n = worse.iter().filter(is_same).count();
-    let of = count(n, "latency is of a kernel that has", "latencies are of kernels that have");
+    let of = count(
+        n,
+        "latency is of a kernel that has",
+        "latencies are of kernels that have",
+    );
     (n > 0).then(|| format!(" {of} not changed: look at the machine and the harness."))
 }
 
 /// Differences as a table: where, what, and how far; the reason where there are no values.
 fn changes(differences: &[&Difference]) -> Table {
     let row = |line: Line| {
-        let Difference { subject, base, new, why, group, ratio: moved, .. } = &line.first;
+        let Difference {
+            subject,
+            base,
+            new,
+            why,
+            group,
+            ratio: moved,
+            ..
+        } = &line.first;
         let values = Cell::change(&line.base, &line.new);
         let why = || words(&clip(why, 200));
         let values = match (base, new) {
@@ -218,10 +275,18 @@ fn changes(differences: &[&Difference]) -> Table {
             (_, Some(_)) => values.noted(why()),
             _ => why().into(),
         };
-        row![short(subject), clip(&line.what, 160), values, or_missing(moved.as_ref().map(ratio), "no latency")]
+        row![
+            short(subject),
+            clip(&line.what, 160),
+            values,
+            or_missing(moved.as_ref().map(ratio), "no latency")
+        ]
     };
     let lines = crate::judge::diff::lines(differences.iter().copied());
-    Table::of(["where", "what", "was → is", "base / new"], lines.into_iter().map(row))
+    Table::of(
+        ["where", "what", "was → is", "base / new"],
+        lines.into_iter().map(row),
+    )
 }
 
 /// `stage5/swizzle-32x64`: a stage's number says which it is.
@@ -238,7 +303,12 @@ fn clip(text: &str, most: usize) -> String {
         None => text.to_string(),
         Some((end, _)) => {
             let head = &text[..end];
-            format!("{} …", head.rsplit_once(' ').map_or(head, |(head, _)| head).trim_end_matches([',', ';']))
+            format!(
+                "{} …",
+                head.rsplit_once(' ')
+                    .map_or(head, |(head, _)| head)
+                    .trim_end_matches([',', ';'])
+            )
         }
     }
 }
@@ -252,12 +322,20 @@ fn titled(title: &str, blocks: Vec<Block>) -> Vec<Block> {
 /// Lines as blocks; none where there are none.
 pub fn list<T: Into<Text>>(lines: impl IntoIterator<Item = T>) -> Vec<Block> {
     let lines: Vec<Text> = lines.into_iter().map(T::into).collect();
-    if lines.is_empty() { vec![] } else { vec![Block::Bullets(lines)] }
+    if lines.is_empty() {
+        vec![]
+    } else {
+        vec![Block::Bullets(lines)]
+    }
 }
 
 /// A table as blocks; none where it has no rows.
 pub fn some(table: Table) -> Vec<Block> {
-    if table.rows.is_empty() { vec![] } else { vec![Block::Table(table)] }
+    if table.rows.is_empty() {
+        vec![]
+    } else {
+        vec![Block::Table(table)]
+    }
 }
 
 /// The first `most` items as a table or list, and a line on how to see the others.
@@ -267,20 +345,43 @@ fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &
     }
     let hidden = items.len().saturating_sub(most);
     let more = (hidden > 0).then(|| Block::paragraph(words(&format!("{hidden} more: `{how}`."))));
-    [lay_out(&items[..items.len() - hidden])].into_iter().chain(more).collect()
+    [lay_out(&items[..items.len() - hidden])]
+        .into_iter()
+        .chain(more)
+        .collect()
 }
 
 /// `stage0-scalar 2, stage1-cpasync 3`, of stages in the order of the ladder; none where there are none.
-fn per_stage<'a>(known: &Known<'_>, stages: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
-    let counts = known.stages.iter().map(|stage| (&stage.id, stages.clone().filter(|id| *id == stage.id).count()));
-    let words = joined(counts.filter(|(_, n)| *n > 0).map(|(id, n)| format!("{id} {n}")), ", ");
+fn per_stage<'a>(
+    known: &Known<'_>,
+    stages: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    let counts = known.stages.iter().map(|stage| {
+        (
+            &stage.id,
+            stages.clone().filter(|id| *id == stage.id).count(),
+        )
+    });
+    let words = joined(
+        counts
+            .filter(|(_, n)| *n > 0)
+            .map(|(id, n)| format!("{id} {n}")),
+        ", ",
+    );
     (!words.is_empty()).then_some(words)
 }
 
 fn commit(git: &Git) -> String {
     match git {
         Git::Commit { sha, dirty } => {
-            format!("commit {sha:.12}{}", if *dirty { " with uncommitted changes" } else { "" })
+            format!(
+                "commit {sha:.12}{}",
+                if *dirty {
+                    " with uncommitted changes"
+                } else {
+                    ""
+                }
+            )
         }
         Git::Unknown { reason } => format!("source unknown: {reason}"),
     }
@@ -288,7 +389,13 @@ fn commit(git: &Git) -> String {
 
 fn gpu(gpu: &Gpu) -> String {
     match gpu {
-        Gpu::Present { name, arch, driver, multiprocessors, .. } => {
+        Gpu::Present {
+            name,
+            arch,
+            driver,
+            multiprocessors,
+            ..
+        } => {
             format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})")
         }
         Gpu::Absent { reason } => format!("no GPU ({reason})"),

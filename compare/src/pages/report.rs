@@ -1,8 +1,9 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, missing, or_missing,
-    per_stage, self_test, tally, text, times, titled, tone, unchanged, us, words,
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder,
+    missing, or_missing, per_stage, self_test, tally, text, times, titled, tone, unchanged, us,
+    words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -28,8 +29,15 @@ const MOST_MISSING: usize = 16;
 pub fn document(report: &Report<'_>) -> Document {
     let mut blocks = vec![Block::Bullets(apart(report))];
     blocks.push(Block::section("What to do first"));
-    blocks.push(Block::bullets(report.overall.actions.iter().map(|action| words(action))));
-    blocks.extend(report.known.subject().map(|(name, record)| Block::Paragraph(origin(report, name, record))));
+    blocks.push(Block::bullets(
+        report.overall.actions.iter().map(|action| words(action)),
+    ));
+    blocks.extend(
+        report
+            .known
+            .subject()
+            .map(|(name, record)| Block::Paragraph(origin(report, name, record))),
+    );
     blocks.extend(failures(report));
     blocks.extend(required(report));
     blocks.push(Block::section("The ladder"));
@@ -41,57 +49,103 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
     blocks.extend(refused(report));
-    let self_test = report
-        .known
-        .subject()
-        .and_then(|(_, record)| self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>()));
+    let self_test = report.known.subject().and_then(|(_, record)| {
+        self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>())
+    });
     blocks.extend(titled("Self-test", self_test.into_iter().collect()));
     blocks.push(Block::section("The rest"));
     blocks.extend(rest(report));
-    Document { marker: None, title: "COMPARE".into(), verdict: Some(verdict(report)), blocks }
+    Document {
+        marker: None,
+        title: "COMPARE".into(),
+        verdict: Some(verdict(report)),
+        blocks,
+    }
 }
 
 /// A PASS that hides no regression.
 pub fn verdict(report: &Report<'_>) -> Verdict {
     let overall = &report.overall;
-    let regressed = report.since.as_ref().filter(|since| since.overall.exit == Exit::Fail);
+    let regressed = report
+        .since
+        .as_ref()
+        .filter(|since| since.overall.exit == Exit::Fail);
     let (tone, why) = match regressed {
         Some(since) => {
-            let tone = if overall.exit == Exit::Pass { Tone::Open } else { tone(overall.exit) };
-            (tone, format!("{}; {} worse since {}", overall.line, since.worse().count(), since.name))
+            let tone = if overall.exit == Exit::Pass {
+                Tone::Open
+            } else {
+                tone(overall.exit)
+            };
+            (
+                tone,
+                format!(
+                    "{}; {} worse since {}",
+                    overall.line,
+                    since.worse().count(),
+                    since.name
+                ),
+            )
         }
         None if overall.word == "STALE" => (Tone::Open, overall.line.clone()),
         None => (tone(overall.exit), overall.line.clone()),
     };
-    Verdict { tone, word: overall.word.into(), why }
+    Verdict {
+        tone,
+        word: overall.word.into(),
+        why,
+    }
 }
 
 /// Gates, claims and regressions, counted apart.
 pub fn apart(report: &Report<'_>) -> Vec<Text> {
-    let count = |is: &dyn Fn(&State) -> bool| report.states.iter().filter(|(_, state)| is(state)).count();
+    let count =
+        |is: &dyn Fn(&State) -> bool| report.states.iter().filter(|(_, state)| is(state)).count();
     let not_run = count(&|state| matches!(state, State::NotRun(_)));
     let others = [
         (count(&|state| matches!(state, State::Failed(_))), "fail"),
-        (count(&|state| matches!(state, State::Ambiguous(_))), "undecided"),
-        (count(&|state| matches!(state, State::NoData(_))), "without data"),
+        (
+            count(&|state| matches!(state, State::Ambiguous(_))),
+            "undecided",
+        ),
+        (
+            count(&|state| matches!(state, State::NoData(_))),
+            "without data",
+        ),
         (count(&|state| *state == State::Stale), "stale"),
         (not_run, "not in this record"),
     ];
-    let others: String = others.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!(", {n} {word}")).collect();
+    let others: String = others
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, word)| format!(", {n} {word}"))
+        .collect();
     let green = count(&|state| *state == State::Green);
-    let mut lines = vec![format!("gates: {green} of {} green{others}", super::variants(report.states.len()))];
+    let mut lines = vec![format!(
+        "gates: {green} of {} green{others}",
+        super::variants(report.states.len())
+    )];
     if !report.claims.is_empty() {
         lines.push(format!("claims: {}", tally(&report.claims)));
     }
     if let Some(since) = &report.since {
-        lines.push(format!("since `{}`: {}, {}", since.name, since.overall.word, counts(&since.differences)));
+        lines.push(format!(
+            "since `{}`: {}, {}",
+            since.name,
+            since.overall.word,
+            counts(&since.differences)
+        ));
     }
     lines.iter().map(|line| words(line)).collect()
 }
 
 fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
     let meta = &record.meta;
-    let kind = if report.known.run.is_some() { "This run, " } else { "The committed record " };
+    let kind = if report.known.run.is_some() {
+        "This run, "
+    } else {
+        "The committed record "
+    };
     let scope = match &meta.scope {
         Scope::Whole => String::new(),
         Scope::Selected { flags } => format!(", only {}", flags.join(" ")),
@@ -104,7 +158,9 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
         BackendKind::Cuda => "on the GPU",
         BackendKind::Emulated => "in the emulator, which is functional and never a timer",
     };
-    let device = meta.device.map_or(String::new(), |device| format!(", limited to what {device} offers"));
+    let device = meta.device.map_or(String::new(), |device| {
+        format!(", limited to what {device} offers")
+    });
     Text::from(kind).code(name).plain(format!(
         ": tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
         meta.tier,
@@ -115,11 +171,27 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {
-    let row = |Failure { subject, gate, reason }: &Failure| {
-        row![text(subject), Cell::Verdict(Tone::Bad, gate.to_string()), words(&clip(reason, 160))]
+    let row = |Failure {
+                   subject,
+                   gate,
+                   reason,
+               }: &Failure| {
+        row![
+            text(subject),
+            Cell::Verdict(Tone::Bad, gate.to_string()),
+            words(&clip(reason, 160))
+        ]
     };
-    let table = |failures: &[Failure]| Block::Table(Table::of(["where", "gate", "why"], failures.iter().map(row)));
-    titled("Gates that fail", first_of(&report.failures, MOST_FAILURES, table, "compare show gates"))
+    let table = |failures: &[Failure]| {
+        Block::Table(Table::of(
+            ["where", "gate", "why"],
+            failures.iter().map(row),
+        ))
+    };
+    titled(
+        "Gates that fail",
+        first_of(&report.failures, MOST_FAILURES, table, "compare show gates"),
+    )
 }
 
 fn line(missing: &Missing) -> Text {
@@ -127,40 +199,88 @@ fn line(missing: &Missing) -> Text {
 }
 
 fn required(report: &Report<'_>) -> Vec<Block> {
-    let required: Vec<Text> = report.missing.iter().filter(|missing| missing.required).map(line).collect();
+    let required: Vec<Text> = report
+        .missing
+        .iter()
+        .filter(|missing| missing.required)
+        .map(line)
+        .collect();
     let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
-    titled("Missing that this record should have", first_of(&required, MOST_MISSING, list, "compare show missing"))
+    titled(
+        "Missing that this record should have",
+        first_of(&required, MOST_MISSING, list, "compare show missing"),
+    )
 }
 
 fn elsewhere(report: &Report<'_>) -> Option<Block> {
-    let lines: Vec<Text> = report.missing.iter().filter(|missing| !missing.required).map(line).collect();
-    let summary = format!("{} that this machine, tier or build cannot measure", lines.len());
+    let lines: Vec<Text> = report
+        .missing
+        .iter()
+        .filter(|missing| !missing.required)
+        .map(line)
+        .collect();
+    let summary = format!(
+        "{} that this machine, tier or build cannot measure",
+        lines.len()
+    );
     let shown = lines.iter().take(MOST_MISSING).cloned().collect();
     (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::Bullets(shown)]))
 }
 
 fn refused(report: &Report<'_>) -> Option<Block> {
-    let refused = report.known.stages.iter().flat_map(|stage| stage.refused.iter().map(move |of| (stage, of)));
-    let lines: Vec<String> = refused.map(|(stage, refusal)| format!("{}/{refusal}", stage.id)).collect();
-    let summary = format!("{} that the device cannot run", super::variants(lines.len()));
+    let refused = report
+        .known
+        .stages
+        .iter()
+        .flat_map(|stage| stage.refused.iter().map(move |of| (stage, of)));
+    let lines: Vec<String> = refused
+        .map(|(stage, refusal)| format!("{}/{refusal}", stage.id))
+        .collect();
+    let summary = format!(
+        "{} that the device cannot run",
+        super::variants(lines.len())
+    );
     (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::bullets(lines)]))
 }
 
 /// What is won and lost against peers, in the order of the record.
 pub fn beside(report: &Report<'_>) -> Vec<Block> {
-    let Some(beside) = peers::beside(&report.known) else { return Vec::new() };
+    let Some(beside) = peers::beside(&report.known) else {
+        return Vec::new();
+    };
     let row = |problem: &Problem<'_>| {
-        let mut cells = row![text(&problem.place), text(&problem.ours.subject), us(best::p50(problem.ours))];
+        let mut cells = row![
+            text(&problem.place),
+            text(&problem.ours.subject),
+            us(best::p50(problem.ours))
+        ];
         cells.extend(match &problem.fastest {
             Some((peer, over)) => {
-                let figure = over.figures.get(&Metric::SpeedupP50).copied().unwrap_or(f64::NAN.into());
-                row![text(&peer.subject), us(best::p50(peer)), times(figure), outcome(figure)]
+                let figure = over
+                    .figures
+                    .get(&Metric::SpeedupP50)
+                    .copied()
+                    .unwrap_or(f64::NAN.into());
+                row![
+                    text(&peer.subject),
+                    us(best::p50(peer)),
+                    times(figure),
+                    outcome(figure)
+                ]
             }
             None => vec![missing("no peer was right"); 4],
         });
         cells
     };
-    let columns = ["problem", "our fastest", "its µs", "fastest peer", "its µs", "its / ours", "outcome"];
+    let columns = [
+        "problem",
+        "our fastest",
+        "its µs",
+        "fastest peer",
+        "its µs",
+        "its / ours",
+        "outcome",
+    ];
     let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
     let whose = match &beside.origin {
@@ -180,19 +300,26 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
 
 /// Device time of ours against the sequence length, and how much of the rate of a matrix product that is.
 pub fn growth(report: &Report<'_>) -> Vec<Block> {
-    let Some(beside) = peers::beside(&report.known) else { return Vec::new() };
+    let Some(beside) = peers::beside(&report.known) else {
+        return Vec::new();
+    };
     let rows = peers::growth(beside.record);
-    let Some((shape, _)) = rows.first() else { return Vec::new() };
+    let Some((shape, _)) = rows.first() else {
+        return Vec::new();
+    };
     let lengths = distinct(rows.iter().map(|(shape, _)| shape.seq_kv));
     let dims = distinct(rows.iter().map(|(shape, _)| shape.head_dim));
     let at = |dim, length| {
-        rows.iter().find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length)).map(|(_, row)| *row)
+        rows.iter()
+            .find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length))
+            .map(|(_, row)| *row)
     };
     let share = |row: &Row| 100.0 * row.value(Metric::PeakShare).unwrap_or(f64::NAN);
     let line = |dim: &usize| {
         let cell = |length: &usize| {
             or_missing(
-                at(*dim, *length).map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row)))),
+                at(*dim, *length)
+                    .map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row)))),
                 "not timed",
             )
         };
@@ -201,8 +328,15 @@ pub fn growth(report: &Report<'_>) -> Vec<Block> {
         cells
     };
     let points: Vec<String> = lengths.iter().map(|length| length.to_string()).collect();
-    let columns = ["µs (of the product)".to_string()].into_iter().chain(points.clone());
-    let shares = |dim: &usize| lengths.iter().filter_map(|length| at(*dim, *length).map(share)).collect();
+    let columns = ["µs (of the product)".to_string()]
+        .into_iter()
+        .chain(points.clone());
+    let shares = |dim: &usize| {
+        lengths
+            .iter()
+            .filter_map(|length| at(*dim, *length).map(share))
+            .collect()
+    };
     let dims_in_words = joined(dims.iter().map(|dim| format!("head_dim {dim}")), ", ");
     let chart = Chart {
         title: format!("{dims_in_words}: % of the matrix product's rate"),
@@ -249,24 +383,46 @@ fn fast_p(fast: &FastP) -> String {
 }
 
 fn since(report: &Report<'_>) -> Vec<Block> {
-    let Some(since) = &report.since else { return Vec::new() };
+    let Some(since) = &report.since else {
+        return Vec::new();
+    };
     let mut worse: Vec<&Difference> = since.worse().collect();
-    by_weight(&mut worse, |difference| is_candidate(&report.known, difference));
+    by_weight(&mut worse, |difference| {
+        is_candidate(&report.known, difference)
+    });
     let shown = &worse[..worse.len().min(MOST_CHANGES)];
     let hidden = worse.len() - shown.len();
-    let rest = counts(since.differences.iter().filter(|d| d.change != Change::Worse));
-    let more = if hidden > 0 { format!("{hidden} more worse, ") } else { String::new() };
+    let rest = counts(
+        since
+            .differences
+            .iter()
+            .filter(|d| d.change != Change::Worse),
+    );
+    let more = if hidden > 0 {
+        format!("{hidden} more worse, ")
+    } else {
+        String::new()
+    };
     let (lines, order) = if shown.is_empty() {
         (Block::paragraph("Nothing is worse."), String::new())
     } else {
         let record = report.known.subject().map(|(_, record)| record);
-        let unchanged = record.and_then(|record| unchanged(&worse, since.record, record)).unwrap_or_default();
-        (Block::Table(changes(shown)), format!("Best and default variants stand first.{unchanged} "))
+        let unchanged = record
+            .and_then(|record| unchanged(&worse, since.record, record))
+            .unwrap_or_default();
+        (
+            Block::Table(changes(shown)),
+            format!("Best and default variants stand first.{unchanged} "),
+        )
     };
     let rest = words(&format!(
         "{order}Besides: {more}{rest}. `compare show changes` lists them; `compare diff BASE NEW` judges any two records."
     ));
-    vec![Block::section(format!("What changed since {}", since.name)), lines, Block::Paragraph(rest)]
+    vec![
+        Block::section(format!("What changed since {}", since.name)),
+        lines,
+        Block::Paragraph(rest),
+    ]
 }
 
 /// What is not kept in full; what is as counts.
@@ -275,7 +431,8 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
         return Vec::new();
     }
     let is_kept = |of: &Claimed| matches!(&of.status, Status::Judged { origin, finding } if finding.verdict == Judgement::Pass && !origin.is_stale());
-    let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) = report.claims.iter().partition(|of| is_kept(of));
+    let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) =
+        report.claims.iter().partition(|of| is_kept(of));
     let (mut rows, mut unmeasured, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for of in others {
         match &of.status {
@@ -289,36 +446,72 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
         let (verdict, measured, _) = claimed(of);
         rows.push(row![of.title(), verdict, clip(&measured, 180)]);
     }
-    let table = |rows: &[Vec<Cell>]| Block::Table(Table::of(["claim", "verdict", "measured"], rows.to_vec()));
+    let table = |rows: &[Vec<Cell>]| {
+        Block::Table(Table::of(["claim", "verdict", "measured"], rows.to_vec()))
+    };
     let mut blocks = vec![Block::section("Claims")];
     blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
     let negative = distinct(reasons).into_iter().map(|(record, reason)| {
-        words(&clip(&format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"), 600))
+        words(&clip(
+            &format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"),
+            600,
+        ))
     });
     let unmeasured = grouped(unmeasured).into_iter().map(|(why, claims)| {
-        words(&clip(&format!("NO DATA for {}: {why}", count(claims.len(), "claim", "claims")), 300))
+        words(&clip(
+            &format!(
+                "NO DATA for {}: {why}",
+                count(claims.len(), "claim", "claims")
+            ),
+            300,
+        ))
     });
     let kept = per_stage(&report.known, kept.iter().map(|of| &*of.stage));
     let kept = kept.map(|stages| words(&format!("Kept: {stages} (`compare show claims`).")));
-    blocks.push(Block::Bullets(negative.chain(unmeasured).chain(kept).collect()));
+    blocks.push(Block::Bullets(
+        negative.chain(unmeasured).chain(kept).collect(),
+    ));
     blocks
 }
 
 fn rest(report: &Report<'_>) -> [Block; 2] {
-    let stage = report.known.stages.last().map_or("STAGE", |stage| &stage.id);
+    let stage = report
+        .known
+        .stages
+        .last()
+        .map_or("STAGE", |stage| &stage.id);
     let of_stage = format!("--stage {stage}");
     let commands = [
         (&*of_stage, "all of one stage"),
         ("gates", "every variant, its gates and largest errors"),
-        ("latencies peers", "device times by problem, and every peer beside them"),
-        ("resources counters profile", "what ptxas, the emulator and ncu say of each variant"),
+        (
+            "latencies peers",
+            "device times by problem, and every peer beside them",
+        ),
+        (
+            "resources counters profile",
+            "what ptxas, the emulator and ncu say of each variant",
+        ),
         ("claims changes", "with the figures that they are judged by"),
-        ("self-test sanitizer", "what the gates kill, and what compute-sanitizer saw"),
-        ("built thresholds", "compilers and flags, and what each gate demands"),
+        (
+            "self-test sanitizer",
+            "what the gates kill, and what compute-sanitizer saw",
+        ),
+        (
+            "built thresholds",
+            "compilers and flags, and what each gate demands",
+        ),
     ];
-    let line = |(flags, what)| Text::default().code(format!("compare show {flags}")).plain(format!(": {what}"));
+    let line = |(flags, what)| {
+        Text::default()
+            .code(format!("compare show {flags}"))
+            .plain(format!(": {what}"))
+    };
     let text = Text::from("Words are explained in ").link("docs/glossary.md", "docs/glossary.md");
-    let text = text.plain(", rows, metrics and gates in ").link("docs/rows.md", "docs/rows.md").plain(".");
+    let text = text
+        .plain(", rows, metrics and gates in ")
+        .link("docs/rows.md", "docs/rows.md")
+        .plain(".");
     [Block::bullets(commands.map(line)), Block::Paragraph(text)]
 }
 
@@ -333,14 +526,20 @@ mod tests {
     use common::verdict::{GateId, GateResult};
 
     fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {
-        verdict::report(Known { stages, run: None, committed: records })
+        verdict::report(Known {
+            stages,
+            run: None,
+            committed: records,
+        })
     }
 
     #[test]
     fn what_decides_stands_first() {
         let mut now = record();
         for (variant, us) in [(BEST, 5.5), (OTHER, 7.0)] {
-            row(&mut now, variant, &mission(), Source::Gpu).figures.insert(Metric::P50, (us, us, us).into());
+            row(&mut now, variant, &mission(), Source::Gpu)
+                .figures
+                .insert(Metric::P50, (us, us, us).into());
         }
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
         let stages = &records[1].1.meta.stages;
@@ -426,9 +625,16 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
             assert!(ladder::ladder(&report).columns.len() <= 8);
             let text = markdown::markdown(&document(&report));
             let (bytes, lines) = (text.len(), text.lines().count());
-            assert!(bytes <= 20 * 1024 && lines <= 200, "{} stages: {bytes} bytes, {lines} lines", stages.len());
+            assert!(
+                bytes <= 20 * 1024 && lines <= 200,
+                "{} stages: {bytes} bytes, {lines} lines",
+                stages.len()
+            );
             let text = terminal::terminal(&document(&report), terminal::WIDTH);
-            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
         }
     }
 
@@ -446,31 +652,59 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
         let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4 ".repeat(20));
         let (_, last) = records.last_mut().unwrap();
         repeat(last);
-        last.rows.iter_mut().filter(|row| row.on == On::All).for_each(|row| row.judge(GateId::C2, (&fails).into()));
-        last.meta.progress = Progress::Partial { finished: 1, planned: 2 };
+        last.rows
+            .iter_mut()
+            .filter(|row| row.on == On::All)
+            .for_each(|row| row.judge(GateId::C2, (&fails).into()));
+        last.meta.progress = Progress::Partial {
+            finished: 1,
+            planned: 2,
+        };
         last.meta.negative = None;
         let stages = records.last().unwrap().1.meta.stages.clone();
         let text = markdown::markdown(&document(&of(&stages, &records)));
         let (bytes, lines) = (text.len(), text.lines().count());
-        assert!(bytes <= 20 * 1024 && lines <= 200, "{bytes} bytes, {lines} lines:\n{text}");
-        assert!(text.lines().nth(2).unwrap().starts_with("**FAIL: "), "{text}");
+        assert!(
+            bytes <= 20 * 1024 && lines <= 200,
+            "{bytes} bytes, {lines} lines:\n{text}"
+        );
+        assert!(
+            text.lines().nth(2).unwrap().starts_with("**FAIL: "),
+            "{text}"
+        );
     }
 
     /// Three stages more, which are the last three again.
     fn repeat(record: &mut Record) {
-        let last: Vec<StageMeta> = record.meta.stages.iter().rev().take(3).rev().cloned().collect();
+        let last: Vec<StageMeta> = record
+            .meta
+            .stages
+            .iter()
+            .rev()
+            .take(3)
+            .rev()
+            .cloned()
+            .collect();
         for stage in last {
             let renamed = |subject: &Subject| match subject.stage() == stage.id {
                 true => Subject::variant(&format!("{}-again", stage.id), subject.name()),
                 false => subject.clone(),
             };
-            let rows: Vec<_> = record.rows.iter().filter(|row| row.subject.stage() == stage.id).cloned().collect();
+            let rows: Vec<_> = record
+                .rows
+                .iter()
+                .filter(|row| row.subject.stage() == stage.id)
+                .cloned()
+                .collect();
             for mut row in rows {
                 row.subject = renamed(&row.subject);
                 row.against = row.against.as_ref().map(renamed);
                 record.append(row);
             }
-            record.meta.stages.push(StageMeta { id: format!("{}-again", stage.id), ..stage });
+            record.meta.stages.push(StageMeta {
+                id: format!("{}-again", stage.id),
+                ..stage
+            });
         }
     }
 }

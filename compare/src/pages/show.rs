@@ -2,8 +2,8 @@
 
 use super::insights::register_limit;
 use super::{
-    by_weight, changes, claimed, figure, is_candidate, list, missing, of, or_missing, per_stage, report, share, short,
-    some, state, text, times, us, verdict, whole, words,
+    by_weight, changes, claimed, figure, is_candidate, list, missing, of, or_missing, per_stage,
+    report, share, short, some, state, text, times, us, verdict, whole, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -54,7 +54,10 @@ pub enum Section {
 impl Section {
     /// `Self-test`
     fn title(self) -> String {
-        let name = self.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+        let name = self
+            .to_possible_value()
+            .map(|value| value.get_name().to_string())
+            .unwrap_or_default();
         name[..1].to_uppercase() + &name[1..]
     }
 }
@@ -63,17 +66,38 @@ impl Section {
 pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
     let Some((name, record)) = report.known.subject() else {
         let verdict = Some(report::verdict(report));
-        return Document { title: "Nothing to show".into(), verdict, ..Document::default() };
+        return Document {
+            title: "Nothing to show".into(),
+            verdict,
+            ..Document::default()
+        };
     };
-    let show = Show { report, record, stages, only: None };
+    let show = Show {
+        report,
+        record,
+        stages,
+        only: None,
+    };
     let mut blocks = vec![Block::Bullets(report::apart(report))];
-    for section in Section::value_variants().iter().filter(|section| what.is_empty() || what.contains(section)) {
+    for section in Section::value_variants()
+        .iter()
+        .filter(|section| what.is_empty() || what.contains(section))
+    {
         let in_full = what.contains(section) || !stages.is_empty();
         blocks.push(Block::section(section.title()));
         let found = show.section(*section, in_full);
-        blocks.extend(if found.is_empty() { vec![Block::paragraph("NO DATA in this record.")] } else { found });
+        blocks.extend(if found.is_empty() {
+            vec![Block::paragraph("NO DATA in this record.")]
+        } else {
+            found
+        });
     }
-    Document { marker: None, title: name.to_string(), verdict: Some(report::verdict(report)), blocks }
+    Document {
+        marker: None,
+        title: name.to_string(),
+        verdict: Some(report::verdict(report)),
+        blocks,
+    }
 }
 
 pub struct Show<'a> {
@@ -109,30 +133,48 @@ impl<'a> Show<'a> {
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
         let record: &'a Record = self.record;
-        let is_asked = |row: &&Row| self.only.map_or(self.takes(row.subject.stage()), |only| row.subject == *only);
-        record.by(by).filter(|row| row.against.is_none()).filter(is_asked)
+        let is_asked = |row: &&Row| {
+            self.only
+                .map_or(self.takes(row.subject.stage()), |only| row.subject == *only)
+        };
+        record
+            .by(by)
+            .filter(|row| row.against.is_none())
+            .filter(is_asked)
     }
 
     /// Variants of the stages asked for; where none is named, the best of each.
     fn is_shown(&self, subject: &Subject) -> bool {
         let stage = self.report.known.stage(subject.stage());
-        !self.stages.is_empty() || stage.is_some_and(|stage| best::variant(&self.report.known, stage) == subject.name())
+        !self.stages.is_empty()
+            || stage.is_some_and(|stage| best::variant(&self.report.known, stage) == subject.name())
     }
 
     /// Said of tables that have the best variants only.
     fn only_best(&self) -> Option<Block> {
         let words = "Best variants; `--stage STAGE` has every variant of a stage.";
-        self.stages.is_empty().then(|| Block::paragraph(super::words(words)))
+        self.stages
+            .is_empty()
+            .then(|| Block::paragraph(super::words(words)))
     }
 
     fn gates(&self, in_full: bool) -> Vec<Block> {
-        let mut states: Vec<&(Subject, State)> =
-            self.report.states.iter().filter(|(subject, _)| self.takes(subject.stage())).collect();
+        let mut states: Vec<&(Subject, State)> = self
+            .report
+            .states
+            .iter()
+            .filter(|(subject, _)| self.takes(subject.stage()))
+            .collect();
         let is_green = |of: &State| matches!(of, State::Green | State::NotRun(_));
         if !in_full {
-            let (green, others): (Vec<_>, Vec<_>) = states.into_iter().partition(|(_, of)| is_green(of));
-            let green = green.iter().filter(|(_, of)| *of == State::Green).map(|(subject, _)| subject.stage());
-            let line = per_stage(&self.report.known, green).map(|line| Block::paragraph(format!("Green: {line}.")));
+            let (green, others): (Vec<_>, Vec<_>) =
+                states.into_iter().partition(|(_, of)| is_green(of));
+            let green = green
+                .iter()
+                .filter(|(_, of)| *of == State::Green)
+                .map(|(subject, _)| subject.stage());
+            let line = per_stage(&self.report.known, green)
+                .map(|line| Block::paragraph(format!("Green: {line}.")));
             return self.variants(&others).into_iter().chain(line).collect();
         }
         states.sort_by_key(|(_, of)| match of {
@@ -148,17 +190,35 @@ impl<'a> Show<'a> {
         let row = |(subject, of_variant): &&(Subject, State)| {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
-            let with = |verdict: Verdict| gates.iter().filter(move |(_, judged)| judged.verdict == verdict);
+            let with = |verdict: Verdict| {
+                gates
+                    .iter()
+                    .filter(move |(_, judged)| judged.verdict == verdict)
+            };
             let said = match of_variant {
                 State::NotRun(why) => why.clone(),
                 _ => {
-                    let verdicts = [Verdict::Fail, Verdict::Ambiguous, Verdict::NoData, Verdict::Pass].into_iter();
+                    let verdicts = [
+                        Verdict::Fail,
+                        Verdict::Ambiguous,
+                        Verdict::NoData,
+                        Verdict::Pass,
+                    ]
+                    .into_iter();
                     let verdicts = verdicts.filter(|verdict| with(*verdict).next().is_some());
-                    let said = |verdict| format!("{verdict} {}", joined(with(verdict).map(|(gate, _)| gate), " "));
+                    let said = |verdict| {
+                        format!(
+                            "{verdict} {}",
+                            joined(with(verdict).map(|(gate, _)| gate), " ")
+                        )
+                    };
                     joined(verdicts.map(said), "; ")
                 }
             };
-            let why = joined(with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason)), "; ");
+            let why = joined(
+                with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason)),
+                "; ",
+            );
             let at = row.and_then(|row| row.note.clone()).unwrap_or_default();
             row![
                 short(subject),
@@ -171,8 +231,16 @@ impl<'a> Show<'a> {
                 if why.is_empty() { at } else { why },
             ]
         };
-        let columns =
-            ["variant", "verdict", "cases", "gates", "max error", "error / bound", "row error / bound", "where"];
+        let columns = [
+            "variant",
+            "verdict",
+            "cases",
+            "gates",
+            "max error",
+            "error / bound",
+            "row error / bound",
+            "where",
+        ];
         some(Table::of(columns, states.iter().map(row)))
     }
 
@@ -180,12 +248,21 @@ impl<'a> Show<'a> {
     fn latencies(&self) -> Vec<Block> {
         let known = &self.report.known;
         if self.stages.is_empty() {
-            let Some((_, _, places)) = best::by_problem(known) else { return Vec::new() };
-            let ids = known.stages.iter().map(|stage| super::ladder::short(&stage.id).to_string());
-            let timed = |row: Option<&Row>| or_missing(row.map(|row| us(best::p50(row))), "not timed");
-            let rows =
-                places.into_iter().map(|(place, rows)| [text(place)].into_iter().chain(rows.into_iter().map(timed)));
-            let columns = ["µs of the best variant".to_string()].into_iter().chain(ids);
+            let Some((_, _, places)) = best::by_problem(known) else {
+                return Vec::new();
+            };
+            let ids = known
+                .stages
+                .iter()
+                .map(|stage| super::ladder::short(&stage.id).to_string());
+            let timed =
+                |row: Option<&Row>| or_missing(row.map(|row| us(best::p50(row))), "not timed");
+            let rows = places
+                .into_iter()
+                .map(|(place, rows)| [text(place)].into_iter().chain(rows.into_iter().map(timed)));
+            let columns = ["µs of the best variant".to_string()]
+                .into_iter()
+                .chain(ids);
             let table = Table::of(columns, rows.map(Iterator::collect));
             return some(table).into_iter().chain(self.only_best()).collect();
         }
@@ -193,19 +270,52 @@ impl<'a> Show<'a> {
             let time = best::withheld(self.record, row).map_or_else(|| us(best::p50(row)), missing);
             let metrics = [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz];
             let others = metrics.map(|metric| of(Some(row), metric));
-            [text(row.subject.name()), text(&row.on), time].into_iter().chain(others).collect()
+            [text(row.subject.name()), text(&row.on), time]
+                .into_iter()
+                .chain(others)
+                .collect()
         };
-        let rows = best::timed(self.record).filter(|row| self.takes(row.subject.stage())).map(row);
-        let table = Table::of(["variant", "problem", "p50 µs", "p90", "std", "one launch p50", "clock"], rows);
-        let left_out = self.record.meta.left_out.iter().filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
+        let rows = best::timed(self.record)
+            .filter(|row| self.takes(row.subject.stage()))
+            .map(row);
+        let table = Table::of(
+            [
+                "variant",
+                "problem",
+                "p50 µs",
+                "p90",
+                "std",
+                "one launch p50",
+                "clock",
+            ],
+            rows,
+        );
+        let left_out = self
+            .record
+            .meta
+            .left_out
+            .iter()
+            .filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
         let left_out = left_out.map(|scope| {
-            words(&format!("{}: {} of {} not timed: {}", scope.stage, scope.left_out, scope.of, scope.why))
+            words(&format!(
+                "{}: {} of {} not timed: {}",
+                scope.stage, scope.left_out, scope.of, scope.why
+            ))
         });
-        some(table).into_iter().chain(self.method(Source::Gpu)).chain(list(left_out)).collect()
+        some(table)
+            .into_iter()
+            .chain(self.method(Source::Gpu))
+            .chain(list(left_out))
+            .collect()
     }
 
     fn method(&self, of: Source) -> Option<Block> {
-        let tools = self.record.meta.tools.get(&of).map(|tools| tools.join(", "));
+        let tools = self
+            .record
+            .meta
+            .tools
+            .get(&of)
+            .map(|tools| tools.join(", "));
         let said = joined(tools.iter().chain(self.record.meta.methods.get(&of)), ": ");
         (!said.is_empty()).then(|| Block::paragraph(words(&said)))
     }
@@ -214,7 +324,8 @@ impl<'a> Show<'a> {
         let row = |row: &Row| {
             let declared = self.record.declared(row);
             let shared = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
-            let shared = shared.map(|bytes| bytes + row.value(Metric::StaticSharedBytes).unwrap_or(0.0));
+            let shared =
+                shared.map(|bytes| bytes + row.value(Metric::StaticSharedBytes).unwrap_or(0.0));
             row![
                 short(&row.subject),
                 text(&row.on),
@@ -229,7 +340,13 @@ impl<'a> Show<'a> {
                     Some(0.0) => "0 blocks/SM".into(),
                     _ => of(Some(row), Metric::Occupancy),
                 },
-                or_missing(row.verdicts.values().next().map(|judged| verdict(judged.verdict)), "not judged"),
+                or_missing(
+                    row.verdicts
+                        .values()
+                        .next()
+                        .map(|judged| verdict(judged.verdict)),
+                    "not judged"
+                ),
             ]
         };
         let columns = [
@@ -253,15 +370,27 @@ impl<'a> Show<'a> {
         let stage = self.record.stage(subject.stage())?;
         let preset = stage.variant(subject.name())?.preset();
         let before: &StageMeta = self.record.stage(stage.predecessor.as_deref()?)?;
-        let family = before.variant(&before.default_variant).map_or("", |variant| &variant.family);
+        let family = before
+            .variant(&before.default_variant)
+            .map_or("", |variant| &variant.family);
         let same = |variant: &&VariantMeta| variant.preset() == preset;
-        let found = before.family(family).find(same).or_else(|| before.variants.iter().find(same))?;
+        let found = before
+            .family(family)
+            .find(same)
+            .or_else(|| before.variants.iter().find(same))?;
         Some(Subject::variant(&before.id, &found.name))
     }
 
     pub fn counters(&self) -> Vec<Block> {
-        let base = |row: &Row| self.record.row(&self.base(&row.subject)?, &row.on, Source::Emulator);
-        let blocks = self.beside(Source::Emulator, ["value", "same-preset baseline", "value / baseline"], base);
+        let base = |row: &Row| {
+            self.record
+                .row(&self.base(&row.subject)?, &row.on, Source::Emulator)
+        };
+        let blocks = self.beside(
+            Source::Emulator,
+            ["value", "same-preset baseline", "value / baseline"],
+            base,
+        );
         blocks.into_iter().chain(self.only_best()).collect()
     }
 
@@ -269,11 +398,20 @@ impl<'a> Show<'a> {
         let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
         let blocks = self.beside(Source::Ncu, ["ncu", "emulator", "ncu / emulator"], counted);
         let method = self.method(Source::Ncu).filter(|_| !blocks.is_empty());
-        blocks.into_iter().chain(method).chain(self.only_best()).collect()
+        blocks
+            .into_iter()
+            .chain(method)
+            .chain(self.only_best())
+            .collect()
     }
 
     /// The figures of one source on problems, beside another row's; without those that are 0 in both.
-    fn beside(&self, by: Source, columns: [&str; 3], other: impl Fn(&Row) -> Option<&'a Row>) -> Vec<Block> {
+    fn beside(
+        &self,
+        by: Source,
+        columns: [&str; 3],
+        other: impl Fn(&Row) -> Option<&'a Row>,
+    ) -> Vec<Block> {
         let none = "nothing to compare with";
         let figures = |row: &'a Row| {
             let other = other(row);
@@ -284,8 +422,9 @@ impl<'a> Show<'a> {
             beside.filter(|(.., value, was)| *value != 0.0 || was.unwrap_or(0.0) != 0.0)
         };
         let row = |(row, metric, value, was): (&Row, Metric, f64, Option<f64>)| {
-            let formula = ncu::formula(metric)
-                .filter(|formula| by == Source::Ncu && was.is_none() && !formula.meaning.is_empty());
+            let formula = ncu::formula(metric).filter(|formula| {
+                by == Source::Ncu && was.is_none() && !formula.meaning.is_empty()
+            });
             let ratio = was.filter(|was| *was != 0.0).map(|was| share(value / was));
             row![
                 row.subject.name(),
@@ -299,8 +438,13 @@ impl<'a> Show<'a> {
                 or_missing(ratio, none),
             ]
         };
-        let rows = self.rows(by).filter(|row| row.on.problem().is_some() && self.is_shown(&row.subject));
-        some(Table::of(["variant", "problem", "figure"].into_iter().chain(columns), rows.flat_map(figures).map(row)))
+        let rows = self
+            .rows(by)
+            .filter(|row| row.on.problem().is_some() && self.is_shown(&row.subject));
+        some(Table::of(
+            ["variant", "problem", "figure"].into_iter().chain(columns),
+            rows.flat_map(figures).map(row),
+        ))
     }
 
     fn sanitizer(&self) -> Vec<Block> {
@@ -309,61 +453,131 @@ impl<'a> Show<'a> {
                 row![
                     short(&row.subject),
                     verdict(judged.verdict),
-                    format!("{} of {}", judged.passed.unwrap_or(0), judged.of.unwrap_or(0)),
+                    format!(
+                        "{} of {}",
+                        judged.passed.unwrap_or(0),
+                        judged.of.unwrap_or(0)
+                    ),
                     of(Some(row), Metric::Cases),
                     &judged.reason,
                 ]
             })
         });
         let table = Table::of(["variant", "C7", "tools passed", "launches", "why"], rows);
-        some(table).into_iter().chain(self.method(Source::ComputeSanitizer)).collect()
+        some(table)
+            .into_iter()
+            .chain(self.method(Source::ComputeSanitizer))
+            .collect()
     }
 
     fn peers(&self) -> Vec<Block> {
-        let Some(found) = peers::beside(&self.report.known) else { return Vec::new() };
+        let Some(found) = peers::beside(&self.report.known) else {
+            return Vec::new();
+        };
         let row = |candidate: &Row| {
-            let problem = found.problems.iter().find(|problem| problem.ours.on == candidate.on);
-            let over = problem.and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
+            let problem = found
+                .problems
+                .iter()
+                .find(|problem| problem.ours.on == candidate.on);
+            let over = problem
+                .and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
             let ratio = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            let failed = candidate.failed().next().map(|(gate, judged)| format!("{gate}: {}", judged.reason));
-            let metrics = [Metric::P50, Metric::SingleP50, Metric::HostP50, Metric::MaxError];
+            let failed = candidate
+                .failed()
+                .next()
+                .map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+            let metrics = [
+                Metric::P50,
+                Metric::SingleP50,
+                Metric::HostP50,
+                Metric::MaxError,
+            ];
             let mut cells = row![text(&candidate.on), text(&candidate.subject)];
             cells.extend(metrics.map(|metric| of(Some(candidate), metric)));
             cells.push(or_missing(ratio.map(|ratio| times(*ratio)), "no pair"));
-            cells.push(failed.or_else(|| candidate.note.clone()).unwrap_or_default().into());
+            cells.push(
+                failed
+                    .or_else(|| candidate.note.clone())
+                    .unwrap_or_default()
+                    .into(),
+            );
             cells
         };
-        let columns = ["problem", "candidate", "p50", "one launch", "host call", "max error", "its / ours", "note"];
+        let columns = [
+            "problem",
+            "candidate",
+            "p50",
+            "one launch",
+            "host call",
+            "max error",
+            "its / ours",
+            "note",
+        ];
         let table = Table::of(columns, peers::arms(found.record).map(row));
         let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
             let said = figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
-            Block::paragraph(format!("Reached in the same session: {} (FLOP/s), {} (B/s).", said[0], said[1]))
+            Block::paragraph(format!(
+                "Reached in the same session: {} (FLOP/s), {} (B/s).",
+                said[0], said[1]
+            ))
         });
         let score = report::beside(self.report).into_iter().skip(1).take(1);
-        score.chain(some(table)).chain(ceiling).chain(self.method(Source::Peers)).collect()
+        score
+            .chain(some(table))
+            .chain(ceiling)
+            .chain(self.method(Source::Peers))
+            .collect()
     }
 
     fn claims(&self) -> Vec<Block> {
         let row = |of: &Claimed| {
             let (verdict, measured, record) = claimed(of);
             let finding = match &of.status {
-                Status::Judged { finding, .. } | Status::UnexpectedPass { finding, .. } => Some(finding),
+                Status::Judged { finding, .. } | Status::UnexpectedPass { finding, .. } => {
+                    Some(finding)
+                }
                 _ => None,
             };
             let same = finding.and_then(|finding| finding.pair.as_ref()?.same_preset);
             let same = same.map(share);
             let record = record.unwrap_or("this run");
-            row![of.title(), verdict, measured, or_missing(same, "no such pair"), record, &of.claim.why]
+            row![
+                of.title(),
+                verdict,
+                measured,
+                or_missing(same, "no such pair"),
+                record,
+                &of.claim.why
+            ]
         };
-        let columns = ["claim", "verdict", "measured", "same preset", "record", "because"];
-        some(Table::of(columns, self.report.claims.iter().filter(|of| self.takes(&of.stage)).map(row)))
+        let columns = [
+            "claim",
+            "verdict",
+            "measured",
+            "same preset",
+            "record",
+            "because",
+        ];
+        some(Table::of(
+            columns,
+            self.report
+                .claims
+                .iter()
+                .filter(|of| self.takes(&of.stage))
+                .map(row),
+        ))
     }
 
     fn changes(&self) -> Vec<Block> {
-        let Some(since) = &self.report.since else { return Vec::new() };
-        let mut blocks = vec![Block::paragraph(format!("Since {}: {}", since.name, since.overall))];
+        let Some(since) = &self.report.since else {
+            return Vec::new();
+        };
+        let mut blocks = vec![Block::paragraph(format!(
+            "Since {}: {}",
+            since.name, since.overall
+        ))];
         let kinds = [
             (Change::Worse, "Worse"),
             (Change::Ambiguous, "Undecided"),
@@ -372,11 +586,19 @@ impl<'a> Show<'a> {
             (Change::Differs, "Neither better nor worse"),
         ];
         for (change, title) in kinds {
-            let of_kind = since.differences.iter().filter(|d| d.change == change && self.takes(d.subject.stage()));
+            let of_kind = since
+                .differences
+                .iter()
+                .filter(|d| d.change == change && self.takes(d.subject.stage()));
             let mut of_kind: Vec<&Difference> = of_kind.collect();
-            by_weight(&mut of_kind, |difference| is_candidate(&self.report.known, difference));
+            by_weight(&mut of_kind, |difference| {
+                is_candidate(&self.report.known, difference)
+            });
             if !of_kind.is_empty() {
-                blocks.push(Block::Heading { level: 3, text: title.into() });
+                blocks.push(Block::Heading {
+                    level: 3,
+                    text: title.into(),
+                });
                 blocks.push(Block::Table(changes(&of_kind)));
             }
         }
@@ -385,36 +607,80 @@ impl<'a> Show<'a> {
 
     fn self_test(&self) -> Vec<Block> {
         let is_site = |row: &Row| !row.subject.name().is_empty();
-        let rows = self.record.by(Source::SelfTest).filter(|row| !is_site(row) || self.takes(row.subject.stage()));
+        let rows = self
+            .record
+            .by(Source::SelfTest)
+            .filter(|row| !is_site(row) || self.takes(row.subject.stage()));
         super::self_test::blocks(rows.collect::<Vec<_>>())
     }
 
     fn missing(&self) -> Vec<Block> {
-        let row =
-            |missing: &Missing| row![&missing.what, words(&missing.why), if missing.required { "yes" } else { "no" }];
-        let table = Table::of(["what", "why", "required"], self.report.missing.iter().map(row));
-        if table.rows.is_empty() { vec![Block::paragraph("Nothing is missing.")] } else { some(table) }
+        let row = |missing: &Missing| {
+            row![
+                &missing.what,
+                words(&missing.why),
+                if missing.required { "yes" } else { "no" }
+            ]
+        };
+        let table = Table::of(
+            ["what", "why", "required"],
+            self.report.missing.iter().map(row),
+        );
+        if table.rows.is_empty() {
+            vec![Block::paragraph("Nothing is missing.")]
+        } else {
+            some(table)
+        }
     }
 
     fn built(&self) -> Vec<Block> {
         let meta = &self.record.meta;
         let row = |stage: &StageMeta| {
             let compiler = match &stage.device_compiler {
-                DeviceCompiler::Built { nvcc, archs, .. } => format!("nvcc {nvcc}: {}", archs.join(", ")),
+                DeviceCompiler::Built { nvcc, archs, .. } => {
+                    format!("nvcc {nvcc}: {}", archs.join(", "))
+                }
                 DeviceCompiler::Absent { reason } => format!("none: {reason}"),
             };
-            row![&stage.id, &stage.idea, format!("{:.12}", stage.identity), compiler, &stage.host_compiler]
+            row![
+                &stage.id,
+                &stage.idea,
+                format!("{:.12}", stage.identity),
+                compiler,
+                &stage.host_compiler
+            ]
         };
         let stages = meta.stages.iter().filter(|stage| self.takes(&stage.id));
-        let table = Table::of(["stage", "idea", "identity", "GPU compiler", "host compiler"], stages.map(row));
-        let toggles = joined(meta.toggles.iter().map(|(name, value)| format!("{name}={value}")), ", ");
+        let table = Table::of(
+            ["stage", "idea", "identity", "GPU compiler", "host compiler"],
+            stages.map(row),
+        );
+        let toggles = joined(
+            meta.toggles
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+            ", ",
+        );
         let mut lines = vec![Text::from("command: ").code(meta.command.join(" "))];
         lines.push(
-            format!("started {}, compare {}, {}", meta.started, meta.tool_version, super::commit(&meta.git)).into(),
+            format!(
+                "started {}, compare {}, {}",
+                meta.started,
+                meta.tool_version,
+                super::commit(&meta.git)
+            )
+            .into(),
         );
         lines.extend((!toggles.is_empty()).then(|| format!("set: {toggles}").into()));
-        lines.extend(meta.tools.iter().map(|(source, tools)| format!("{source}: {}", tools.join(", ")).into()));
-        some(table).into_iter().chain([Block::Bullets(lines)]).collect()
+        lines.extend(
+            meta.tools
+                .iter()
+                .map(|(source, tools)| format!("{source}: {}", tools.join(", ")).into()),
+        );
+        some(table)
+            .into_iter()
+            .chain([Block::Bullets(lines)])
+            .collect()
     }
 }
 
@@ -433,11 +699,23 @@ mod tests {
         let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
         row(&mut record, OTHER, &On::All, Source::Gpu).judge(GateId::C2, (&fails).into());
         let records = [("1".to_string(), record)];
-        let report = verdict::report(Known { stages: &records[0].1.meta.stages, run: None, committed: &records });
-        let page = |what: &[Section], stages: &[String]| terminal(&document(&report, what, stages), 140);
+        let report = verdict::report(Known {
+            stages: &records[0].1.meta.stages,
+            run: None,
+            committed: &records,
+        });
+        let page =
+            |what: &[Section], stages: &[String]| terminal(&document(&report, what, stages), 140);
         let gates = page(&[Section::Gates], &[]);
-        let place = |name: &str| gates.find(name).unwrap_or_else(|| panic!("{name}: {gates}"));
-        assert!(place("stage1/mma-64x64") < place("stage0/scalar-32x64"), "{gates}");
+        let place = |name: &str| {
+            gates
+                .find(name)
+                .unwrap_or_else(|| panic!("{name}: {gates}"))
+        };
+        assert!(
+            place("stage1/mma-64x64") < place("stage0/scalar-32x64"),
+            "{gates}"
+        );
         insta::assert_snapshot!(page(&[Section::Gates, Section::Peers, Section::Counters], &["stage1-mma".into()]), @r##"
 1
 
@@ -485,13 +763,30 @@ right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fa
     fn every_section_of_a_committed_record_has_something() {
         let records = committed();
         let newest = &records.last().unwrap().1;
-        let report = verdict::report(Known { stages: &newest.meta.stages, run: None, committed: &records });
+        let report = verdict::report(Known {
+            stages: &newest.meta.stages,
+            run: None,
+            committed: &records,
+        });
         // A record may be of some stages alone.
-        let stage = newest.rows.iter().find(|row| row.on == On::All && row.by == Source::Gpu).unwrap().subject.stage();
+        let stage = newest
+            .rows
+            .iter()
+            .find(|row| row.on == On::All && row.by == Source::Gpu)
+            .unwrap()
+            .subject
+            .stage();
         for &section in Section::value_variants() {
             let page = terminal(&document(&report, &[section], &[stage.into()]), WIDTH);
-            assert!(!page.contains("NO DATA in this record"), "{section:?}: {page}");
-            assert!(page.lines().all(|line| line.chars().count() <= WIDTH.into()), "{page}");
+            assert!(
+                !page.contains("NO DATA in this record"),
+                "{section:?}: {page}"
+            );
+            assert!(
+                page.lines()
+                    .all(|line| line.chars().count() <= WIDTH.into()),
+                "{page}"
+            );
         }
     }
 }

@@ -9,7 +9,15 @@ use crate::record::{Place, Record, Subject};
 use common::problem::{Dtype, Mask, Problem, Shape};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
-const SHAPES: [&str; 7] = ["mission", "mission_b2", "stretch", "long", "wide", "big", "big_wide"];
+const SHAPES: [&str; 7] = [
+    "mission",
+    "mission_b2",
+    "stretch",
+    "long",
+    "wide",
+    "big",
+    "big_wide",
+];
 
 /// Query rows of all sequences together, and heads, of the growth with the sequence length.
 const GROWTH_ROWS: usize = 16384;
@@ -39,10 +47,23 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
         let takes = |(index, stage): &(usize, &&StageBuild)| {
             shape_name == "mission" || index + 1 == stages.len() || claims(stage)
         };
-        let stages = stages.iter().enumerate().filter(takes).map(|(_, stage)| stage.id.clone()).collect();
-        Some(Item { shape_name, problem, stages })
+        let stages = stages
+            .iter()
+            .enumerate()
+            .filter(takes)
+            .map(|(_, stage)| stage.id.clone())
+            .collect();
+        Some(Item {
+            shape_name,
+            problem,
+            stages,
+        })
     };
-    problems.or(&SHAPES, &[Dtype::F16, Dtype::E4m3], &Mask::ALL).into_iter().filter_map(item).collect()
+    problems
+        .or(&SHAPES, &[Dtype::F16, Dtype::E4m3], &Mask::ALL)
+        .into_iter()
+        .filter_map(item)
+        .collect()
 }
 
 /// The problems of the growth with the sequence length: 16384 query rows in 16 heads, as papers on FlashAttention have them,
@@ -51,19 +72,37 @@ pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
     let takes = |(index, stage): &(usize, &&StageBuild)| {
         index + 1 == stages.len() || over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
     };
-    let ids: Vec<String> = stages.iter().enumerate().filter(takes).map(|(_, stage)| stage.id.clone()).collect();
+    let ids: Vec<String> = stages
+        .iter()
+        .enumerate()
+        .filter(takes)
+        .map(|(_, stage)| stage.id.clone())
+        .collect();
     let item = |(head_dim, log_seq): (usize, u32)| {
         let seq = 1 << log_seq;
         let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
-        let problem = Problem::new(shape, Dtype::F16, Mask::Full).expect("a shape of the growth is a problem");
-        Item { shape_name: shape.to_string(), problem, stages: ids.clone() }
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full)
+            .expect("a shape of the growth is a problem");
+        Item {
+            shape_name: shape.to_string(),
+            problem,
+            stages: ids.clone(),
+        }
     };
     let lengths = GROWTH_ROWS.ilog2();
-    [64, 128].into_iter().flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq))).map(item).collect()
+    [64, 128]
+        .into_iter()
+        .flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq)))
+        .map(item)
+        .collect()
 }
 
 fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
-    stage.meta.claims.iter().filter(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
+    stage
+        .meta
+        .claims
+        .iter()
+        .filter(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
 }
 
 /// Whether the peer of this name computes with operands of this type: FP8 is in the names of those that do.
@@ -81,14 +120,34 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
 
 /// Variants of `stage`, of its default's family, that may stand for it on `problem`: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
-pub fn candidates(record: &Record, stage: &StageBuild, shape_name: &str, problem: &Problem) -> Vec<String> {
-    let family = stage.variant(&stage.default_variant).map(|variant| variant.family.as_str());
-    let of_family = |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
-    match best::best(record, &stage.id, &Place::of(shape_name, problem), of_family) {
+pub fn candidates(
+    record: &Record,
+    stage: &StageBuild,
+    shape_name: &str,
+    problem: &Problem,
+) -> Vec<String> {
+    let family = stage
+        .variant(&stage.default_variant)
+        .map(|variant| variant.family.as_str());
+    let of_family =
+        |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
+    match best::best(
+        record,
+        &stage.id,
+        &Place::of(shape_name, problem),
+        of_family,
+    ) {
         Some(fastest) => vec![fastest.subject.name().to_string()],
         None => {
-            let names = stage.variants.iter().map(|variant| &variant.name).filter(|name| of_family(name));
-            names.filter(|name| is_green(record, &Subject::variant(&stage.id, name))).cloned().collect()
+            let names = stage
+                .variants
+                .iter()
+                .map(|variant| &variant.name)
+                .filter(|name| of_family(name));
+            names
+                .filter(|name| is_green(record, &Subject::variant(&stage.id, name)))
+                .cloned()
+                .collect()
         }
     }
 }

@@ -73,7 +73,12 @@ pub struct Python {
 impl Python {
     /// Nothing is started yet.
     pub fn new(program: String, flash_attn_3: Option<PathBuf>) -> Self {
-        Self { program, flash_attn_3, session: None, starts: 0 }
+        Self {
+            program,
+            flash_attn_3,
+            session: None,
+            starts: 0,
+        }
     }
 
     /// Starts Python, unless it runs, and returns what it has to say of itself.
@@ -82,7 +87,9 @@ impl Python {
             return Ok(None);
         }
         if self.starts == STARTS {
-            return Err(refused(format!("Python ended {STARTS} times and is not started again")));
+            return Err(refused(format!(
+                "Python ended {STARTS} times and is not started again"
+            )));
         }
         self.starts += 1;
         let mut session = Session::start(&self.program, SCRIPT, self.flash_attn_3.as_deref())?;
@@ -92,8 +99,14 @@ impl Python {
     }
 
     /// Asks the running Python. One that does not work any more is ended.
-    pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, SessionError>) -> Result<T, SessionError> {
-        let session = self.session.as_mut().ok_or_else(|| refused("Python has ended".to_string()))?;
+    pub fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Session) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        let session = self
+            .session
+            .as_mut()
+            .ok_or_else(|| refused("Python has ended".to_string()))?;
         let answer = ask(session);
         if answer.as_ref().is_err_and(SessionError::is_fatal) {
             self.session = None;
@@ -113,7 +126,10 @@ impl Exchange {
     /// Makes it, under the system's folder for temporary files.
     pub fn new() -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("compare-peers-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|source| BenchError::Exchange { path: path.clone(), source })?;
+        std::fs::create_dir_all(&path).map_err(|source| BenchError::Exchange {
+            path: path.clone(),
+            source,
+        })?;
         Ok(Self(path))
     }
 
@@ -196,18 +212,25 @@ impl<'a> Bench<'a> {
             Err(Interrupted::Ours(error)) => return Err(error.into()),
             Err(Interrupted::Python(error)) => {
                 lost.extend(ready.drain(..).map(|ready| (ready.peer, error.to_string())));
-                self.sample(&mut ours, &[], python).map_err(BenchError::from)?
+                self.sample(&mut ours, &[], python)
+                    .map_err(BenchError::from)?
             }
         };
         let (of_ours, of_peers) = samples.split_at(ours.len());
-        let finished: Vec<_> =
-            ready.iter().zip(of_peers).map(|(ready, us)| self.finish(&ready.peer, us, &mut bench, python)).collect();
+        let finished: Vec<_> = ready
+            .iter()
+            .zip(of_peers)
+            .map(|(ready, us)| self.finish(&ready.peer, us, &mut bench, python))
+            .collect();
         let mut arms = Vec::new();
         for (device_us, ours) in of_ours.iter().zip(&mut ours) {
             arms.push(finish_ours(device_us, ours, &mut bench)?);
         }
         let cache = bench.pool.rotation().state.label();
-        let mut rows = arms.iter().map(|arm| arm.row(&place, cache)).collect::<Result<Vec<_>, _>>()?;
+        let mut rows = arms
+            .iter()
+            .map(|arm| arm.row(&place, cache))
+            .collect::<Result<Vec<_>, _>>()?;
         for (Ready { peer, .. }, sampled) in ready.into_iter().zip(finished) {
             match sampled {
                 Ok(sampled) => {
@@ -217,7 +240,10 @@ impl<'a> Bench<'a> {
                 Err(error) => lost.push((peer, error.to_string())),
             }
         }
-        rows.extend(lost.iter().map(|(peer, reason)| absent(peer, On::Problem(place.clone()), reason)));
+        rows.extend(
+            lost.iter()
+                .map(|(peer, reason)| absent(peer, On::Problem(place.clone()), reason)),
+        );
         Ok(rows)
     }
 
@@ -227,33 +253,65 @@ impl<'a> Bench<'a> {
         let mut fastest: Option<Ours<'_>> = None;
         for id in &item.stages {
             let ours = self.fastest(id, item, &bench)?;
-            fastest = fastest.into_iter().chain(ours).min_by(|a, b| a.us.total_cmp(&b.us));
+            fastest = fastest
+                .into_iter()
+                .chain(ours)
+                .min_by(|a, b| a.us.total_cmp(&b.us));
         }
-        let Some(mut ours) = fastest else { return Ok(None) };
+        let Some(mut ours) = fastest else {
+            return Ok(None);
+        };
         let chunk = |_| {
             launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
             launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))
         };
-        let device_us = (0..ALONE_SAMPLES).map(chunk).collect::<Result<Vec<f64>, CudaError>>()?;
+        let device_us = (0..ALONE_SAMPLES)
+            .map(chunk)
+            .collect::<Result<Vec<f64>, CudaError>>()?;
         let sampled = finish_ours(&device_us, &mut ours, &mut bench)?;
-        let row = sampled.row(&Place::of(&item.shape_name, &item.problem), bench.pool.rotation().state.label())?;
-        let rate = row.value(Metric::P50).map(|us| item.problem.flops() as f64 / (us * 1e-6));
+        let row = sampled.row(
+            &Place::of(&item.shape_name, &item.problem),
+            bench.pool.rotation().state.label(),
+        )?;
+        let rate = row
+            .value(Metric::P50)
+            .map(|us| item.problem.flops() as f64 / (us * 1e-6));
         // A wrong output has no rate.
-        let share = rate.filter(|_| row.failure().is_none()).map(|rate| rate / matrix_flops);
+        let share = rate
+            .filter(|_| row.failure().is_none())
+            .map(|rate| rate / matrix_flops);
         Ok(share.map(|share| row.figure(Metric::PeakShare, share)))
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.
-    fn fastest(&self, id: &str, item: &Item, bench: &TimedProblem) -> Result<Option<Ours<'a>>, BenchError> {
-        let find = (self.builds.iter().find(|build| build.id == id), self.stages.iter().find(|s| s.info().id == id));
-        let (Some(build), Some(stage)) = find else { return Ok(None) };
+    fn fastest(
+        &self,
+        id: &str,
+        item: &Item,
+        bench: &TimedProblem,
+    ) -> Result<Option<Ours<'a>>, BenchError> {
+        let find = (
+            self.builds.iter().find(|build| build.id == id),
+            self.stages.iter().find(|s| s.info().id == id),
+        );
+        let (Some(build), Some(stage)) = find else {
+            return Ok(None);
+        };
         let mut best: Option<Ours<'a>> = None;
         for variant in candidates(self.record, build, &item.shape_name, &bench.problem) {
-            let Ok(prepared) = stage.prepare(&variant, &bench.problem) else { continue };
+            let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
+                continue;
+            };
             let mut arm = self.device.arm(stage, &prepared, &bench.pool)?;
             let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
             if best.as_ref().is_none_or(|best| us < best.us) {
-                best = Some(Ours { arm, stage: build, variant, probability: prepared.kernel.probability, us });
+                best = Some(Ours {
+                    arm,
+                    stage: build,
+                    variant,
+                    probability: prepared.kernel.probability,
+                    us,
+                });
             }
         }
         Ok(best)
@@ -267,29 +325,56 @@ impl<'a> Bench<'a> {
         launches: usize,
         python: &mut Python,
     ) -> Result<(Vec<Ready>, Vec<Lost>), BenchError> {
-        let peers: Vec<&String> = self.peers.iter().filter(|peer| takes(peer, bench.problem.dtype)).collect();
-        let none = |reason: String| (vec![], peers.iter().map(|peer| (peer.to_string(), reason.clone())).collect());
+        let peers: Vec<&String> = self
+            .peers
+            .iter()
+            .filter(|peer| takes(peer, bench.problem.dtype))
+            .collect();
+        let none = |reason: String| {
+            (
+                vec![],
+                peers
+                    .iter()
+                    .map(|peer| (peer.to_string(), reason.clone()))
+                    .collect(),
+            )
+        };
         if let Some(reason) = unsupported(&bench.problem) {
             return Ok(none(reason.to_string()));
         }
         let mut contents = Vec::new();
         for (index, inputs) in bench.inputs.iter().enumerate() {
-            let file = |name: &str, bytes: &[u8]| self.exchange.write(&format!("{name}{index}"), bytes);
-            contents.push([file("q", &inputs.q.bytes)?, file("k", &inputs.k.bytes)?, file("v", &inputs.v.bytes)?]);
+            let file =
+                |name: &str, bytes: &[u8]| self.exchange.write(&format!("{name}{index}"), bytes);
+            contents.push([
+                file("q", &inputs.q.bytes)?,
+                file("k", &inputs.k.bytes)?,
+                file("v", &inputs.v.bytes)?,
+            ]);
         }
         let sets = bench.pool.rotation().sets;
         let scale = |operand: &Operand| operand.scales.first().copied();
-        let scales = |of: &Inputs| [&of.q, &of.k, &of.v].into_iter().filter_map(scale).collect();
+        let scales = |of: &Inputs| {
+            [&of.q, &of.k, &of.v]
+                .into_iter()
+                .filter_map(scale)
+                .collect()
+        };
         let scales: Vec<Vec<f32>> = bench.inputs.iter().map(scales).collect();
         let given = python.start();
-        let given = given.and_then(|_| python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets)));
+        let given = given.and_then(|_| {
+            python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets))
+        });
         if let Err(error) = given {
             return Ok(none(error.to_string()));
         }
         let (mut ready, mut lost) = (Vec::new(), Vec::new());
         for peer in peers.iter().copied() {
             match python.ask(|session| session.prepare(peer, launches)) {
-                Ok(us) => ready.push(Ready { peer: peer.clone(), us }),
+                Ok(us) => ready.push(Ready {
+                    peer: peer.clone(),
+                    us,
+                }),
                 // The graphs that were built went with it.
                 Err(error) if error.is_fatal() => return Ok(none(error.to_string())),
                 Err(error) => lost.push((peer.clone(), error.to_string())),
@@ -317,7 +402,11 @@ impl<'a> Bench<'a> {
             }
         };
         let samples = rounds(arms, self.plan.samples, &mut one)?;
-        if is_noisy(&samples) { rounds(arms, self.plan.samples, one) } else { Ok(samples) }
+        if is_noisy(&samples) {
+            rounds(arms, self.plan.samples, one)
+        } else {
+            Ok(samples)
+        }
     }
 
     /// Single calls of a peer, and the gates on what it computed in the graph that was timed.
@@ -329,8 +418,9 @@ impl<'a> Bench<'a> {
         python: &mut Python,
     ) -> Result<Sampled, SessionError> {
         let calls = python.ask(|session| session.calls(peer, CALLS))?;
-        let files: Vec<PathBuf> =
-            (0..bench.inputs.len()).map(|index| self.exchange.0.join(format!("o{index}"))).collect();
+        let files: Vec<PathBuf> = (0..bench.inputs.len())
+            .map(|index| self.exchange.0.join(format!("o{index}")))
+            .collect();
         let finished = python.ask(|session| session.finish(peer, &files))?;
         let outputs: Vec<Vec<f16>> = files.iter().map(|file| take(file)).collect();
         // P is of the type of the operands, as in all of these libraries.
@@ -340,17 +430,33 @@ impl<'a> Bench<'a> {
         };
         let judged = bench.judge_dense(&outputs, probability, finished.e4m3_scale);
         let (single_us, host_us) = (calls.single_us, calls.host_us);
-        Ok(Sampled { subject: peer.into(), device_us: device_us.to_vec(), single_us, host_us, judged })
+        Ok(Sampled {
+            subject: peer.into(),
+            device_us: device_us.to_vec(),
+            single_us,
+            host_us,
+            judged,
+        })
     }
 }
 
 /// The same of ours.
-fn finish_ours(device_us: &[f64], ours: &mut Ours<'_>, bench: &mut TimedProblem) -> Result<Sampled, BenchError> {
+fn finish_ours(
+    device_us: &[f64],
+    ours: &mut Ours<'_>,
+    bench: &mut TimedProblem,
+) -> Result<Sampled, BenchError> {
     let calls = ours.arm.calls(CALLS)?;
     let judged = bench.judge(&ours.arm.outputs()?, ours.probability);
     let subject = Subject::variant(&ours.stage.id, &ours.variant);
     let (single_us, host_us) = (calls.single_us, calls.host_us);
-    Ok(Sampled { subject, device_us: device_us.to_vec(), single_us, host_us, judged })
+    Ok(Sampled {
+        subject,
+        device_us: device_us.to_vec(),
+        single_us,
+        host_us,
+        judged,
+    })
 }
 
 /// How long a sample of an arm is that takes `us` microseconds per launch.
@@ -371,7 +477,10 @@ fn take(path: &Path) -> Vec<f16> {
     // What cannot be read has no elements, which the gates fail.
     let bytes = std::fs::read(path).unwrap_or_default();
     let _ = std::fs::remove_file(path);
-    bytes.chunks_exact(2).map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect()
+    bytes
+        .chunks_exact(2)
+        .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
+        .collect()
 }
 
 /// What ended a round.

@@ -26,7 +26,9 @@ pub fn rounds<E>(
 /// Whether an arm is too noisy to decide a claim.
 pub fn is_noisy(samples: &[Vec<f64>]) -> bool {
     // Written so that samples which cannot be summarised are noisy.
-    !samples.iter().all(|arm| Summary::of(arm).is_ok_and(|summary| summary.noise() <= NOISE_LIMIT))
+    !samples
+        .iter()
+        .all(|arm| Summary::of(arm).is_ok_and(|summary| summary.noise() <= NOISE_LIMIT))
 }
 
 /// One arm's samples and what the gates say of its output.
@@ -56,7 +58,12 @@ impl Sampled {
             max_error: self.judged.max_abs,
             after: self.judged.gates.clone(),
         };
-        Ok(rows::peer_arm(self.subject.clone(), place.clone(), &arm, cache))
+        Ok(rows::peer_arm(
+            self.subject.clone(),
+            place.clone(),
+            &arm,
+            cache,
+        ))
     }
 }
 
@@ -67,11 +74,20 @@ pub fn pairs(
     place: &Place,
     speed_of_light: &SpeedOfLight,
 ) -> Result<Vec<Row>, SampleError> {
-    let right = ours.iter().filter(|sampled| sampled.is_right() && theirs.is_right());
+    let right = ours
+        .iter()
+        .filter(|sampled| sampled.is_right() && theirs.is_right());
     let pair = |sampled: &Sampled| {
         let pair = Comparison::of(&theirs.device_us, &sampled.device_us)?;
         let (subject, peer) = (sampled.subject.clone(), theirs.subject.clone());
-        Ok(rows::pair(subject, peer, place.clone(), Source::Peers, &pair, speed_of_light))
+        Ok(rows::pair(
+            subject,
+            peer,
+            place.clone(),
+            Source::Peers,
+            &pair,
+            speed_of_light,
+        ))
     };
     right.map(pair).collect()
 }

@@ -27,7 +27,9 @@ const LAST_WORDS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// No such program.
-    #[error("{python} cannot be started ({source}); name a Python with PyTorch by --python or PYTHON")]
+    #[error(
+        "{python} cannot be started ({source}); name a Python with PyTorch by --python or PYTHON"
+    )]
     Start {
         /// The program.
         python: String,
@@ -65,7 +67,11 @@ pub enum SessionError {
 }
 
 fn last_words(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!(": {words}") }
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!(": {words}")
+    }
 }
 
 impl SessionError {
@@ -134,7 +140,11 @@ pub struct Session {
 
 impl Session {
     /// Starts `python` with `script`, which is [`SCRIPT`] outside tests, and with FlashAttention-3 from a library.
-    pub fn start(python: &str, script: &str, flash_attn_3: Option<&Path>) -> Result<Self, SessionError> {
+    pub fn start(
+        python: &str,
+        script: &str,
+        flash_attn_3: Option<&Path>,
+    ) -> Result<Self, SessionError> {
         let started = Command::new(python)
             .args(["-u", "-c", script])
             .envs(flash_attn_3.map(|library| ("FLASH_ATTN_3", library)))
@@ -142,7 +152,10 @@ impl Session {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = started.map_err(|source| SessionError::Start { python: python.to_string(), source })?;
+        let mut child = started.map_err(|source| SessionError::Start {
+            python: python.to_string(),
+            source,
+        })?;
         let stdin = child.stdin.take();
         let (sender, answers) = channel();
         if let Some(stdout) = child.stdout.take() {
@@ -153,7 +166,13 @@ impl Session {
             let words = Arc::clone(&words);
             thread::spawn(move || lines(stderr).for_each(|line| keep_last(&words, line)));
         }
-        Ok(Self { child, stdin, answers, words, patience: PATIENCE })
+        Ok(Self {
+            child,
+            stdin,
+            answers,
+            words,
+            patience: PATIENCE,
+        })
     }
 
     /// The same with another patience.
@@ -215,14 +234,25 @@ impl Session {
     }
 
     fn time(&mut self, command: &str, arguments: Value) -> Result<f64, SessionError> {
-        self.ask(command, arguments).map(|DeviceTime { device_us }| device_us)
+        self.ask(command, arguments)
+            .map(|DeviceTime { device_us }| device_us)
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, command: &str, mut arguments: Value) -> Result<T, SessionError> {
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        mut arguments: Value,
+    ) -> Result<T, SessionError> {
         arguments["do"] = command.into();
-        let peer = arguments["peer"].as_str().map(|peer| format!(" {peer}")).unwrap_or_default();
+        let peer = arguments["peer"]
+            .as_str()
+            .map(|peer| format!(" {peer}"))
+            .unwrap_or_default();
         let doing = format!("{command}{peer}");
-        let sent = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{arguments}").and_then(|()| stdin.flush()));
+        let sent = self
+            .stdin
+            .as_mut()
+            .map(|stdin| writeln!(stdin, "{arguments}").and_then(|()| stdin.flush()));
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.died(doing));
         }
@@ -231,8 +261,12 @@ impl Session {
             Err(RecvTimeoutError::Timeout) => return Err(SessionError::Silent { doing }),
             Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
         };
-        answer(&line)
-            .unwrap_or_else(|| Err(SessionError::Garbage { doing, answer: line.chars().take(100).collect::<String>() }))
+        answer(&line).unwrap_or_else(|| {
+            Err(SessionError::Garbage {
+                doing,
+                answer: line.chars().take(100).collect::<String>(),
+            })
+        })
     }
 
     /// Python's output has ended, or it takes no more input.
@@ -241,8 +275,14 @@ impl Session {
         let _ = self.child.kill();
         let _ = self.child.wait();
         thread::sleep(Duration::from_millis(50));
-        let words = self.words.lock().map(|words| words.iter().cloned().collect::<Vec<_>>().join(" / "));
-        SessionError::Died { doing, words: words.unwrap_or_default() }
+        let words = self
+            .words
+            .lock()
+            .map(|words| words.iter().cloned().collect::<Vec<_>>().join(" / "));
+        SessionError::Died {
+            doing,
+            words: words.unwrap_or_default(),
+        }
     }
 }
 
@@ -260,12 +300,17 @@ fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
     let value: Value = serde_json::from_str(line).ok()?;
     match value["ok"].as_bool()? {
         true => serde_json::from_value(value).ok().map(Ok),
-        false => Some(Err(SessionError::Refused { reason: value["error"].as_str()?.to_string() })),
+        false => Some(Err(SessionError::Refused {
+            reason: value["error"].as_str()?.to_string(),
+        })),
     }
 }
 
 fn lines(stream: impl Read) -> impl Iterator<Item = String> {
-    BufReader::new(stream).split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned())
+    BufReader::new(stream)
+        .split(b'\n')
+        .map_while(Result::ok)
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
 fn keep_last(words: &Mutex<VecDeque<String>>, line: String) {

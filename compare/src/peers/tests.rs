@@ -37,8 +37,14 @@ for line in sys.stdin:
 
 /// `script` in Python, where there is one. CI has.
 fn python(script: &str) -> Option<Session> {
-    let there_is = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
-    assert!(there_is || std::env::var_os("CI").is_none(), "CI tests with Python");
+    let there_is = Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    assert!(
+        there_is || std::env::var_os("CI").is_none(),
+        "CI tests with Python"
+    );
     there_is.then(|| Session::start("python3", script, None).unwrap())
 }
 
@@ -48,7 +54,9 @@ fn mission() -> Problem {
 
 #[test]
 fn python_is_asked_and_answers() {
-    let Some(mut session) = python(STUB) else { return };
+    let Some(mut session) = python(STUB) else {
+        return;
+    };
     let hello = Hello {
         software: [("torch".to_string(), "2.11.0".to_string())].into(),
         gpu: "NVIDIA H200".into(),
@@ -58,25 +66,53 @@ fn python_is_asked_and_answers() {
     };
     assert_eq!(session.hello().unwrap(), hello);
     assert_eq!(session.ceilings().unwrap().matrix_flops, 7e14);
-    session.problem(&mission(), &[["q", "k", "v"].map(PathBuf::from)], &[vec![]], 4).unwrap();
+    session
+        .problem(
+            &mission(),
+            &[["q", "k", "v"].map(PathBuf::from)],
+            &[vec![]],
+            4,
+        )
+        .unwrap();
     assert_eq!(session.prepare("torch-flash", 20).unwrap(), 10.0);
     assert_eq!(session.chunk("torch-flash", 20e3).unwrap(), 9.5);
     let refused = session.prepare("torch-cudnn", 20).unwrap_err();
-    assert_eq!((refused.to_string().as_str(), refused.is_fatal()), ("RuntimeError: No available kernel", false));
-    assert_eq!(session.calls("torch-flash", 2).unwrap().host_us, [20.0, 21.0]);
-    assert_eq!(session.finish("torch-flash", &["o".into()]).unwrap().e4m3_scale, Some(64.0));
+    assert_eq!(
+        (refused.to_string().as_str(), refused.is_fatal()),
+        ("RuntimeError: No available kernel", false)
+    );
+    assert_eq!(
+        session.calls("torch-flash", 2).unwrap().host_us,
+        [20.0, 21.0]
+    );
+    assert_eq!(
+        session
+            .finish("torch-flash", &["o".into()])
+            .unwrap()
+            .e4m3_scale,
+        Some(64.0)
+    );
 }
 
 #[test]
 fn a_python_that_dies_is_reported_with_its_last_words() {
-    let script =
-        "import sys\ninput()\nprint('{\"ok\": true, \"device_us\": 9.5}')\ninput()\nsys.exit('CUDA error: lost')";
-    let Some(mut session) = python(script) else { return };
+    let script = "import sys\ninput()\nprint('{\"ok\": true, \"device_us\": 9.5}')\ninput()\nsys.exit('CUDA error: lost')";
+    let Some(mut session) = python(script) else {
+        return;
+    };
     assert_eq!(session.chunk("torch-flash", 1.0).unwrap(), 9.5);
     let died = session.chunk("torch-flash", 1.0).unwrap_err();
     assert!(died.is_fatal());
-    assert_eq!(died.to_string(), "Python ended while it was asked to chunk torch-flash: CUDA error: lost");
-    assert!(session.chunk("torch-flash", 1.0).is_err_and(|error| error.is_fatal()), "it stays dead");
+    assert_eq!(
+        died.to_string(),
+        "Python ended while it was asked to chunk torch-flash: CUDA error: lost"
+    );
+    assert!(
+        session
+            .chunk("torch-flash", 1.0)
+            .is_err_and(|error| error.is_fatal()),
+        "it stays dead"
+    );
 }
 
 #[test]
@@ -88,7 +124,9 @@ fn what_is_no_answer_is_refused() {
         "{\"ok\": true, \"device_us\": null}",
     ] {
         let script = format!("input()\nprint({garbage:?})\ninput()");
-        let Some(mut session) = python(&script) else { return };
+        let Some(mut session) = python(&script) else {
+            return;
+        };
         let error = session.prepare("torch-math", 1).unwrap_err();
         let expected = format!("Python was asked to prepare torch-math and answered '{garbage}'");
         assert_eq!((error.to_string(), error.is_fatal()), (expected, true));
@@ -97,22 +135,38 @@ fn what_is_no_answer_is_refused() {
 
 #[test]
 fn a_python_without_torch_says_so() {
-    let Some(mut session) = python(&format!("import sys; sys.modules['torch'] = None\n{SCRIPT}")) else { return };
+    let Some(mut session) = python(&format!(
+        "import sys; sys.modules['torch'] = None\n{SCRIPT}"
+    )) else {
+        return;
+    };
     let error = session.hello().unwrap_err();
-    assert!(error.to_string().starts_with("ModuleNotFoundError: ") && error.to_string().contains("torch"), "{error}");
+    assert!(
+        error.to_string().starts_with("ModuleNotFoundError: ")
+            && error.to_string().contains("torch"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_python_that_does_not_answer_is_given_up() {
-    let Some(session) = python("import time\ntime.sleep(600)") else { return };
+    let Some(session) = python("import time\ntime.sleep(600)") else {
+        return;
+    };
     let mut session = session.with_patience(Duration::from_millis(100));
     assert!(matches!(session.hello(), Err(SessionError::Silent { .. })));
 }
 
 #[test]
 fn a_program_that_is_not_there_names_the_remedy() {
-    let error = Session::start("no-such-python", SCRIPT, None).err().unwrap().to_string();
-    assert!(error.contains("no-such-python") && error.contains("--python"), "{error}");
+    let error = Session::start("no-such-python", SCRIPT, None)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("no-such-python") && error.contains("--python"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -127,14 +181,25 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
     let Ok(taken) = taken;
     assert!(taken.iter().all(|samples| samples.len() == 4));
     let comparison = Comparison::of(&taken[0], &taken[2]).unwrap();
-    assert!((comparison.ratios.mean.value - 1.0).abs() < 1e-12, "{comparison:?}");
-    assert_eq!(rounds(2, 2, |arm| if arm == 1 { Err("lost") } else { Ok(1.0) }), Err("lost"));
+    assert!(
+        (comparison.ratios.mean.value - 1.0).abs() < 1e-12,
+        "{comparison:?}"
+    );
+    assert_eq!(
+        rounds(2, 2, |arm| if arm == 1 { Err("lost") } else { Ok(1.0) }),
+        Err("lost")
+    );
 }
 
 #[test]
 fn noise_and_broken_samples_are_noisy() {
     assert!(!is_noisy(&[vec![10.0, 10.1], vec![5.0, 5.0]]));
-    for bad in [vec![10.0, 10.0, 11.0], vec![0.0, 10.0], vec![f64::NAN], vec![]] {
+    for bad in [
+        vec![10.0, 10.0, 11.0],
+        vec![0.0, 10.0],
+        vec![f64::NAN],
+        vec![],
+    ] {
         assert!(is_noisy(&[vec![10.0; 4], bad.clone()]), "{bad:?}");
     }
 }
@@ -142,24 +207,47 @@ fn noise_and_broken_samples_are_noisy() {
 #[test]
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let place = Place::claims(Dtype::F16);
-    let ours = |is_right| [peer_sampled(CPASYNC, 10.0, is_right), peer_sampled(WMMA, 20.0, true)];
+    let ours = |is_right| {
+        [
+            peer_sampled(CPASYNC, 10.0, is_right),
+            peer_sampled(WMMA, 20.0, true),
+        ]
+    };
     let speed_of_light = SpeedOfLight::none("literal samples");
     let of = |theirs_right, ours_right, speed_of_light: &SpeedOfLight| {
-        pairs(&peer_sampled("torch-flash", 16.0, theirs_right), &ours(ours_right), &place, speed_of_light).unwrap()
+        pairs(
+            &peer_sampled("torch-flash", 16.0, theirs_right),
+            &ours(ours_right),
+            &place,
+            speed_of_light,
+        )
+        .unwrap()
     };
     let words = |rows: Vec<Row>| -> Vec<String> {
         let speedup = |row: &Row| row.value(Metric::SpeedupP50).unwrap();
         rows.iter()
-            .map(|row| format!("{} {:.3} {}", row.subject, speedup(row), row.against.as_ref().unwrap()))
+            .map(|row| {
+                format!(
+                    "{} {:.3} {}",
+                    row.subject,
+                    speedup(row),
+                    row.against.as_ref().unwrap()
+                )
+            })
             .collect()
     };
-    let both = [format!("{CPASYNC} 1.600 torch-flash"), format!("{WMMA} 0.800 torch-flash")];
+    let both = [
+        format!("{CPASYNC} 1.600 torch-flash"),
+        format!("{WMMA} 0.800 torch-flash"),
+    ];
     assert_eq!(words(of(true, true, &speed_of_light)), both);
     assert_eq!(words(of(true, false, &speed_of_light)), both[1..]);
     assert_eq!(words(of(false, true, &speed_of_light)), [""; 0]);
     let impossible = of(true, true, &speed_of_light.with_zero_line(10.0));
-    let verdicts: Vec<_> =
-        impossible.iter().map(|row| row.verdicts.get(&GateId::L1).map(|judged| judged.verdict)).collect();
+    let verdicts: Vec<_> = impossible
+        .iter()
+        .map(|row| row.verdicts.get(&GateId::L1).map(|judged| judged.verdict))
+        .collect();
     assert_eq!(verdicts, [Some(Verdict::Fail), None]);
     assert!(
         impossible[0].verdicts[&GateId::L1]
@@ -167,11 +255,26 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
             .starts_with("impossible: 10.000 us, below 11.000 us (1.1 x an empty")
     );
     // What its gates said stays with the arm; a peer that is not there says why.
-    let wrong = peer_sampled("torch-cudnn", 8.0, false).row(&place, "warm L2").unwrap();
-    assert_eq!(wrong.failed().map(|(gate, _)| gate).collect::<Vec<_>>(), [GateId::C2]);
-    assert_eq!((wrong.under.as_deref(), wrong.value(Metric::Samples)), (Some("warm L2"), Some(40.0)));
-    let missing = absent("flash-attn", On::Problem(place.clone()), "No module named 'flash_attn'");
-    assert_eq!((missing.figures.len(), missing.note.as_deref()), (0, Some("No module named 'flash_attn'")));
+    let wrong = peer_sampled("torch-cudnn", 8.0, false)
+        .row(&place, "warm L2")
+        .unwrap();
+    assert_eq!(
+        wrong.failed().map(|(gate, _)| gate).collect::<Vec<_>>(),
+        [GateId::C2]
+    );
+    assert_eq!(
+        (wrong.under.as_deref(), wrong.value(Metric::Samples)),
+        (Some("warm L2"), Some(40.0))
+    );
+    let missing = absent(
+        "flash-attn",
+        On::Problem(place.clone()),
+        "No module named 'flash_attn'",
+    );
+    assert_eq!(
+        (missing.figures.len(), missing.note.as_deref()),
+        (0, Some("No module named 'flash_attn'"))
+    );
 }
 
 fn args(list: &[&str]) -> PeersArgs {
@@ -185,12 +288,19 @@ fn args(list: &[&str]) -> PeersArgs {
 fn problems_and_stages_are_chosen_by_flags() {
     let item = |item: choose::Item| {
         let Problem { dtype, mask, .. } = item.problem;
-        format!("{} {dtype} {mask}: {}", item.shape_name, item.stages.join(" "))
+        format!(
+            "{} {dtype} {mask}: {}",
+            item.shape_name,
+            item.stages.join(" ")
+        )
     };
     let lines = |list: &[&str]| -> Vec<String> {
         let (args, builds) = (args(list), builds());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
-        items(&args.problems, &stages).into_iter().map(item).collect()
+        items(&args.problems, &stages)
+            .into_iter()
+            .map(item)
+            .collect()
     };
     let all = lines(&[]);
     assert_eq!(all.len(), 14);
@@ -203,8 +313,20 @@ fn problems_and_stages_are_chosen_by_flags() {
         ]
     );
     assert_eq!(
-        lines(&["--stages", "stage0-scalar", "--shapes", "big,1x8:2x64x64", "--dtypes", "e4m3", "--masks", "causal"]),
-        ["big e4m3 causal: stage0-scalar", "1x8:2x64x64 e4m3 causal: stage0-scalar"]
+        lines(&[
+            "--stages",
+            "stage0-scalar",
+            "--shapes",
+            "big,1x8:2x64x64",
+            "--dtypes",
+            "e4m3",
+            "--masks",
+            "causal"
+        ]),
+        [
+            "big e4m3 causal: stage0-scalar",
+            "1x8:2x64x64 e4m3 causal: stage0-scalar"
+        ]
     );
     // Of E4M3 what is claimed, and nothing else.
     let mut claiming = builds();
@@ -213,12 +335,22 @@ fn problems_and_stages_are_chosen_by_flags() {
         .iter()
         .find(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
         .cloned();
-    claiming[1].meta.claims.push(Claim { on: Place::new("big", Dtype::E4m3, Mask::Causal), ..claim.unwrap() });
+    claiming[1].meta.claims.push(Claim {
+        on: Place::new("big", Dtype::E4m3, Mask::Causal),
+        ..claim.unwrap()
+    });
     let e4m3 = |problems: &Problems| {
         let items = items(problems, &claiming.iter().collect::<Vec<_>>());
-        items.into_iter().filter(|item| item.problem.dtype == Dtype::E4m3).map(item).collect::<Vec<_>>()
+        items
+            .into_iter()
+            .filter(|item| item.problem.dtype == Dtype::E4m3)
+            .map(item)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(e4m3(&args(&[]).problems), ["big e4m3 causal: stage1-cpasync"]);
+    assert_eq!(
+        e4m3(&args(&[]).problems),
+        ["big e4m3 causal: stage1-cpasync"]
+    );
 }
 
 #[test]
@@ -229,43 +361,74 @@ fn the_growth_is_of_equally_many_rows_and_of_stages_that_claim_to_beat_a_peer() 
     let shapes: Vec<&str> = items.iter().map(|item| &*item.shape_name).collect();
     assert_eq!(
         shapes[..6],
-        ["32x16x512x64", "16x16x1024x64", "8x16x2048x64", "4x16x4096x64", "2x16x8192x64", "1x16x16384x64"]
+        [
+            "32x16x512x64",
+            "16x16x1024x64",
+            "8x16x2048x64",
+            "4x16x4096x64",
+            "2x16x8192x64",
+            "1x16x16384x64"
+        ]
     );
     assert_eq!((shapes.len(), shapes[11]), (12, "1x16x16384x128"));
     assert!(
-        items.iter().all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"] && item.problem.mask == Mask::Full)
+        items
+            .iter()
+            .all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"]
+                && item.problem.mask == Mask::Full)
     );
 }
 
 #[test]
 fn fp8_is_asked_for_e4m3_alone() {
-    let asked =
-        |dtype| ["torch-cudnn", "flash-attn-3", "flash-attn-3-fp8", "cudnn-fp8"].map(|peer| choose::takes(peer, dtype));
+    let asked = |dtype| {
+        [
+            "torch-cudnn",
+            "flash-attn-3",
+            "flash-attn-3-fp8",
+            "cudnn-fp8",
+        ]
+        .map(|peer| choose::takes(peer, dtype))
+    };
     assert_eq!(asked(Dtype::F16), [true, true, false, false]);
     assert_eq!(asked(Dtype::E4m3), [false, false, true, true]);
 }
 
 #[test]
 fn causal_masks_of_other_alignment_are_not_compared() {
-    let shape = Shape { seq_kv: 203, ..Shape::bhsd(1, 8, 113, 64) };
+    let shape = Shape {
+        seq_kv: 203,
+        ..Shape::bhsd(1, 8, 113, 64)
+    };
     let unequal = |mask| Problem::new(shape, Dtype::F16, mask).unwrap();
     assert_eq!(unsupported(&mission()), None);
     assert_eq!(unsupported(&unequal(Mask::Full)), None);
-    assert!(unsupported(&unequal(Mask::Causal)).unwrap().contains("top-left"));
+    assert!(
+        unsupported(&unequal(Mask::Causal))
+            .unwrap()
+            .contains("top-left")
+    );
 }
 
 #[test]
 fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
     let record = timed([15.0, 20.0, 18.0]);
-    let full = Problem { mask: Mask::Full, ..mission() };
-    let of =
-        |record: &Record, stage: usize, problem: &Problem| candidates(record, &builds()[stage], "mission", problem);
+    let full = Problem {
+        mask: Mask::Full,
+        ..mission()
+    };
+    let of = |record: &Record, stage: usize, problem: &Problem| {
+        candidates(record, &builds()[stage], "mission", problem)
+    };
     // scalar is faster here, and no variant of the default's family.
     assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);
     // Not timed in the record: all that are green.
     assert_eq!(of(&record, 1, &mission()), ["cpasync-32x64"]);
     let record = record.failing(CPASYNC, GateId::C2);
-    assert_eq!([of(&record, 1, &full), of(&record, 1, &mission())], [vec![""; 0], vec![]]);
+    assert_eq!(
+        [of(&record, 1, &full), of(&record, 1, &mission())],
+        [vec![""; 0], vec![]]
+    );
 }
 
 #[test]
@@ -277,5 +440,10 @@ fn a_session_is_read_back_as_it_was_written() {
     assert_eq!(read.committed(), record.committed());
     let arms: Vec<&Subject> = question::arms(&read).map(|row| &row.subject).collect();
     assert_eq!(arms, [&CPASYNC.into(), &"torch-flash".into()]);
-    assert_eq!(question::arms(&read).map(|row| question::is_ours(&read, row)).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(
+        question::arms(&read)
+            .map(|row| question::is_ours(&read, row))
+            .collect::<Vec<_>>(),
+        [true, false]
+    );
 }

@@ -54,16 +54,27 @@ pub enum CsvError {
 /// The values of `metrics` for every launch, in the order in which they were made.
 pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
     // Messages may stand before the table.
-    let lines: Vec<&str> =
-        text.lines().skip_while(|line| !line.starts_with("\"ID\"")).filter(|l| !l.is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("\"ID\""))
+        .filter(|l| !l.is_empty())
+        .collect();
     let [names, units, launches @ ..] = &lines[..] else {
         return Err(CsvError::NoTable(reason(text)));
     };
     let names = fields(names);
     let complete = |line: &str, index: usize| {
         let found = fields(line);
-        let cut_off = CsvError::CutOff { line: index + 1, found: found.len(), columns: names.len() };
-        if found.len() == names.len() { Ok(found) } else { Err(cut_off) }
+        let cut_off = CsvError::CutOff {
+            line: index + 1,
+            found: found.len(),
+            columns: names.len(),
+        };
+        if found.len() == names.len() {
+            Ok(found)
+        } else {
+            Err(cut_off)
+        }
     };
     let units = complete(units, 1)?;
     let column = |name: &str| {
@@ -71,8 +82,10 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
         position.ok_or_else(|| CsvError::NoColumn(name.to_string()))
     };
     let kernel = column(KERNEL)?;
-    let columns: Vec<(&str, usize)> =
-        metrics.iter().map(|name| Ok((*name, column(name)?))).collect::<Result<_, CsvError>>()?;
+    let columns: Vec<(&str, usize)> = metrics
+        .iter()
+        .map(|name| Ok((*name, column(name)?)))
+        .collect::<Result<_, CsvError>>()?;
     let launch = |(index, line): (usize, &&str)| {
         let fields = complete(line, index + 2)?;
         let mut values = BTreeMap::new();
@@ -81,7 +94,10 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
                 values.insert(metric.to_string(), value);
             }
         }
-        Ok(Launch { kernel: fields[kernel].clone(), values })
+        Ok(Launch {
+            kernel: fields[kernel].clone(),
+            values,
+        })
     };
     launches.iter().enumerate().map(launch).collect()
 }
@@ -92,9 +108,19 @@ fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, CsvError> 
     if text.is_empty() || text.eq_ignore_ascii_case("n/a") || text.eq_ignore_ascii_case("nan") {
         return Ok(None);
     }
-    let number: Option<f64> = text.replace(',', "").parse().ok().filter(|number: &f64| number.is_finite());
-    let number = number.ok_or_else(|| CsvError::NotANumber { metric: metric.into(), text: text.into() })?;
-    let scale = scale(unit).ok_or_else(|| CsvError::UnknownUnit { metric: metric.into(), unit: unit.into() })?;
+    let number: Option<f64> = text
+        .replace(',', "")
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite());
+    let number = number.ok_or_else(|| CsvError::NotANumber {
+        metric: metric.into(),
+        text: text.into(),
+    })?;
+    let scale = scale(unit).ok_or_else(|| CsvError::UnknownUnit {
+        metric: metric.into(),
+        unit: unit.into(),
+    })?;
     Ok(Some(number * scale))
 }
 
@@ -140,8 +166,13 @@ pub fn reason(log: &str) -> String {
                 administrator set NVreg_RestrictProfilingToAdminUsers=0"
             .to_string();
     }
-    let error = log.lines().find_map(|line| line.strip_prefix("==ERROR==")).map(str::trim);
-    let warning = log.lines().find_map(|line| line.strip_prefix("==WARNING== No kernels were profiled"));
+    let error = log
+        .lines()
+        .find_map(|line| line.strip_prefix("==ERROR=="))
+        .map(str::trim);
+    let warning = log
+        .lines()
+        .find_map(|line| line.strip_prefix("==WARNING== No kernels were profiled"));
     match (error, warning) {
         (Some(error), _) => format!("ncu says: {error}"),
         (None, Some(_)) => "no kernel was launched".to_string(),
@@ -164,9 +195,21 @@ mod tests {
     #[test]
     fn a_real_table_is_read_in_base_units() {
         let launches = parse(REAL, &[TIME, BYTES, WAVEFRONTS, STALLS]).unwrap();
-        let kernels: Vec<&str> = launches.iter().map(|launch| launch.kernel.as_str()).collect();
-        assert_eq!(kernels, ["stage0_scalar_wmma_qk_32x64_k2_f16_d64", "stage5_swizzle_mma_linear_32x256_k4_f16_d64"]);
-        let values: Vec<Vec<f64>> = launches.iter().map(|launch| launch.values.values().copied().collect()).collect();
+        let kernels: Vec<&str> = launches
+            .iter()
+            .map(|launch| launch.kernel.as_str())
+            .collect();
+        assert_eq!(
+            kernels,
+            [
+                "stage0_scalar_wmma_qk_32x64_k2_f16_d64",
+                "stage5_swizzle_mma_linear_32x256_k4_f16_d64"
+            ]
+        );
+        let values: Vec<Vec<f64>> = launches
+            .iter()
+            .map(|launch| launch.values.values().copied().collect())
+            .collect();
         // DRAM bytes, time, wavefronts, stalls: in the order of the names.
         assert_eq!(values[0], [1_593_856.0, 22_816.0, 1_917_440.0, 0.166238]);
         assert_eq!(values[1], [1_603_840.0, 14_624.0, 2_270_633.0, 0.803495]);
@@ -174,18 +217,45 @@ mod tests {
 
     #[test]
     fn planted_faults_are_named() {
-        assert_eq!(parse(REAL, &["no__such.sum"]), Err(CsvError::NoColumn("no__such.sum".into())));
+        assert_eq!(
+            parse(REAL, &["no__such.sum"]),
+            Err(CsvError::NoColumn("no__such.sum".into()))
+        );
         let cut = &REAL[..REAL.trim_end().len() - 5];
-        assert!(matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 4, .. })), "{:?}", parse(cut, &[TIME]));
+        assert!(
+            matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 4, .. })),
+            "{:?}",
+            parse(cut, &[TIME])
+        );
         let cut = &REAL[..REAL.find("Mbyte").unwrap()];
-        assert!(matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 2, .. })), "{:?}", parse(cut, &[TIME]));
+        assert!(
+            matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 2, .. })),
+            "{:?}",
+            parse(cut, &[TIME])
+        );
         let wrong = REAL.replace("2,270,633", "many");
         let error = parse(&wrong, &[WAVEFRONTS]).unwrap_err();
-        assert_eq!(error, CsvError::NotANumber { metric: WAVEFRONTS.into(), text: "many".into() });
+        assert_eq!(
+            error,
+            CsvError::NotANumber {
+                metric: WAVEFRONTS.into(),
+                text: "many".into()
+            }
+        );
         let unit = REAL.replace("Mbyte", "furlong");
-        assert!(matches!(parse(&unit, &[BYTES]), Err(CsvError::UnknownUnit { .. })));
-        for nothing in ["", "==WARNING== No kernels were profiled.\n", "\"ID\",\"Kernel Name\"\n"] {
-            assert!(matches!(parse(nothing, &[TIME]), Err(CsvError::NoTable(_))), "{nothing}");
+        assert!(matches!(
+            parse(&unit, &[BYTES]),
+            Err(CsvError::UnknownUnit { .. })
+        ));
+        for nothing in [
+            "",
+            "==WARNING== No kernels were profiled.\n",
+            "\"ID\",\"Kernel Name\"\n",
+        ] {
+            assert!(
+                matches!(parse(nothing, &[TIME]), Err(CsvError::NoTable(_))),
+                "{nothing}"
+            );
         }
     }
 
@@ -203,8 +273,19 @@ mod tests {
                       access NVIDIA GPU Performance Counters on the target device 0.\n";
         assert!(reason(denied).contains("run as root"));
         let unknown = "==PROF== Connected\n==ERROR== Failed to find metric regex:^no__such$\n";
-        assert_eq!(reason(unknown), "ncu says: Failed to find metric regex:^no__such$");
-        assert_eq!(reason("==WARNING== No kernels were profiled.\n"), "no kernel was launched");
-        assert!(parse(denied, &[TIME]).unwrap_err().to_string().contains("ERR_NVGPUCTRPERM"));
+        assert_eq!(
+            reason(unknown),
+            "ncu says: Failed to find metric regex:^no__such$"
+        );
+        assert_eq!(
+            reason("==WARNING== No kernels were profiled.\n"),
+            "no kernel was launched"
+        );
+        assert!(
+            parse(denied, &[TIME])
+                .unwrap_err()
+                .to_string()
+                .contains("ERR_NVGPUCTRPERM")
+        );
     }
 }

@@ -28,7 +28,11 @@ pub enum StoreError {
     #[error("{}: two rows of {row}", path.display())]
     Twice { path: PathBuf, row: String },
     #[error("{} has {}, and this program reads {reads}: use the version of compare that wrote it", path.display(), schema(*found))]
-    Schema { path: PathBuf, found: Option<u64>, reads: u32 },
+    Schema {
+        path: PathBuf,
+        found: Option<u64>,
+        reads: u32,
+    },
     #[error("{} is no record: it has no meta.json", path.display())]
     NoRecord { path: PathBuf },
 }

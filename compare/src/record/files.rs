@@ -23,13 +23,16 @@ pub fn destination(path: &Path) -> io::Result<PathBuf> {
 
 /// The folder that a file lies in.
 pub fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// What `path` is called, where it leads to.
 pub fn name_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    path.file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether `path` leads to a device, a pipe or a socket, which take bytes and are not replaced.
@@ -40,20 +43,37 @@ pub fn is_stream(path: &Path) -> bool {
 /// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part. A link stays
 /// one, and a device or pipe is written to as it is.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let fail = |source| StoreError::Write { path: path.to_path_buf(), source };
+    let fail = |source| StoreError::Write {
+        path: path.to_path_buf(),
+        source,
+    };
     if is_stream(path) {
         let stream = fs::OpenOptions::new().write(true).open(path);
-        return stream.and_then(|mut stream| stream.write_all(bytes)).map_err(fail);
+        return stream
+            .and_then(|mut stream| stream.write_all(bytes))
+            .map_err(fail);
     }
     let path = &destination(path).map_err(fail)?;
-    let name = path.file_name().ok_or_else(|| fail(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")))?;
+    let name = path.file_name().ok_or_else(|| {
+        fail(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a file name",
+        ))
+    })?;
     let parent = folder_of(path);
     fs::create_dir_all(parent).map_err(fail)?;
     if path.is_dir() {
-        return Err(fail(io::Error::new(io::ErrorKind::IsADirectory, "is a folder")));
+        return Err(fail(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "is a folder",
+        )));
     }
     // The process id keeps two runs apart; a name with a leading dot is skipped by everything that lists records.
-    let temporary = parent.join(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+    let temporary = parent.join(format!(
+        ".{}.{}.tmp",
+        name.to_string_lossy(),
+        std::process::id()
+    ));
     let written = fs::File::create(&temporary)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
@@ -65,7 +85,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 
 /// Writes `value` as JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let mut text = serde_json::to_string_pretty(value).expect("no map has keys that are not strings");
+    let mut text =
+        serde_json::to_string_pretty(value).expect("no map has keys that are not strings");
     text.push('\n');
     write_atomically(path, text.as_bytes())
 }
@@ -75,7 +96,10 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StoreError::Read { path: path.to_path_buf(), source }),
+        Err(source) => Err(StoreError::Read {
+            path: path.to_path_buf(),
+            source,
+        }),
     }
 }
 
@@ -97,11 +121,18 @@ pub struct Unfinished {
 impl Unfinished {
     /// Makes a folder in `dir` for a record that will be called `name`, or `name-2` and so on where that is taken.
     pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
-        let fail = |path: &Path, source| StoreError::Write { path: path.to_path_buf(), source };
+        let fail = |path: &Path, source| StoreError::Write {
+            path: path.to_path_buf(),
+            source,
+        };
         fs::create_dir_all(dir).map_err(|source| fail(dir, source))?;
         let mut number = 1;
         loop {
-            let name = if number == 1 { name.to_string() } else { format!("{name}-{number}") };
+            let name = if number == 1 {
+                name.to_string()
+            } else {
+                format!("{name}-{number}")
+            };
             let (target, folder) = (dir.join(&name), dir.join(name + PARTIAL));
             match fs::create_dir(&folder) {
                 // Looked for after the folder was made: a run that finishes meanwhile has made its own before.
@@ -116,15 +147,24 @@ impl Unfinished {
 
     /// Takes the finished or interrupted record in `folder` to be added to.
     pub fn resume(folder: &Path) -> Result<Self, StoreError> {
-        let fail = |source| StoreError::Write { path: folder.to_path_buf(), source };
+        let fail = |source| StoreError::Write {
+            path: folder.to_path_buf(),
+            source,
+        };
         let folder = folder.canonicalize().map_err(fail)?;
         let name = name_of(&folder);
         if let Some(finished) = name.strip_suffix(PARTIAL) {
-            return Ok(Self { target: folder.with_file_name(finished), folder });
+            return Ok(Self {
+                target: folder.with_file_name(finished),
+                folder,
+            });
         }
         let partial = folder.with_file_name(name + PARTIAL);
         fs::rename(&folder, &partial).map_err(fail)?;
-        Ok(Self { folder: partial, target: folder })
+        Ok(Self {
+            folder: partial,
+            target: folder,
+        })
     }
 
     /// Where the record is meanwhile.
@@ -140,7 +180,10 @@ impl Unfinished {
     /// Gives the folder its name, now that everything is in it.
     pub fn finish(self) -> Result<PathBuf, StoreError> {
         let Self { folder, target } = self;
-        fs::rename(&folder, &target).map_err(|source| StoreError::Write { path: target.clone(), source })?;
+        fs::rename(&folder, &target).map_err(|source| StoreError::Write {
+            path: target.clone(),
+            source,
+        })?;
         Ok(target)
     }
 }
@@ -157,13 +200,22 @@ mod tests {
         write_atomically(&path, b"new").unwrap();
         assert_eq!(read(&path).unwrap().unwrap(), b"new");
         assert!(
-            matches!(write_atomically(folder.path(), b"x"), Err(StoreError::Write { .. })),
+            matches!(
+                write_atomically(folder.path(), b"x"),
+                Err(StoreError::Write { .. })
+            ),
             "a folder is in the way"
         );
-        assert!(matches!(write_atomically(&path.join("below"), b"x"), Err(StoreError::Write { .. })));
+        assert!(matches!(
+            write_atomically(&path.join("below"), b"x"),
+            Err(StoreError::Write { .. })
+        ));
         assert_eq!(read(&path).unwrap().unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(matches!(read(&path.join("below")), Err(StoreError::Read { .. })), "not there for another reason");
+        assert!(
+            matches!(read(&path.join("below")), Err(StoreError::Read { .. })),
+            "not there for another reason"
+        );
         assert!(read(&folder.path().join("nothing")).unwrap().is_none());
     }
 
@@ -178,7 +230,10 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         write_atomically(Path::new("/dev/null"), b"gone").unwrap();
         assert!(is_stream(Path::new("/dev/null")));
-        assert!(matches!(write_atomically(Path::new("/dev/full"), b"x"), Err(StoreError::Write { .. })));
+        assert!(matches!(
+            write_atomically(Path::new("/dev/full"), b"x"),
+            Err(StoreError::Write { .. })
+        ));
     }
 
     #[test]

@@ -110,14 +110,19 @@ pub struct VariantMeta {
 impl VariantMeta {
     /// What follows the family in its name: `32x64-k2`.
     pub fn preset(&self) -> &str {
-        self.name.strip_prefix(&self.family).unwrap_or_default().trim_start_matches('-')
+        self.name
+            .strip_prefix(&self.family)
+            .unwrap_or_default()
+            .trim_start_matches('-')
     }
 }
 
 impl StageMeta {
     /// Its variants, in the order of kernel.cu.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> {
-        self.variants.iter().map(|variant| Subject::variant(&self.id, &variant.name))
+        self.variants
+            .iter()
+            .map(|variant| Subject::variant(&self.id, &variant.name))
     }
 
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
@@ -126,22 +131,28 @@ impl StageMeta {
 
     /// The variants of a family, in the order of kernel.cu.
     pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
-        self.variants.iter().filter(move |variant| variant.family == family)
+        self.variants
+            .iter()
+            .filter(move |variant| variant.family == family)
     }
 
     /// The family's variant of this preset: it differs from others of the preset in its idea alone.
     pub fn same_preset<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantMeta> {
-        self.claimants(family).find(|variant| variant.preset() == preset)
+        self.claimants(family)
+            .find(|variant| variant.preset() == preset)
     }
 
     /// The stage's default where it is of the family, else the family's first that the device can run on the claims'
     /// problem.
     pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantMeta> {
-        self.family(family).find(|variant| variant.name == self.default_variant).or(self.claimants(family).next())
+        self.family(family)
+            .find(|variant| variant.name == self.default_variant)
+            .or(self.claimants(family).next())
     }
 
     fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
-        self.family(family).filter(|variant| variant.takes_claims.contains(&Dtype::F16))
+        self.family(family)
+            .filter(|variant| variant.takes_claims.contains(&Dtype::F16))
     }
 }
 
@@ -195,7 +206,9 @@ impl Relation {
     /// The stage and family that the claim compares with.
     pub fn base(&self) -> Option<(&str, &str)> {
         match self {
-            Relation::Faster { stage, family, .. } | Relation::Ratio { stage, family, .. } => Some((stage, family)),
+            Relation::Faster { stage, family, .. } | Relation::Ratio { stage, family, .. } => {
+                Some((stage, family))
+            }
             _ => None,
         }
     }
@@ -204,15 +217,29 @@ impl Relation {
 impl Claim {
     /// Whether it is about time, and so about one GPU.
     pub fn is_of_speed(&self) -> bool {
-        matches!(self.relation, Relation::Faster { .. } | Relation::FasterThanPeer { .. })
+        matches!(
+            self.relation,
+            Relation::Faster { .. } | Relation::FasterThanPeer { .. }
+        )
     }
 
     /// What is predicted of a counter, without what of: `0.5 to 0.8x stage0-scalar scalar`.
     pub fn prediction(&self) -> String {
         match &self.relation {
-            Relation::Faster { stage, family, at_least } => format!(">= {at_least:.2}x over {stage} {family}"),
-            Relation::FasterThanPeer { rival, at_least, .. } => format!(">= {at_least:.2}x over {rival}"),
-            Relation::Ratio { stage, family, at_least, at_most } => match (at_least == at_most, *at_least) {
+            Relation::Faster {
+                stage,
+                family,
+                at_least,
+            } => format!(">= {at_least:.2}x over {stage} {family}"),
+            Relation::FasterThanPeer {
+                rival, at_least, ..
+            } => format!(">= {at_least:.2}x over {rival}"),
+            Relation::Ratio {
+                stage,
+                family,
+                at_least,
+                at_most,
+            } => match (at_least == at_most, *at_least) {
                 (true, 1.0) => format!("as in {stage} {family}"),
                 (true, factor) => format!("{factor}x {stage} {family}"),
                 (false, _) => format!("{at_least} to {at_most}x {stage} {family}"),
@@ -226,7 +253,11 @@ impl Claim {
 impl fmt::Display for Claim {
     /// Unless it says otherwise a claim is about mission with f16, and its words are what a record refutes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.is_of_speed() { String::new() } else { format!(": {}", self.metric) };
+        let what = if self.is_of_speed() {
+            String::new()
+        } else {
+            format!(": {}", self.metric)
+        };
         write!(f, "{}{what} {}", self.family, self.prediction())?;
         match (&self.relation, self.on.dtype) {
             (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.on),
@@ -259,7 +290,10 @@ pub struct Refuted {
 impl Meta {
     /// A shape by its name here, or by its extents as they are written.
     pub fn shape(&self, name: &str) -> Option<Shape> {
-        self.shapes.get(name).copied().or_else(|| Some(parse_shape(name).ok()?.1))
+        self.shapes
+            .get(name)
+            .copied()
+            .or_else(|| Some(parse_shape(name).ok()?.1))
     }
 
     /// What this record refutes of a claim of `stage`, which it names by its words.

@@ -17,8 +17,17 @@ pub struct Formula {
     pub meaning: &'static str,
 }
 
-const fn sum(metric: Metric, sum: &'static [(&'static str, f64)], meaning: &'static str) -> Formula {
-    Formula { metric, sum, over: &[], meaning }
+const fn sum(
+    metric: Metric,
+    sum: &'static [(&'static str, f64)],
+    meaning: &'static str,
+) -> Formula {
+    Formula {
+        metric,
+        sum,
+        over: &[],
+        meaning,
+    }
 }
 
 impl Formula {
@@ -29,7 +38,9 @@ impl Formula {
     /// Its value; `None` where ncu has no value for one of the metrics, or the whole that it is a part of is 0.
     pub fn value(&self, metrics: &BTreeMap<String, f64>) -> Option<f64> {
         let add = |names: &mut dyn Iterator<Item = (&str, f64)>| -> Option<f64> {
-            names.map(|(name, factor)| Some(metrics.get(name)? * factor)).sum()
+            names
+                .map(|(name, factor)| Some(metrics.get(name)? * factor))
+                .sum()
         };
         let value = add(&mut self.sum.iter().copied())?;
         if self.over.is_empty() {
@@ -49,7 +60,12 @@ pub fn formula(metric: Metric) -> Option<&'static Formula> {
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for formula in &FORMULAS {
-        for name in formula.sum.iter().map(|(name, _)| *name).chain(formula.over.iter().copied()) {
+        for name in formula
+            .sum
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(formula.over.iter().copied())
+        {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -69,11 +85,16 @@ const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 /// The row of a kernel that copies by TMA, without the counters that see neither its copies, which no thread loads, nor the
 /// products of wgmma, of which they count none.
 pub fn without_unseen(mut row: Row) -> Row {
-    for metric in [Metric::GlobalReadBytes, Metric::GlobalReadSectors, Metric::SectorsPerRead] {
+    for metric in [
+        Metric::GlobalReadBytes,
+        Metric::GlobalReadSectors,
+        Metric::SectorsPerRead,
+    ] {
         row.figures.remove(&metric);
     }
     let products = [Metric::TensorMacs, Metric::TensorOps];
-    row.figures.retain(|metric, figure| !products.contains(metric) || figure.value > 0.0);
+    row.figures
+        .retain(|metric, figure| !products.contains(metric) || figure.value > 0.0);
     row.note("ncu's counters see neither copies by TMA nor products by wgmma")
 }
 
@@ -89,8 +110,19 @@ pub static FORMULAS: [Formula; 27] = [
         &[("sm__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)],
         "of the busiest unit of an SM, of its peak",
     ),
-    sum(Metric::DramThroughput, &[("dram__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)], "of its peak"),
-    sum(Metric::DramBytes, &[("dram__bytes.sum", 1.0)], "read and written, with a cold L2"),
+    sum(
+        Metric::DramThroughput,
+        &[(
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+            PERCENT,
+        )],
+        "of its peak",
+    ),
+    sum(
+        Metric::DramBytes,
+        &[("dram__bytes.sum", 1.0)],
+        "read and written, with a cold L2",
+    ),
     sum(
         Metric::AchievedOccupancy,
         &[("sm__warps_active.avg.pct_of_peak_sustained_active", PERCENT)],
@@ -98,13 +130,19 @@ pub static FORMULAS: [Formula; 27] = [
     ),
     sum(
         Metric::TensorPipeActive,
-        &[("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", PERCENT)],
+        &[(
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+            PERCENT,
+        )],
         "of the cycles in which an SM has work",
     ),
     sum(
         Metric::TensorMacs,
         // A multiply-add is two operations.
-        &[("sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum", 0.5)],
+        &[(
+            "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum",
+            0.5,
+        )],
         "f16 products with f32 sums",
     ),
     sum(
@@ -118,52 +156,112 @@ pub static FORMULAS: [Formula; 27] = [
         "by loads and cp.async, as the instructions ask",
     ),
     sum(Metric::PlainReadBytes, &[(LOADED_BYTES, 1.0)], "by loads"),
-    sum(Metric::AsyncCopyBytes, &[(COPIED_BYTES, 1.0)], "by cp.async"),
-    sum(Metric::AsyncCopyShare, &[(COPIED_BYTES, 1.0)], "of the bytes read").over(&[LOADED_BYTES, COPIED_BYTES]),
+    sum(
+        Metric::AsyncCopyBytes,
+        &[(COPIED_BYTES, 1.0)],
+        "by cp.async",
+    ),
+    sum(
+        Metric::AsyncCopyShare,
+        &[(COPIED_BYTES, 1.0)],
+        "of the bytes read",
+    )
+    .over(&[LOADED_BYTES, COPIED_BYTES]),
     sum(
         Metric::GlobalWriteBytes,
         &[("smsp__sass_data_bytes_mem_global_op_st.sum", 1.0)],
         "by stores, as the instructions ask",
     ),
-    sum(Metric::GlobalReadSectors, &[(READ_SECTORS, 1.0)], "32 bytes each, that L1 looks up"),
-    sum(Metric::SectorsPerRead, &[(READ_SECTORS, 1.0)], "16 is all of a request of 16 bytes a lane")
-        .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
-    sum(Metric::L2SectorsRead, &[("lts__t_sectors_srcunit_tex_op_read.sum", 1.0)], "that reach L2"),
-    sum(Metric::L2HitRate, &[("lts__t_sector_hit_rate.pct", PERCENT)], "of sectors, from a cold cache"),
+    sum(
+        Metric::GlobalReadSectors,
+        &[(READ_SECTORS, 1.0)],
+        "32 bytes each, that L1 looks up",
+    ),
+    sum(
+        Metric::SectorsPerRead,
+        &[(READ_SECTORS, 1.0)],
+        "16 is all of a request of 16 bytes a lane",
+    )
+    .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
+    sum(
+        Metric::L2SectorsRead,
+        &[("lts__t_sectors_srcunit_tex_op_read.sum", 1.0)],
+        "that reach L2",
+    ),
+    sum(
+        Metric::L2HitRate,
+        &[("lts__t_sector_hit_rate.pct", PERCENT)],
+        "of sectors, from a cold cache",
+    ),
     sum(
         Metric::SharedReadRequests,
-        &[("smsp__sass_inst_executed_op_shared_ld.sum", 1.0), ("smsp__sass_inst_executed_op_ldsm.sum", 1.0)],
+        &[
+            ("smsp__sass_inst_executed_op_shared_ld.sum", 1.0),
+            ("smsp__sass_inst_executed_op_ldsm.sum", 1.0),
+        ],
         "loads and ldmatrix, as nvcc joins them",
     ),
-    sum(Metric::SharedReadWavefronts, &[(LOAD_WAVEFRONTS, 1.0)], "of loads and ldmatrix"),
-    sum(Metric::SharedReadConflicts, &[(LOAD_CONFLICTS, 1.0)], "wavefronts more than needed"),
-    sum(Metric::SharedReadConflictShare, &[(LOAD_CONFLICTS, 1.0)], "of those wavefronts").over(&[LOAD_WAVEFRONTS]),
+    sum(
+        Metric::SharedReadWavefronts,
+        &[(LOAD_WAVEFRONTS, 1.0)],
+        "of loads and ldmatrix",
+    ),
+    sum(
+        Metric::SharedReadConflicts,
+        &[(LOAD_CONFLICTS, 1.0)],
+        "wavefronts more than needed",
+    ),
+    sum(
+        Metric::SharedReadConflictShare,
+        &[(LOAD_CONFLICTS, 1.0)],
+        "of those wavefronts",
+    )
+    .over(&[LOAD_WAVEFRONTS]),
     sum(
         Metric::SharedWriteWavefronts,
-        &[("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum", 1.0)],
+        &[(
+            "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+            1.0,
+        )],
         "of stores",
     ),
     sum(
         Metric::AsyncWriteWavefronts,
-        &[("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum", 1.0)],
+        &[(
+            "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
+            1.0,
+        )],
         "of cp.async's writes",
     ),
-    sum(Metric::LocalInstructions, &[("smsp__sass_inst_executed_op_local.sum", 1.0)], "spills and stack; 0 is right"),
+    sum(
+        Metric::LocalInstructions,
+        &[("smsp__sass_inst_executed_op_local.sum", 1.0)],
+        "spills and stack; 0 is right",
+    ),
     sum(
         Metric::BarrierStallShare,
-        &[("smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio", 1.0)],
+        &[(
+            "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+            1.0,
+        )],
         "named barriers included, mbarriers not",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::LongScoreboardShare,
-        &[("smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio", 1.0)],
+        &[(
+            "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+            1.0,
+        )],
         "waits for global memory",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::ShortScoreboardShare,
-        &[("smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio", 1.0)],
+        &[(
+            "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+            1.0,
+        )],
         "waits for shared memory, exp and the like",
     )
     .over(&[WARP_LATENCY]),
@@ -177,10 +275,21 @@ mod tests {
 
     #[test]
     fn figures_are_sums_over_sums_and_absent_where_a_metric_is() {
-        let values = |list: &[(&str, f64)]| list.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        let values = |list: &[(&str, f64)]| {
+            list.iter()
+                .map(|(name, value)| (name.to_string(), *value))
+                .collect()
+        };
         let share = formula(Metric::AsyncCopyShare).unwrap();
-        assert_eq!(share.value(&values(&[(LOADED_BYTES, 25.0), (COPIED_BYTES, 75.0)])), Some(0.75));
-        assert_eq!(share.value(&values(&[(LOADED_BYTES, 0.0), (COPIED_BYTES, 0.0)])), None, "a part of nothing");
+        assert_eq!(
+            share.value(&values(&[(LOADED_BYTES, 25.0), (COPIED_BYTES, 75.0)])),
+            Some(0.75)
+        );
+        assert_eq!(
+            share.value(&values(&[(LOADED_BYTES, 0.0), (COPIED_BYTES, 0.0)])),
+            None,
+            "a part of nothing"
+        );
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
     }
 
@@ -188,9 +297,16 @@ mod tests {
     fn what_ncu_does_not_see_is_absent_and_not_0() {
         let row = |macs: f64| {
             let row = Row::new("stage6-tma/tma-32x256-k4", On::All, Source::Ncu);
-            row.figure(Metric::GlobalReadBytes, 0.0).figure(Metric::TensorMacs, macs).figure(Metric::L2HitRate, 0.5)
+            row.figure(Metric::GlobalReadBytes, 0.0)
+                .figure(Metric::TensorMacs, macs)
+                .figure(Metric::L2HitRate, 0.5)
         };
-        let left = |macs| without_unseen(row(macs)).figures.into_keys().collect::<Vec<_>>();
+        let left = |macs| {
+            without_unseen(row(macs))
+                .figures
+                .into_keys()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(left(8.0), [Metric::TensorMacs, Metric::L2HitRate]);
         assert_eq!(left(0.0), [Metric::L2HitRate]);
     }
@@ -198,10 +314,23 @@ mod tests {
     #[test]
     fn each_metric_has_one_formula_of_its_unit() {
         for formula in &FORMULAS {
-            assert_eq!(FORMULAS.iter().filter(|other| other.metric == formula.metric).count(), 1, "{}", formula.metric);
+            assert_eq!(
+                FORMULAS
+                    .iter()
+                    .filter(|other| other.metric == formula.metric)
+                    .count(),
+                1,
+                "{}",
+                formula.metric
+            );
             let is_part = !formula.over.is_empty() || formula.sum[0].1 == PERCENT;
             let unit = formula.metric.spec().unit;
-            assert_eq!(is_part, matches!(unit, Unit::Share | Unit::Ratio), "{}", formula.metric);
+            assert_eq!(
+                is_part,
+                matches!(unit, Unit::Share | Unit::Ratio),
+                "{}",
+                formula.metric
+            );
         }
     }
 }

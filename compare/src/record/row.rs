@@ -38,7 +38,18 @@ pub struct Row {
 impl Row {
     pub fn new(subject: impl Into<Subject>, on: On, by: Source) -> Self {
         let (against, under, sass, figures, retired, verdicts, note) = Default::default();
-        Self { subject: subject.into(), on, by, against, under, sass, figures, retired, verdicts, note }
+        Self {
+            subject: subject.into(),
+            on,
+            by,
+            against,
+            under,
+            sass,
+            figures,
+            retired,
+            verdicts,
+            note,
+        }
     }
 
     pub fn against(mut self, base: impl Into<Subject>) -> Self {
@@ -91,11 +102,16 @@ impl Row {
 
     /// Why the first gate fails that does.
     pub fn failure(&self) -> Option<&str> {
-        self.failed().next().map(|(_, judged)| judged.reason.as_str())
+        self.failed()
+            .next()
+            .map(|(_, judged)| judged.reason.as_str())
     }
 
     pub fn failed(&self) -> impl Iterator<Item = (GateId, &Judged)> {
-        self.verdicts.iter().filter(|(_, judged)| judged.verdict == Verdict::Fail).map(|(gate, judged)| (*gate, judged))
+        self.verdicts
+            .iter()
+            .filter(|(_, judged)| judged.verdict == Verdict::Fail)
+            .map(|(gate, judged)| (*gate, judged))
     }
 }
 
@@ -188,7 +204,11 @@ pub enum On {
     /// A problem with its inputs: `mission f16 full normal:0`.
     Case(Place, String),
     /// A compiled instance: `f16 d64 sm_90a`; without an architecture what is declared of it.
-    Instance { dtype: Dtype, head_dim: usize, arch: Option<String> },
+    Instance {
+        dtype: Dtype,
+        head_dim: usize,
+        arch: Option<String>,
+    },
     /// A planted fault, a synchronisation site: any other words, written after `: `.
     Named(String),
 }
@@ -203,7 +223,11 @@ pub struct Place {
 
 impl Place {
     pub fn new(shape: &str, dtype: Dtype, mask: Mask) -> Self {
-        Self { shape: shape.to_string(), dtype, mask }
+        Self {
+            shape: shape.to_string(),
+            dtype,
+            mask,
+        }
     }
 
     pub fn of(shape_name: &str, problem: &Problem) -> Self {
@@ -258,7 +282,11 @@ impl fmt::Display for On {
             On::All => f.write_str("all"),
             On::Problem(place) => write!(f, "{place}"),
             On::Case(place, input) => write!(f, "{place} {input}"),
-            On::Instance { dtype, head_dim, arch } => {
+            On::Instance {
+                dtype,
+                head_dim,
+                arch,
+            } => {
                 write!(f, "{dtype} d{head_dim}")?;
                 arch.iter().try_for_each(|arch| write!(f, " {arch}"))
             }
@@ -280,21 +308,36 @@ impl std::str::FromStr for On {
         }
         let words: Vec<&str> = text.split(' ').collect();
         if let [dtype, head_dim, rest @ ..] = &words[..]
-            && let (Ok(dtype), Some(Ok(head_dim))) = (dtype.parse(), head_dim.strip_prefix('d').map(str::parse))
+            && let (Ok(dtype), Some(Ok(head_dim))) =
+                (dtype.parse(), head_dim.strip_prefix('d').map(str::parse))
         {
             return match rest {
-                [] => Ok(On::Instance { dtype, head_dim, arch: None }),
-                [arch] => Ok(On::Instance { dtype, head_dim, arch: Some(arch.to_string()) }),
+                [] => Ok(On::Instance {
+                    dtype,
+                    head_dim,
+                    arch: None,
+                }),
+                [arch] => Ok(On::Instance {
+                    dtype,
+                    head_dim,
+                    arch: Some(arch.to_string()),
+                }),
                 _ => Err(wrong()),
             };
         }
-        let [shape, dtype, mask, rest @ ..] = &words[..] else { return Err(wrong()) };
+        let [shape, dtype, mask, rest @ ..] = &words[..] else {
+            return Err(wrong());
+        };
         let place = Place {
             shape: shape.to_string(),
             dtype: dtype.parse().map_err(|_| wrong())?,
             mask: mask.parse().map_err(|_| wrong())?,
         };
-        if rest.is_empty() { Ok(On::Problem(place)) } else { Ok(On::Case(place, rest.join(" "))) }
+        if rest.is_empty() {
+            Ok(On::Problem(place))
+        } else {
+            Ok(On::Case(place, rest.join(" ")))
+        }
     }
 }
 
@@ -306,7 +349,9 @@ impl Serialize for On {
 
 impl<'de> Deserialize<'de> for On {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -319,13 +364,19 @@ pub struct Figure {
 
 impl From<f64> for Figure {
     fn from(value: f64) -> Self {
-        Self { value, interval: None }
+        Self {
+            value,
+            interval: None,
+        }
     }
 }
 
 impl From<(f64, f64, f64)> for Figure {
     fn from((value, low, high): (f64, f64, f64)) -> Self {
-        Self { value, interval: Some((low, high)) }
+        Self {
+            value,
+            interval: Some((low, high)),
+        }
     }
 }
 
@@ -345,14 +396,24 @@ impl Figure {
     /// by digits that were not measured.
     pub fn rounded(self, metric: Metric) -> Self {
         if metric.spec().unit == Unit::Count {
-            return Self { value: self.value.round(), ..self };
+            return Self {
+                value: self.value.round(),
+                ..self
+            };
         }
-        Self { value: four_digits(self.value), interval: self.interval.map(|(low, high)| (-above(-low), above(high))) }
+        Self {
+            value: four_digits(self.value),
+            interval: self.interval.map(|(low, high)| (-above(-low), above(high))),
+        }
     }
 }
 
 fn four_digits(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() { value } else { format!("{value:.3e}").parse().unwrap_or(value) }
+    if value == 0.0 || !value.is_finite() {
+        value
+    } else {
+        format!("{value:.3e}").parse().unwrap_or(value)
+    }
 }
 
 /// The least number of four digits that is not below `value`.
@@ -419,8 +480,17 @@ impl Judged {
 
 impl From<&GateResult> for Judged {
     fn from(result: &GateResult) -> Self {
-        let reason = if result.verdict == Verdict::Pass { String::new() } else { result.reason.clone() };
-        Self { verdict: result.verdict, passed: None, of: None, reason }
+        let reason = if result.verdict == Verdict::Pass {
+            String::new()
+        } else {
+            result.reason.clone()
+        };
+        Self {
+            verdict: result.verdict,
+            passed: None,
+            of: None,
+            reason,
+        }
     }
 }
 
@@ -430,11 +500,15 @@ mod tests {
 
     #[test]
     fn a_row_is_one_line_that_reads_back() {
-        let mut row = Row::new("stage5-swizzle/swizzle-32x256-k4", On::Problem(Place::claims(Dtype::F16)), Source::Gpu)
-            .under("warm L2")
-            .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
-            .figure(Metric::Samples, 500_usize)
-            .verdict(&GateResult::judge(GateId::C1, false, "NaN left"));
+        let mut row = Row::new(
+            "stage5-swizzle/swizzle-32x256-k4",
+            On::Problem(Place::claims(Dtype::F16)),
+            Source::Gpu,
+        )
+        .under("warm L2")
+        .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
+        .figure(Metric::Samples, 500_usize)
+        .verdict(&GateResult::judge(GateId::C1, false, "NaN left"));
         for (metric, figure) in &mut row.figures {
             *figure = figure.rounded(*metric);
         }
@@ -447,24 +521,45 @@ mod tests {
     #[test]
     fn an_interval_is_rounded_outwards() {
         let rounded = |value| Figure::from(value).rounded(Metric::SpeedupP50);
-        assert_eq!(rounded((1.4998, 1.4996, 1.5002)), Figure::from((1.5, 1.499, 1.501)));
-        assert_eq!(rounded((5.2744, 5.2744, 5.2744)), Figure::from((5.274, 5.274, 5.275)));
-        assert_eq!(rounded((0.92949, 0.929, 0.93)), Figure::from((0.9295, 0.929, 0.93)));
+        assert_eq!(
+            rounded((1.4998, 1.4996, 1.5002)),
+            Figure::from((1.5, 1.499, 1.501))
+        );
+        assert_eq!(
+            rounded((5.2744, 5.2744, 5.2744)),
+            Figure::from((5.274, 5.274, 5.275))
+        );
+        assert_eq!(
+            rounded((0.92949, 0.929, 0.93)),
+            Figure::from((0.9295, 0.929, 0.93))
+        );
         let nan = rounded((f64::NAN, f64::NAN, f64::NAN));
-        assert!(nan.interval.is_some_and(|(low, high)| low.is_nan() && high.is_nan()));
+        assert!(
+            nan.interval
+                .is_some_and(|(low, high)| low.is_nan() && high.is_nan())
+        );
     }
 
     #[test]
     fn every_place_reads_back() {
-        let instance =
-            |arch: Option<&str>| On::Instance { dtype: Dtype::E4m3, head_dim: 128, arch: arch.map(String::from) };
+        let instance = |arch: Option<&str>| On::Instance {
+            dtype: Dtype::E4m3,
+            head_dim: 128,
+            arch: arch.map(String::from),
+        };
         let place = || Place::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
         let words = "kernel.cu:166 __syncthreads: \"tile read\"".to_string();
         let places = [
             (On::All, "all"),
             (On::Problem(place()), "1x2:1x113:203x64 f16 causal"),
-            (On::Case(place(), "normal:3".into()), "1x2:1x113:203x64 f16 causal normal:3"),
-            (On::Case(place(), "a b.safetensors".into()), "1x2:1x113:203x64 f16 causal a b.safetensors"),
+            (
+                On::Case(place(), "normal:3".into()),
+                "1x2:1x113:203x64 f16 causal normal:3",
+            ),
+            (
+                On::Case(place(), "a b.safetensors".into()),
+                "1x2:1x113:203x64 f16 causal a b.safetensors",
+            ),
             (instance(None), "e4m3 d128"),
             (instance(Some("sm_90a")), "e4m3 d128 sm_90a"),
             (On::Named(words.clone()), &format!(": {words}")),
@@ -473,7 +568,13 @@ mod tests {
             assert_eq!(on.to_string(), text);
             assert_eq!(text.parse::<On>().as_ref(), Ok(&on));
         }
-        for wrong in ["", "mission", "mission f16", "mission bf16 full", "f16 d64 sm_89 sm_90a"] {
+        for wrong in [
+            "",
+            "mission",
+            "mission f16",
+            "mission bf16 full",
+            "f16 d64 sm_89 sm_90a",
+        ] {
             assert!(wrong.parse::<On>().is_err(), "{wrong}");
         }
     }
@@ -482,9 +583,13 @@ mod tests {
     fn a_failure_stays_and_no_number_is_no_number() {
         let pass = GateResult::judge(GateId::H1, true, "clean");
         let fail = GateResult::judge(GateId::H1, false, "race");
-        let row = Row::new("s/v", On::All, Source::Emulator).verdict(&fail).verdict(&pass);
+        let row = Row::new("s/v", On::All, Source::Emulator)
+            .verdict(&fail)
+            .verdict(&pass);
         assert_eq!(
-            row.failed().map(|(gate, judged)| (gate, judged.reason.as_str())).collect::<Vec<_>>(),
+            row.failed()
+                .map(|(gate, judged)| (gate, judged.reason.as_str()))
+                .collect::<Vec<_>>(),
             [(GateId::H1, "race")]
         );
         let nan = Row::new("s/v", On::All, Source::Emulator).figure(Metric::MaxError, f64::NAN);

@@ -52,7 +52,12 @@ pub struct Samples {
 
 impl Record {
     pub fn new(meta: Meta) -> Self {
-        Self { meta, rows: vec![], cases: vec![], samples: vec![] }
+        Self {
+            meta,
+            rows: vec![],
+            cases: vec![],
+            samples: vec![],
+        }
     }
 
     /// Adds a row in the digits of a record. One of the same key is replaced.
@@ -79,23 +84,41 @@ impl Record {
 
     /// The row of a subject at a place, from one source.
     pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
-        self.rows.iter().find(|row| row.key() == (subject, on, by, None))
+        self.rows
+            .iter()
+            .find(|row| row.key() == (subject, on, by, None))
     }
 
     /// What `kernel.cu` declares of a compiled instance.
     pub fn declared(&self, compiled: &Row) -> Option<&Row> {
-        let On::Instance { dtype, head_dim, .. } = compiled.on else { return None };
-        self.row(&compiled.subject, &On::Instance { dtype, head_dim, arch: None }, Source::Kernel)
+        let On::Instance {
+            dtype, head_dim, ..
+        } = compiled.on
+        else {
+            return None;
+        };
+        self.row(
+            &compiled.subject,
+            &On::Instance {
+                dtype,
+                head_dim,
+                arch: None,
+            },
+            Source::Kernel,
+        )
     }
 
     /// The row of two candidates that were interleaved.
     pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
-        self.rows.iter().find(|row| row.key() == (new, on, by, Some(base)))
+        self.rows
+            .iter()
+            .find(|row| row.key() == (new, on, by, Some(base)))
     }
 
     /// Whether it has the stage with this very kernel, so that its figures are not STALE.
     pub fn is_of(&self, stage: &super::StageMeta) -> bool {
-        self.stage(&stage.id).is_some_and(|measured| measured.identity == stage.identity)
+        self.stage(&stage.id)
+            .is_some_and(|measured| measured.identity == stage.identity)
     }
 
     /// Whether both have the stage with one kernel, or neither has the stage.
@@ -120,11 +143,20 @@ impl Record {
         keys.sort();
         if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
             let row = format!("{} on {} by {}", pair[0].0, pair[0].1, pair[0].2);
-            return Err(StoreError::Twice { path: folder.join(ROWS), row });
+            return Err(StoreError::Twice {
+                path: folder.join(ROWS),
+                row,
+            });
         }
         let cases = lines(&folder.join(CASES), row)?.unwrap_or_default();
-        let samples = lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?.unwrap_or_default();
-        Ok(Self { meta, rows, cases, samples })
+        let samples =
+            lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?.unwrap_or_default();
+        Ok(Self {
+            meta,
+            rows,
+            cases,
+            samples,
+        })
     }
 
     /// What is committed: names and bytes. The meta data comes last: it says how much is finished, which must not be more
@@ -132,7 +164,8 @@ impl Record {
     pub fn committed(&self) -> [(&'static str, Vec<u8>); 2] {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.key().cmp(&b.key()));
-        let mut meta = serde_json::to_string_pretty(&self.meta).expect("meta data has no map keys but strings");
+        let mut meta = serde_json::to_string_pretty(&self.meta)
+            .expect("meta data has no map keys but strings");
         meta.push('\n');
         [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
     }
@@ -163,11 +196,23 @@ fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     bytes
 }
 
-fn lines<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>) -> Result<Option<Vec<T>>, StoreError> {
-    let Some(bytes) = read(path)? else { return Ok(None) };
-    let text = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+fn lines<T>(
+    path: &Path,
+    parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>,
+) -> Result<Option<Vec<T>>, StoreError> {
+    let Some(bytes) = read(path)? else {
+        return Ok(None);
+    };
+    let text = bytes
+        .split(|byte| *byte == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty());
     let read = |(index, line): (usize, &[u8])| {
-        let malformed = |source| StoreError::Malformed { path: path.to_path_buf(), line: index + 1, source };
+        let malformed = |source| StoreError::Malformed {
+            path: path.to_path_buf(),
+            line: index + 1,
+            source,
+        };
         parse(line).map_err(malformed)
     };
     text.map(read).collect::<Result<_, _>>().map(Some)
@@ -177,9 +222,14 @@ fn lines<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>) 
 fn row(line: &[u8]) -> Result<Row, serde_json::Error> {
     serde_json::from_slice(line).or_else(|error| {
         let mut value: Value = serde_json::from_slice(line)?;
-        let figures = value.get_mut("figures").and_then(Value::as_object_mut).map(std::mem::take);
-        let (known, retired): (Map<String, Value>, Map<String, Value>) =
-            figures.unwrap_or_default().into_iter().partition(|(name, _)| is_metric(name));
+        let figures = value
+            .get_mut("figures")
+            .and_then(Value::as_object_mut)
+            .map(std::mem::take);
+        let (known, retired): (Map<String, Value>, Map<String, Value>) = figures
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|(name, _)| is_metric(name));
         if retired.is_empty() {
             return Err(error);
         }
@@ -198,10 +248,22 @@ fn is_metric(name: &str) -> bool {
 
 /// Puts claims aside that the registry no longer has a metric for.
 fn retire_claims(meta: &mut Value) {
-    for stage in meta.get_mut("stages").and_then(Value::as_array_mut).into_iter().flatten() {
+    for stage in meta
+        .get_mut("stages")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         let claims = stage.get_mut("claims").and_then(Value::as_array_mut);
-        let is_retired = |claim: &mut Value| claim["metric"].as_str().is_some_and(|name| !is_metric(name));
-        let retired: Vec<Value> = claims.into_iter().flat_map(|claims| claims.extract_if(.., is_retired)).collect();
+        let is_retired = |claim: &mut Value| {
+            claim["metric"]
+                .as_str()
+                .is_some_and(|name| !is_metric(name))
+        };
+        let retired: Vec<Value> = claims
+            .into_iter()
+            .flat_map(|claims| claims.extract_if(.., is_retired))
+            .collect();
         match stage.get_mut("retired").and_then(Value::as_array_mut) {
             _ if retired.is_empty() => {}
             Some(before) => before.extend(retired),
@@ -214,28 +276,48 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
     let path = folder.join(META);
     let Some(text) = read(&path)? else {
         return Err(match read(&folder.join(OLD_META))? {
-            Some(_) => StoreError::Schema { path: folder.to_path_buf(), found: Some(1), reads: SCHEMA },
-            None => StoreError::NoRecord { path: folder.to_path_buf() },
+            Some(_) => StoreError::Schema {
+                path: folder.to_path_buf(),
+                found: Some(1),
+                reads: SCHEMA,
+            },
+            None => StoreError::NoRecord {
+                path: folder.to_path_buf(),
+            },
         });
     };
-    let malformed =
-        |source: serde_json::Error| StoreError::Malformed { path: path.clone(), line: source.line(), source };
+    let malformed = |source: serde_json::Error| StoreError::Malformed {
+        path: path.clone(),
+        line: source.line(),
+        source,
+    };
     let mut value: Value = serde_json::from_slice(&text).map_err(malformed)?;
     retire_claims(&mut value);
     match value["schema"].as_u64() {
-        Some(found) if found == u64::from(SCHEMA) => serde_json::from_value(value).map_err(malformed),
-        found => Err(StoreError::Schema { path, found, reads: SCHEMA }),
+        Some(found) if found == u64::from(SCHEMA) => {
+            serde_json::from_value(value).map_err(malformed)
+        }
+        found => Err(StoreError::Schema {
+            path,
+            found,
+            reads: SCHEMA,
+        }),
     }
 }
 
 /// Whether `folder` holds a record, of whatever format.
 pub fn is_record(folder: &Path) -> bool {
-    [META, OLD_META].iter().any(|file| folder.join(file).is_file())
+    [META, OLD_META]
+        .iter()
+        .any(|file| folder.join(file).is_file())
 }
 
 /// The finished records below `folder`, oldest first, by folder name; none if there is no such folder.
 pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
-    read_each(folder)?.into_iter().map(|(name, record)| record.map(|record| (name, record))).collect()
+    read_each(folder)?
+        .into_iter()
+        .map(|(name, record)| record.map(|record| (name, record)))
+        .collect()
 }
 
 /// A record by its folder's name, or why it cannot be read.
@@ -252,7 +334,10 @@ pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
 
 /// The names of the finished records in `folder`, oldest first; none where there is no such folder.
 pub fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
-    let fail = |source| StoreError::Read { path: folder.to_path_buf(), source };
+    let fail = |source| StoreError::Read {
+        path: folder.to_path_buf(),
+        source,
+    };
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         entries => entries.map_err(fail)?,

@@ -74,24 +74,41 @@ pub enum Known<'a> {
 impl TuningCache {
     /// A file of `gpu` without entries.
     pub fn none(gpu: &str) -> Self {
-        Self { schema: SCHEMA, gpu: gpu.to_string(), entries: vec![] }
+        Self {
+            schema: SCHEMA,
+            gpu: gpu.to_string(),
+            entries: vec![],
+        }
     }
 
     /// The file at `path`, if there is one.
     pub fn read(path: &std::path::Path) -> Result<Option<Self>, StoreError> {
-        let Some(bytes) = read(path)? else { return Ok(None) };
-        let malformed =
-            |source: serde_json::Error| StoreError::Malformed { path: path.to_path_buf(), line: source.line(), source };
+        let Some(bytes) = read(path)? else {
+            return Ok(None);
+        };
+        let malformed = |source: serde_json::Error| StoreError::Malformed {
+            path: path.to_path_buf(),
+            line: source.line(),
+            source,
+        };
         let cache: Self = serde_json::from_slice(&bytes).map_err(malformed)?;
         match cache.schema {
             SCHEMA => Ok(Some(cache)),
-            found => Err(StoreError::Schema { path: path.to_path_buf(), found: Some(found.into()), reads: SCHEMA }),
+            found => Err(StoreError::Schema {
+                path: path.to_path_buf(),
+                found: Some(found.into()),
+                reads: SCHEMA,
+            }),
         }
     }
 
     /// What is known of `stage`, as it is built now, on a problem.
     pub fn of(&self, stage: &StageMeta, problem: &Problem) -> Known<'_> {
-        match self.entries.iter().find(|entry| entry.is_of(&stage.id, problem)) {
+        match self
+            .entries
+            .iter()
+            .find(|entry| entry.is_of(&stage.id, problem))
+        {
             None => Known::Absent,
             Some(entry) if entry.identity != stage.identity => Known::Stale,
             Some(entry) => Known::Fresh(&entry.best),
@@ -100,8 +117,11 @@ impl TuningCache {
 
     /// Whether `variant` of `stage`, as it is built now, is among the best on any problem; `None` where nothing is known.
     pub fn is_kept_anywhere(&self, stage: &StageMeta, variant: &str) -> Option<bool> {
-        let mut entries =
-            self.entries.iter().filter(|entry| entry.stage == stage.id && entry.identity == stage.identity).peekable();
+        let mut entries = self
+            .entries
+            .iter()
+            .filter(|entry| entry.stage == stage.id && entry.identity == stage.identity)
+            .peekable();
         entries.peek()?;
         Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
     }
@@ -109,15 +129,25 @@ impl TuningCache {
     /// Replaces what is known of a stage on a problem by the first of all that are `ranked`. Where no variant is green any
     /// more, nothing is known.
     pub fn put(&mut self, ranked: &Entry, tuned: &str) {
-        let mut entry = Entry { tuned: tuned.to_string(), timed: ranked.best.len(), ..ranked.clone() };
+        let mut entry = Entry {
+            tuned: tuned.to_string(),
+            timed: ranked.best.len(),
+            ..ranked.clone()
+        };
         entry.best.truncate(KEPT);
         let key = |entry: &Entry| (entry.stage.clone(), entry.shape, entry.dtype, entry.mask);
         self.entries.retain(|other| key(other) != key(&entry));
         if !entry.best.is_empty() {
             self.entries.push(entry);
         }
-        let place =
-            |entry: &Entry| (entry.stage.clone(), entry.shape_name.clone(), entry.dtype.name(), entry.mask.name());
+        let place = |entry: &Entry| {
+            (
+                entry.stage.clone(),
+                entry.shape_name.clone(),
+                entry.dtype.name(),
+                entry.mask.name(),
+            )
+        };
         self.entries.sort_by_key(place);
     }
 }
@@ -125,6 +155,7 @@ impl TuningCache {
 impl Entry {
     /// Whether it is of a stage on a problem.
     pub fn is_of(&self, stage: &str, problem: &Problem) -> bool {
-        (self.stage.as_str(), self.shape, self.dtype, self.mask) == (stage, problem.shape, problem.dtype, problem.mask)
+        (self.stage.as_str(), self.shape, self.dtype, self.mask)
+            == (stage, problem.shape, problem.dtype, problem.mask)
     }
 }

@@ -38,9 +38,13 @@ pub fn parse(text: &str) -> Log {
     let mut log = Log::default();
     for line in text.lines() {
         if line.starts_with("unrecognised option") {
-            log.refused = log.refused.or(Some(format!("this version does not know an option: {line}")));
+            log.refused = log.refused.or(Some(format!(
+                "this version does not know an option: {line}"
+            )));
         }
-        let Some(rest) = line.strip_prefix(MARK) else { continue };
+        let Some(rest) = line.strip_prefix(MARK) else {
+            continue;
+        };
         let rest = rest.strip_prefix(' ').unwrap_or(rest);
         match rest.strip_prefix("    ") {
             Some(detail) => {
@@ -52,7 +56,10 @@ pub fn parse(text: &str) -> Log {
                 log.refused.get_or_insert_with(|| rest.to_string());
             }
             None if rest.contains("SUMMARY: ") => log.counted = log.counted.or(Some(total(rest))),
-            None if is_headline(rest) => log.findings.push(Finding { what: rest.to_string(), at: None }),
+            None if is_headline(rest) => log.findings.push(Finding {
+                what: rest.to_string(),
+                at: None,
+            }),
             None => {}
         }
     }
@@ -61,20 +68,26 @@ pub fn parse(text: &str) -> Log {
 
 /// `at SYMBOL+0x80 in kernel.cu:5`, without the `at`, wherever it stands in the line.
 fn place(detail: &str) -> Option<String> {
-    let (_, place) = format!(" {detail}").split_once(" at ").map(|(a, b)| (a.to_string(), b.to_string()))?;
+    let (_, place) = format!(" {detail}")
+        .split_once(" at ")
+        .map(|(a, b)| (a.to_string(), b.to_string()))?;
     place.contains("+0x").then_some(place)
 }
 
 fn is_headline(text: &str) -> bool {
     let text = text.trim();
-    !text.is_empty() && text != "COMPUTE-SANITIZER" && !text.starts_with("Target application returned an error")
+    !text.is_empty()
+        && text != "COMPUTE-SANITIZER"
+        && !text.starts_with("Target application returned an error")
 }
 
 /// Of `ERROR SUMMARY: 121 errors` or `RACECHECK SUMMARY: 100 hazards displayed (513 errors, 2 warnings)`: errors and
 /// warnings.
 fn total(summary: &str) -> u64 {
     let words: Vec<&str> = summary.split([' ', '(', ',', ')']).collect();
-    let counts = words.windows(2).filter(|pair| pair[1].starts_with("error") || pair[1].starts_with("warning"));
+    let counts = words
+        .windows(2)
+        .filter(|pair| pair[1].starts_with("error") || pair[1].starts_with("warning"));
     counts.filter_map(|pair| pair[0].parse::<u64>().ok()).sum()
 }
 
@@ -109,7 +122,8 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Whether the process came to its end without findings: there is nothing to try without the tool.
     pub fn is_orderly(&self) -> bool {
-        let exit = matches!(self.ended, Ended::Exited(status) if status.success() || self.has_findings());
+        let exit =
+            matches!(self.ended, Ended::Exited(status) if status.success() || self.has_findings());
         exit && self.log.counted.is_some() && self.failed.is_none()
     }
 
@@ -131,9 +145,13 @@ impl Run<'_> {
             let here = self.end();
             return match &self.without {
                 Without::Fails(reason) => fail(format!("{here}; without the tool: {reason}")),
-                _ if launched == planned => no_data(format!("another launch of the process ended it: {here}")),
+                _ if launched == planned => {
+                    no_data(format!("another launch of the process ended it: {here}"))
+                }
                 Without::Passes if self.ended == Ended::TimedOut && self.failed.is_none() => {
-                    no_data(format!("{here}, after {launched} of {planned} launches; it passes without the tool"))
+                    no_data(format!(
+                        "{here}, after {launched} of {planned} launches; it passes without the tool"
+                    ))
                 }
                 Without::Passes => fail(format!("{here}; it passes without the tool")),
                 Without::NotTried => no_data(here),
@@ -151,18 +169,28 @@ impl Run<'_> {
 
     /// What is found of these kernels, or of none that can be told.
     fn found(&self, symbols: &[String]) -> Option<String> {
-        let Log { findings, counted, .. } = self.log;
+        let Log {
+            findings, counted, ..
+        } = self.log;
         let is_of = |finding: &&Finding| match finding.symbol() {
-            Some(symbol) if self.symbols.iter().any(|known| known == symbol) => symbols.iter().any(|own| own == symbol),
+            Some(symbol) if self.symbols.iter().any(|known| known == symbol) => {
+                symbols.iter().any(|own| own == symbol)
+            }
             _ => true,
         };
         let own: Vec<&Finding> = findings.iter().filter(is_of).collect();
         if let Some(first) = own.first() {
-            let at = first.at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+            let at = first
+                .at
+                .as_ref()
+                .map(|at| format!(" at {at}"))
+                .unwrap_or_default();
             return Some(format!("{} shown, first: {}{at}", own.len(), first.what));
         }
         let count = counted.filter(|&count| count > 0 && findings.is_empty())?;
-        Some(format!("{count} errors and warnings, none of which is shown"))
+        Some(format!(
+            "{count} errors and warnings, none of which is shown"
+        ))
     }
 
     fn end(&self) -> String {

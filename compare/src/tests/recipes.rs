@@ -48,7 +48,12 @@ fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> 
         match flag.as_str() {
             "--stages" => select::stages(&values, stages).map(drop),
             "--stage" => select::stage(value, stages).map(drop),
-            "--variants" => Chosen { variants: values, ..Chosen::default() }.of(stages).map(drop),
+            "--variants" => Chosen {
+                variants: values,
+                ..Chosen::default()
+            }
+            .of(stages)
+            .map(drop),
             _ => Ok(()),
         }
         .map_err(|error| error.to_string())?;
@@ -58,10 +63,15 @@ fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> 
 
 /// A script says in its own text which flags it has.
 fn check_script(words: &[String]) -> Result<(), String> {
-    let script = words.first().filter(|word| word.starts_with("scripts/") || word.starts_with(".ci/"));
+    let script = words
+        .first()
+        .filter(|word| word.starts_with("scripts/") || word.starts_with(".ci/"));
     let script = script.ok_or("neither compare nor a script of the repository")?;
     let text = std::fs::read_to_string(root().join(script)).map_err(|error| error.to_string())?;
-    match words.iter().find(|word| word.starts_with("--") && !text.contains(&format!("  {word} "))) {
+    match words
+        .iter()
+        .find(|word| word.starts_with("--") && !text.contains(&format!("  {word} ")))
+    {
         Some(flag) => Err(format!("{script} has no {flag}")),
         None => Ok(()),
     }
@@ -76,14 +86,31 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
     let stages = ladder();
     let page = std::fs::read_to_string(root().join("docs/recipes.md")).unwrap();
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
-    assert!(sections.len() >= 9, "the page was not understood: {} sections", sections.len());
+    assert!(
+        sections.len() >= 9,
+        "the page was not understood: {} sections",
+        sections.len()
+    );
     for section in sections {
         let title = section.lines().next().unwrap();
-        let commands: Vec<&str> = section.split("```").skip(1).step_by(2).flat_map(str::lines).collect();
-        let commands: Vec<&str> = commands.into_iter().filter(|line| !line.is_empty()).collect();
+        let commands: Vec<&str> = section
+            .split("```")
+            .skip(1)
+            .step_by(2)
+            .flat_map(str::lines)
+            .collect();
+        let commands: Vec<&str> = commands
+            .into_iter()
+            .filter(|line| !line.is_empty())
+            .collect();
         assert!(!commands.is_empty(), "{title}: no command");
-        assert!(section.contains("Exit ") && section.contains("rint"), "{title}: what it prints, and its exit codes");
-        commands.iter().for_each(|line| check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}")));
+        assert!(
+            section.contains("Exit ") && section.contains("rint"),
+            "{title}: what it prints, and its exit codes"
+        );
+        commands.iter().for_each(|line| {
+            check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}"))
+        });
     }
 }
 
@@ -91,12 +118,24 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
 fn what_is_no_command_is_noticed() {
     let stages = ladder();
     for (line, says) in [
-        ("cargo run -p compare -- tune --stagez stage5-swizzle", "--stagez"),
+        (
+            "cargo run -p compare -- tune --stagez stage5-swizzle",
+            "--stagez",
+        ),
         ("cargo run -p compare -- tunes", "tunes"),
         ("cargo run -p compare --quick", "put -- before"),
-        ("cargo run -p compare -- --stages stage5-swizle", "did you mean"),
-        ("cargo run -p compare -- brief --stage 77", "there is no stage"),
-        ("cargo run -p compare -- --variants scalar-31x64", "did you mean"),
+        (
+            "cargo run -p compare -- --stages stage5-swizle",
+            "did you mean",
+        ),
+        (
+            "cargo run -p compare -- brief --stage 77",
+            "there is no stage",
+        ),
+        (
+            "cargo run -p compare -- --variants scalar-31x64",
+            "did you mean",
+        ),
         ("cargo run -p compare -- --shapes misson", "did you mean"),
         ("scripts/reviews main", "No such file"),
         ("scripts/review main --slow", "has no --slow"),

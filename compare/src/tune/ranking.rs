@@ -44,13 +44,26 @@ impl Ranking {
 pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
     let mut planned: Vec<PlannedTiming> = Vec::new();
     for row in timed(record) {
-        let (Some(stage), Some(place)) = (record.stage(row.subject.stage()), row.on.problem()) else { continue };
+        let (Some(stage), Some(place)) = (record.stage(row.subject.stage()), row.on.problem())
+        else {
+            continue;
+        };
         let shape = record.meta.shape(&place.shape);
-        let Some(Ok(problem)) = shape.map(|shape| Problem::new(shape, place.dtype, place.mask)) else { continue };
-        if planned.iter().any(|known| (known.subject.stage(), known.problem) == (&stage.id, problem)) {
+        let Some(Ok(problem)) = shape.map(|shape| Problem::new(shape, place.dtype, place.mask))
+        else {
+            continue;
+        };
+        if planned
+            .iter()
+            .any(|known| (known.subject.stage(), known.problem) == (&stage.id, problem))
+        {
             continue;
         }
-        planned.extend(stage.subjects().map(|subject| PlannedTiming { subject, place: place.clone(), problem }));
+        planned.extend(stage.subjects().map(|subject| PlannedTiming {
+            subject,
+            place: place.clone(),
+            problem,
+        }));
     }
     planned
 }
@@ -59,7 +72,9 @@ pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
 pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for timing in planned {
-        let Some(build) = record.stage(timing.subject.stage()) else { continue };
+        let Some(build) = record.stage(timing.subject.stage()) else {
+            continue;
+        };
         let same = |ranking: &Ranking| ranking.entry.is_of(&build.id, &timing.problem);
         let index = rankings.iter().position(same).unwrap_or_else(|| {
             let entry = Entry {
@@ -73,7 +88,10 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
                 timed: 0,
                 best: vec![],
             };
-            rankings.push(Ranking { entry, refused: vec![] });
+            rankings.push(Ranking {
+                entry,
+                refused: vec![],
+            });
             rankings.len() - 1
         });
         match place(timing, record) {
@@ -82,42 +100,77 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
         }
     }
     for ranking in &mut rankings {
-        ranking.entry.best.sort_by(|a, b| a.p50_us.total_cmp(&b.p50_us).then_with(|| a.variant.cmp(&b.variant)));
+        ranking.entry.best.sort_by(|a, b| {
+            a.p50_us
+                .total_cmp(&b.p50_us)
+                .then_with(|| a.variant.cmp(&b.variant))
+        });
     }
     rankings
 }
 
 /// The figures of an arm, or why it has none.
 fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
-    let PlannedTiming { subject, place, problem } = timing;
+    let PlannedTiming {
+        subject,
+        place,
+        problem,
+    } = timing;
     let variant = subject.name().to_string();
-    let refused =
-        |reason: String, is_wrong: bool| Refused { variant: variant.clone(), reason, is_wrong, was_tried: true };
-    let built: Vec<(&str, &Row)> = (record.by(Source::Ptxas).filter(|row| row.subject == *subject))
-        .filter_map(|row| match &row.on {
-            On::Instance { dtype, head_dim, arch: Some(arch) } => {
-                ((*dtype, *head_dim) == (problem.dtype, problem.shape.head_dim)).then_some((arch.as_str(), row))
-            }
-            _ => None,
-        })
-        .collect();
+    let refused = |reason: String, is_wrong: bool| Refused {
+        variant: variant.clone(),
+        reason,
+        is_wrong,
+        was_tried: true,
+    };
+    let built: Vec<(&str, &Row)> = (record
+        .by(Source::Ptxas)
+        .filter(|row| row.subject == *subject))
+    .filter_map(|row| match &row.on {
+        On::Instance {
+            dtype,
+            head_dim,
+            arch: Some(arch),
+        } => ((*dtype, *head_dim) == (problem.dtype, problem.shape.head_dim))
+            .then_some((arch.as_str(), row)),
+        _ => None,
+    })
+    .collect();
     if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
         return Err(refused(format!("{gate}: {}", judged.reason), true));
     }
     if summary(record, subject).is_some() && !is_green(record, subject) {
-        let failed = gates(record, subject).into_iter().filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failed: Vec<String> = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason)).collect();
+        let failed = gates(record, subject)
+            .into_iter()
+            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
+        let failed: Vec<String> = failed
+            .map(|(gate, judged)| format!("{gate}: {}", judged.reason))
+            .collect();
         let is_wrong = !failed.is_empty();
-        return Err(match unsupported(subject, place, problem, record).filter(|_| !is_wrong) {
-            Some(reason) => refused(reason, false),
-            None => refused(if is_wrong { failed.join("; ") } else { "not green on C1-C6".into() }, is_wrong),
-        });
+        return Err(
+            match unsupported(subject, place, problem, record).filter(|_| !is_wrong) {
+                Some(reason) => refused(reason, false),
+                None => refused(
+                    if is_wrong {
+                        failed.join("; ")
+                    } else {
+                        "not green on C1-C6".into()
+                    },
+                    is_wrong,
+                ),
+            },
+        );
     }
-    let Some(row) = timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place)) else {
+    let Some(row) =
+        timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place))
+    else {
         let unsupported = unsupported(subject, place, problem, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
-        return Err(Refused { was_tried, ..refused(reason, false) });
+        return Err(Refused {
+            was_tried,
+            ..refused(reason, false)
+        });
     };
     if let Some(reason) = withheld(record, row) {
         return Err(refused(reason, true));
@@ -128,56 +181,103 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         variant: variant.clone(),
         p50_us: us(Metric::P50),
         p90_us: us(Metric::P90),
-        sass_sha256: built.iter().find(runs).and_then(|(_, row)| row.sass.clone()),
+        sass_sha256: built
+            .iter()
+            .find(runs)
+            .and_then(|(_, row)| row.sass.clone()),
     })
 }
 
 /// Why the preset does not take the problem, if that is so: by its cases, which a committed record is without, or because
 /// the device refuses its instance, of which such a record declares nothing.
-fn unsupported(subject: &Subject, place: &Place, problem: &Problem, record: &Record) -> Option<String> {
-    let is_it = |row: &&Row| row.subject == *subject && matches!(&row.on, On::Case(of, _) if of == place);
-    if let Some(case) = record.cases.iter().filter(is_it).find(|row| row.verdicts.is_empty()) {
+fn unsupported(
+    subject: &Subject,
+    place: &Place,
+    problem: &Problem,
+    record: &Record,
+) -> Option<String> {
+    let is_it =
+        |row: &&Row| row.subject == *subject && matches!(&row.on, On::Case(of, _) if of == place);
+    if let Some(case) = record
+        .cases
+        .iter()
+        .filter(is_it)
+        .find(|row| row.verdicts.is_empty())
+    {
         return case.note.clone();
     }
-    let instance = On::Instance { dtype: problem.dtype, head_dim: problem.shape.head_dim, arch: None };
+    let instance = On::Instance {
+        dtype: problem.dtype,
+        head_dim: problem.shape.head_dim,
+        arch: None,
+    };
     let mut refused = record.stage(subject.stage())?.refused.iter();
     let refusal = refused.find(|refusal| refusal.variant == subject.name())?;
-    record.row(subject, &instance, Source::Kernel).is_none().then(|| refusal.reason.clone())
+    record
+        .row(subject, &instance, Source::Kernel)
+        .is_none()
+        .then(|| refusal.reason.clone())
 }
 
 /// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `cache`, read from `file`,
 /// does not keep for the problem, or, where it does not know the problem, for any. What it knows of another version of
 /// the kernel stays, as does what `request` names. Says so in [`Plan::timing_scopes`].
-pub fn keep_best(plan: &mut Plan, request: &Request, stages: &[StageBuild], cache: &TuningCache, file: &str) {
+pub fn keep_best(
+    plan: &mut Plan,
+    request: &Request,
+    stages: &[StageBuild],
+    cache: &TuningCache,
+    file: &str,
+) {
     if !request.problems.shapes.is_empty() || !request.chosen.variants.is_empty() {
         return;
     }
     for stage in stages {
-        let of = plan.timings.iter().filter(|timing| timing.subject.stage() == stage.id).count();
+        let of = plan
+            .timings
+            .iter()
+            .filter(|timing| timing.subject.stage() == stage.id)
+            .count();
         let mut is_stale = false;
         plan.timings.retain(|timing| {
             if timing.subject.stage() != stage.id || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
             match cache.of(&stage.meta, &timing.problem) {
-                Known::Fresh(best) => best.iter().any(|ranked| ranked.variant == timing.subject.name()),
-                Known::Absent => cache.is_kept_anywhere(&stage.meta, timing.subject.name()).unwrap_or(true),
+                Known::Fresh(best) => best
+                    .iter()
+                    .any(|ranked| ranked.variant == timing.subject.name()),
+                Known::Absent => cache
+                    .is_kept_anywhere(&stage.meta, timing.subject.name())
+                    .unwrap_or(true),
                 Known::Stale => {
                     is_stale = true;
                     true
                 }
             }
         });
-        let left_out = of - plan.timings.iter().filter(|timing| timing.subject.stage() == stage.id).count();
+        let left_out = of
+            - plan
+                .timings
+                .iter()
+                .filter(|timing| timing.subject.stage() == stage.id)
+                .count();
         let why = match (left_out, is_stale) {
             (0, false) => continue,
-            (_, false) => format!("beside the problems of the claims, only the best variants in {file} were timed"),
+            (_, false) => format!(
+                "beside the problems of the claims, only the best variants in {file} were timed"
+            ),
             (_, true) => format!(
                 "entries of {file} are STALE, the kernel has changed since: all variants were timed on their problems; run \
                  `compare tune --stages {}`",
                 stage.id
             ),
         };
-        plan.timing_scopes.push(TimingScope { stage: stage.id.clone(), left_out, of, why });
+        plan.timing_scopes.push(TimingScope {
+            stage: stage.id.clone(),
+            left_out,
+            of,
+            why,
+        });
     }
 }

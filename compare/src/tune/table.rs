@@ -14,7 +14,12 @@ pub fn failures(rankings: &[Ranking]) -> Vec<String> {
     let of = |ranking: &Ranking| {
         let wrong = ranking.refused.iter().filter(|refused| refused.is_wrong);
         wrong
-            .map(|refused| format!("{}/{}: {}", ranking.entry.stage, refused.variant, refused.reason))
+            .map(|refused| {
+                format!(
+                    "{}/{}: {}",
+                    ranking.entry.stage, refused.variant, refused.reason
+                )
+            })
             .collect::<Vec<_>>()
     };
     distinct(rankings.iter().flat_map(of))
@@ -22,12 +27,27 @@ pub fn failures(rankings: &[Ranking]) -> Vec<String> {
 
 /// Why a ranking is not kept.
 pub fn missing(ranking: &Ranking) -> String {
-    let untimed = ranking.refused.iter().filter(|refused| !refused.was_tried).count();
+    let untimed = ranking
+        .refused
+        .iter()
+        .filter(|refused| !refused.was_tried)
+        .count();
     let all = ranking.entry.best.len() + ranking.refused.len();
-    format!("{}: {untimed} of {all} variants were not timed", title(&ranking.entry))
+    format!(
+        "{}: {untimed} of {all} variants were not timed",
+        title(&ranking.entry)
+    )
 }
 
-fn title(Entry { stage, shape_name, dtype, mask, .. }: &Entry) -> String {
+fn title(
+    Entry {
+        stage,
+        shape_name,
+        dtype,
+        mask,
+        ..
+    }: &Entry,
+) -> String {
     format!("{stage}, {shape_name} {dtype} {mask}")
 }
 
@@ -36,10 +56,18 @@ pub fn document(rankings: &[Ranking]) -> Document {
     let mut blocks = Vec::new();
     for Ranking { entry, refused } in rankings {
         let places = entry.best.iter().enumerate().map(|(index, ranked)| {
-            let code =
-                ranked.sass_sha256.as_ref().map_or("translated PTX", |hash| &hash[..hash.len().min(HASH_DIGITS)]);
+            let code = ranked
+                .sass_sha256
+                .as_ref()
+                .map_or("translated PTX", |hash| {
+                    &hash[..hash.len().min(HASH_DIGITS)]
+                });
             row![
-                if index < KEPT { (index + 1).to_string() } else { String::new() },
+                if index < KEPT {
+                    (index + 1).to_string()
+                } else {
+                    String::new()
+                },
                 &ranked.variant,
                 us(ranked.p50_us),
                 us(ranked.p90_us),
@@ -47,13 +75,27 @@ pub fn document(rankings: &[Ranking]) -> Document {
                 code,
             ]
         });
-        let columns = ["kept", "variant", "p50 µs", "p90 µs", "of the best", "machine code"];
+        let columns = [
+            "kept",
+            "variant",
+            "p50 µs",
+            "p90 µs",
+            "of the best",
+            "machine code",
+        ];
         let refused = refused.iter().map(|refused| {
             let word = if refused.is_wrong { "FAIL" } else { "NO DATA" };
             format!("{word} {}: {}", refused.variant, refused.reason)
         });
         blocks.push(Block::section(title(entry)));
-        blocks.extend(some(Table::of(columns, places)).into_iter().chain(list(refused)));
+        blocks.extend(
+            some(Table::of(columns, places))
+                .into_iter()
+                .chain(list(refused)),
+        );
     }
-    Document { blocks, ..Document::default() }
+    Document {
+        blocks,
+        ..Document::default()
+    }
 }

@@ -12,16 +12,26 @@ use emulator_kernels::{entry, traced};
 const THREADS: u32 = 128;
 
 fn rounds(kernel: Entry, blocks: u32, rounds: i32) -> Run {
-    Run::new(kernel, THREADS).blocks(blocks).shared(4096).input(0, &[0.5f32; THREADS as usize]).number(0, rounds)
+    Run::new(kernel, THREADS)
+        .blocks(blocks)
+        .shared(4096)
+        .input(0, &[0.5f32; THREADS as usize])
+        .number(0, rounds)
 }
 
 fn switches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("switches");
-    for (name, kernel) in [("__syncthreads", entry::barriers_only as Entry), ("__shfl_xor_sync", entry::shuffles_only)]
-    {
+    for (name, kernel) in [
+        ("__syncthreads", entry::barriers_only as Entry),
+        ("__shfl_xor_sync", entry::shuffles_only),
+    ] {
         for schedule in [Schedule::InOrder, Schedule::Shuffled(1)] {
             let run = rounds(kernel, 1, 1000).schedule(schedule);
-            let switches = run.outputs::<i32>(1, 0).expect("the kernel has no fault").2.switches;
+            let switches = run
+                .outputs::<i32>(1, 0)
+                .expect("the kernel has no fault")
+                .2
+                .switches;
             group.throughput(Throughput::Elements(switches));
             group.bench_function(BenchmarkId::new(name, format!("{schedule:?}")), |bencher| {
                 bencher.iter(|| black_box(run.output::<i32>(1)))
@@ -37,7 +47,9 @@ fn traced_accesses(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(THREADS) * ROUNDS as u64 * 3));
     let run = rounds(traced::accesses_only, 1, ROUNDS);
     assert_eq!(run.trace([4, 0]).hazards, []);
-    group.bench_function("shared and global", |bencher| bencher.iter(|| black_box(run.trace([4, 0]))));
+    group.bench_function("shared and global", |bencher| {
+        bencher.iter(|| black_box(run.trace([4, 0])))
+    });
     group.finish();
 }
 
@@ -51,8 +63,16 @@ fn tiles(criterion: &mut Criterion) {
     for (name, kernel, each) in [
         ("plain, fma", entry::fma_only as Entry, 32 * 64),
         ("plain, wmma with two loads", entry::wmma_only, 16 * 16 * 16),
-        ("plain, ldmatrix and two mma", entry::mma_only, 2 * 16 * 8 * 16),
-        ("traced, ldmatrix and two mma", traced::mma_only, 2 * 16 * 8 * 16),
+        (
+            "plain, ldmatrix and two mma",
+            entry::mma_only,
+            2 * 16 * 8 * 16,
+        ),
+        (
+            "traced, ldmatrix and two mma",
+            traced::mma_only,
+            2 * 16 * 8 * 16,
+        ),
         ("plain, wgmma", entry::wgmma_only, 2 * 16 * 128 * 64),
         ("traced, wgmma", traced::wgmma_only, 2 * 16 * 128 * 64),
     ] {
@@ -71,8 +91,14 @@ fn rings(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tiles through a ring");
     group.throughput(Throughput::Elements(TILES as u64));
     let input = vec![1u32; TILES as usize * 128];
-    for (name, kernel) in [("plain", entry::mbarrier_ring as Entry), ("traced", traced::mbarrier_ring)] {
-        let run = Run::new(kernel, 96).shared(1056).input(0, &input).number(0, TILES);
+    for (name, kernel) in [
+        ("plain", entry::mbarrier_ring as Entry),
+        ("traced", traced::mbarrier_ring),
+    ] {
+        let run = Run::new(kernel, 96)
+            .shared(1056)
+            .input(0, &input)
+            .number(0, TILES);
         group.bench_function(name, |bencher| match name {
             "traced" => bencher.iter(|| drop(black_box(run.trace([256, 0])))),
             _ => bencher.iter(|| drop(black_box(run.output::<u32>(64)))),

@@ -7,14 +7,22 @@ use emulator::trace::{Access, Allocation, Memory, TraceOptions};
 use emulator::{Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
 
 /// The schedules that every correct kernel must give the same bits under.
-pub const SCHEDULES: [Schedule; 4] =
-    [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1), Schedule::Shuffled(2)];
+pub const SCHEDULES: [Schedule; 4] = [
+    Schedule::InOrder,
+    Schedule::Reversed,
+    Schedule::Shuffled(1),
+    Schedule::Shuffled(2),
+];
 
 /// The one line of `cu/FILE` that contains `text`.
 pub fn line(file: &str, text: &str) -> u32 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
     let source = std::fs::read_to_string(&path).unwrap();
-    let lines: Vec<usize> = (1..).zip(source.lines()).filter(|(_, line)| line.contains(text)).map(|(n, _)| n).collect();
+    let lines: Vec<usize> = (1..)
+        .zip(source.lines())
+        .filter(|(_, line)| line.contains(text))
+        .map(|(n, _)| n)
+        .collect();
     assert_eq!(lines.len(), 1, "{text:?} in {file}");
     lines[0] as u32
 }
@@ -110,7 +118,12 @@ impl Run {
         let bytes = std::mem::size_of_val(values);
         let mut words = vec![0u64; bytes.div_ceil(8)];
         // SAFETY: both ranges are `bytes` long, and any bytes are valid u64s.
-        unsafe { values.as_ptr().cast::<u8>().copy_to_nonoverlapping(words.as_mut_ptr().cast(), bytes) };
+        unsafe {
+            values
+                .as_ptr()
+                .cast::<u8>()
+                .copy_to_nonoverlapping(words.as_mut_ptr().cast(), bytes)
+        };
         self.inputs[index] = words;
         self
     }
@@ -123,9 +136,25 @@ impl Run {
 
     /// For another machine than the emulator: grid, block, shared bytes, inputs, tensor maps and numbers.
     #[allow(clippy::type_complexity, reason = "taken apart at once")]
-    pub fn parts(&self) -> ([u32; 3], [u32; 3], usize, [Vec<u8>; 3], &[(Buffer, TensorMap)], [i32; 4]) {
+    pub fn parts(
+        &self,
+    ) -> (
+        [u32; 3],
+        [u32; 3],
+        usize,
+        [Vec<u8>; 3],
+        &[(Buffer, TensorMap)],
+        [i32; 4],
+    ) {
         let bytes = |words: &Vec<u64>| words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        (self.grid, self.block, self.dynamic_shared_bytes, self.inputs.each_ref().map(bytes), &self.maps, self.numbers)
+        (
+            self.grid,
+            self.block,
+            self.dynamic_shared_bytes,
+            self.inputs.each_ref().map(bytes),
+            &self.maps,
+            self.numbers,
+        )
     }
 
     /// `n[index]`.
@@ -162,23 +191,46 @@ impl Run {
     pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
         let buffers = self.buffers(bytes);
         let table = [0, 1, 2].map(|index| {
-            let maps = if index == 1 { self.maps.len() * size_of::<Line>() } else { 0 };
-            let bytes = (self.inputs[index].len() * 8).next_multiple_of(if maps > 0 { 128 } else { 1 }) + maps;
-            let elements = self.elements.clone().filter(|_| index == 0).unwrap_or(0..bytes);
-            let (name, start) = (["in 0", "in 1", "in 2"][index], buffers.inputs[index].as_ptr());
+            let maps = if index == 1 {
+                self.maps.len() * size_of::<Line>()
+            } else {
+                0
+            };
+            let bytes =
+                (self.inputs[index].len() * 8).next_multiple_of(if maps > 0 { 128 } else { 1 })
+                    + maps;
+            let elements = self
+                .elements
+                .clone()
+                .filter(|_| index == 0)
+                .unwrap_or(0..bytes);
+            let (name, start) = (
+                ["in 0", "in 1", "in 2"][index],
+                buffers.inputs[index].as_ptr(),
+            );
             Allocation::with_elements(name, start, bytes, Access::Input, [elements])
         });
         let outputs = [0, 1].map(|index| {
             let (name, start) = (["out 0", "out 1"][index], buffers.outputs[index].as_ptr());
             Allocation::whole(name, start, bytes[index], Access::Output)
         });
-        let params =
-            Allocation::whole("params", &raw const buffers.params, size_of::<KernelParams>(), Access::Constant);
+        let params = Allocation::whole(
+            "params",
+            &raw const buffers.params,
+            size_of::<KernelParams>(),
+            Access::Constant,
+        );
         let memory = Memory::new(table.into_iter().chain(outputs).chain([params]));
         let suppress = self.suppress.clone().map(|site| Suppress { site });
-        let options = TraceOptions { memory, blocks: None, suppress, log: self.log };
+        let options = TraceOptions {
+            memory,
+            blocks: None,
+            suppress,
+            log: self.log,
+        };
         // SAFETY: as in `outputs`, and the table holds all buffers.
-        unsafe { emulator::trace::trace(&self.launch(&buffers.params), &options) }.expect("the launch is legal")
+        unsafe { emulator::trace::trace(&self.launch(&buffers.params), &options) }
+            .expect("the launch is legal")
     }
 
     fn buffers(&self, output_bytes: [usize; 2]) -> Buffers {
@@ -189,15 +241,24 @@ impl Run {
                 Buffer::Input => inputs[0].as_ptr() as usize,
                 Buffer::Output => outputs[0].as_mut_ptr() as usize,
             };
-            let map = TensorMap { base: buffer + map.base, ..*map };
-            inputs[1].push(Line(map.encode().expect("the limits of tensor maps are kept")));
+            let map = TensorMap {
+                base: buffer + map.base,
+                ..*map
+            };
+            inputs[1].push(Line(
+                map.encode().expect("the limits of tensor maps are kept"),
+            ));
         }
         let params = KernelParams {
             input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
             output: outputs.each_mut().map(|words| words.as_mut_ptr().cast()),
             numbers: self.numbers,
         };
-        Buffers { inputs, outputs, params }
+        Buffers {
+            inputs,
+            outputs,
+            params,
+        }
     }
 
     fn launch(&self, params: &KernelParams) -> emulator::Launch {
@@ -218,11 +279,17 @@ impl Run {
     }
 
     /// As [`Run::output`], with two buffers and the report.
-    pub fn outputs<T: Plain>(&self, len0: usize, len1: usize) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
+    pub fn outputs<T: Plain>(
+        &self,
+        len0: usize,
+        len1: usize,
+    ) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
         let buffers = self.buffers([len0, len1].map(|len| len * size_of::<T>()));
         let report = match self.suppress.clone() {
             // SAFETY: as below; none of the kernels computes addresses from what barriers order.
-            Some(site) => unsafe { emulator::launch_suppressed(&self.launch(&buffers.params), &Suppress { site })? },
+            Some(site) => unsafe {
+                emulator::launch_suppressed(&self.launch(&buffers.params), &Suppress { site })?
+            },
             // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of
             // the size that the kernel says.
             None => unsafe { emulator::launch(&self.launch(&buffers.params))? },
@@ -231,7 +298,11 @@ impl Run {
             // SAFETY: `words` has at least `len` elements of T, and any bytes are a valid T.
             unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<T>(), len) }.to_vec()
         };
-        Ok((read(&buffers.outputs[0], len0), read(&buffers.outputs[1], len1), report))
+        Ok((
+            read(&buffers.outputs[0], len0),
+            read(&buffers.outputs[1], len1),
+            report,
+        ))
     }
 }
 

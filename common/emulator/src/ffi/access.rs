@@ -37,9 +37,21 @@ unsafe extern "C-unwind" fn emulator_access_at(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     if context.stack.contains(&address) {
-        judge_held(context, address, bytes as usize, write, site.access_number());
+        judge_held(
+            context,
+            address,
+            bytes as usize,
+            write,
+            site.access_number(),
+        );
     } else {
-        judge_access(context, address, bytes as usize, write | IN_PIECES, site.access_number());
+        judge_access(
+            context,
+            address,
+            bytes as usize,
+            write | IN_PIECES,
+            site.access_number(),
+        );
     }
 }
 
@@ -62,22 +74,36 @@ unsafe extern "C-unwind" fn emulator_held_access(
 fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let run = context.run();
     let is_write = write & 1 == 1;
-    let held = run.block.borrow_mut().products().touched(context.thread, address..address + bytes, is_write);
+    let held = run.block.borrow_mut().products().touched(
+        context.thread,
+        address..address + bytes,
+        is_write,
+    );
     if let Some(held) = held {
         run.judge(|judge| judge.held_registers(context.thread, is_write, site, held));
-        context.fail(Fault::Hazard { block: context.block_idx });
+        context.fail(Fault::Hazard {
+            block: context.block_idx,
+        });
     }
 }
 
 #[inline]
 fn judge_access(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let (is_write, whole) = (write & 1 == 1, write & IN_PIECES == 0);
-    let judged = context.run().judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
+    let judged = context
+        .run()
+        .judge(|judge| judge.access(context.thread, address, bytes, is_write, whole, site));
     if judged == Some(Err(Stop)) {
-        context.fail(Fault::Hazard { block: context.block_idx });
+        context.fail(Fault::Hazard {
+            block: context.block_idx,
+        });
     }
     if context.run().spin.takes(address, is_write) {
-        context.run().block.borrow_mut().poll_memory(context.thread, site);
+        context
+            .run()
+            .block
+            .borrow_mut()
+            .poll_memory(context.thread, site);
         context.suspend(Pause::Waiting);
     }
 }

@@ -28,36 +28,81 @@ unsafe extern "C-unwind" fn emulator_store_async(
     let (context, value) = unsafe { (&*thread, *value) };
     let (run, operation) = (context.run(), "store_async");
     let refuse = |reason: String| -> ! {
-        let (block, thread, operation) = (context.block_idx, Some(context.thread), operation.to_owned());
-        context.fail(Fault::Tma { block, thread, operation, reason, place: site.place() })
+        let (block, thread, operation) = (
+            context.block_idx,
+            Some(context.thread),
+            operation.to_owned(),
+        );
+        context.fail(Fault::Tma {
+            block,
+            thread,
+            operation,
+            reason,
+            place: site.place(),
+        })
     };
     let cluster = run.cluster;
     if rank >= cluster.blocks {
         refuse(format!("block {rank} of a cluster of {}", cluster.blocks));
     }
     if !(smem as usize).is_multiple_of(BYTES) {
-        let (block, thread, operand) = (context.block_idx, context.thread, "the destination of store_async".to_owned());
+        let (block, thread, operand) = (
+            context.block_idx,
+            context.thread,
+            "the destination of store_async".to_owned(),
+        );
         let (value, required, place) = (smem as u64, BYTES as u64, site.place());
-        context.fail(Fault::Misaligned { block, thread, operand, value, required, place });
+        context.fail(Fault::Misaligned {
+            block,
+            thread,
+            operand,
+            value,
+            required,
+            place,
+        });
     }
     // The same place in the other block.
-    let there =
-        |at: usize| at.wrapping_sub(context.shared as usize).wrapping_add(cluster.start + rank as usize * STRIDE);
+    let there = |at: usize| {
+        at.wrapping_sub(context.shared as usize)
+            .wrapping_add(cluster.start + rank as usize * STRIDE)
+    };
     let to = there(smem as usize);
     let Some(offset) = cluster.locate(to, BYTES) else {
-        refuse(format!("its destination is not in shared memory, of which the launch declared {}", cluster.declared))
+        refuse(format!(
+            "its destination is not in shared memory, of which the launch declared {}",
+            cluster.declared
+        ))
     };
-    let call = Call { context, operation, object: there(object as usize) as *mut u64, site };
+    let call = Call {
+        context,
+        operation,
+        object: there(object as usize) as *mut u64,
+        site,
+    };
     let barrier = call.used();
-    let store = Incoming::Store { to: to as *mut [u8; BYTES], value, site };
+    let store = Incoming::Store {
+        to: to as *mut [u8; BYTES],
+        value,
+        site,
+    };
     let issue = || -> Result<(), Misuse> {
         let mut block = run.block.borrow_mut();
         let object = block.mbarriers().get(barrier)?;
         object.issue(store)?;
         run.judge(|judge| {
             let agent = *object.agent.get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) = (object.issued(), context.thread, 1, site.access_number());
-            judge.store_async(&Fork { agent, clock, first, count, site }, offset..offset + BYTES);
+            let (clock, first, count, site) =
+                (object.issued(), context.thread, 1, site.access_number());
+            judge.store_async(
+                &Fork {
+                    agent,
+                    clock,
+                    first,
+                    count,
+                    site,
+                },
+                offset..offset + BYTES,
+            );
         });
         let is_end = if run.acts_at_issue {
             // SAFETY: `locate` has found it in the shared memory of a block of the cluster, which lives as long as this run.
@@ -84,7 +129,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: Sync::PhaseWaitCluster.operation(), object, site };
+    let call = Call {
+        context,
+        operation: Sync::PhaseWaitCluster.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::PhaseWaitCluster) {
         call.wait(parity);
     }

@@ -22,21 +22,42 @@ unsafe extern "C-unwind" fn emulator_cp_async(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
-    if let Some(fault) = check_async_copy(context, dst as usize, src as usize, bytes, src_bytes, site) {
+    if let Some(fault) =
+        check_async_copy(context, dst as usize, src as usize, bytes, src_bytes, site)
+    {
         context.fail(fault);
     }
     let (to, from) = (dst as usize, src as usize);
     let site = || site.access_number();
-    let judged = run.judge(|judge| judge.issue(context.thread, to, from, bytes as usize, src_bytes as usize, site()));
+    let judged = run.judge(|judge| {
+        judge.issue(
+            context.thread,
+            to,
+            from,
+            bytes as usize,
+            src_bytes as usize,
+            site(),
+        )
+    });
     let tag = match judged {
         Some(Ok(tag)) => tag,
-        Some(Err(Stop)) => context.fail(Fault::Hazard { block: context.block_idx }),
+        Some(Err(Stop)) => context.fail(Fault::Hazard {
+            block: context.block_idx,
+        }),
         None => 0,
     };
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];
     // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS thread; the kernel
     // vouches for src as it does on a GPU.
-    unsafe { copies.issue(dst.cast(), src.cast(), bytes as usize, src_bytes as usize, tag) };
+    unsafe {
+        copies.issue(
+            dst.cast(),
+            src.cast(),
+            bytes as usize,
+            src_bytes as usize,
+            tag,
+        )
+    };
 }
 
 fn check_async_copy(
@@ -49,11 +70,21 @@ fn check_async_copy(
 ) -> Option<Fault> {
     let (block, thread) = (context.block_idx, context.thread);
     let required = u64::from(bytes);
-    for (operand, address) in [("the destination of cp.async", dst), ("the source of cp.async", src)] {
+    for (operand, address) in [
+        ("the destination of cp.async", dst),
+        ("the source of cp.async", src),
+    ] {
         let value = address as u64;
         if !value.is_multiple_of(required) {
             let (operand, place) = (operand.to_owned(), site.place());
-            return Some(Fault::Misaligned { block, thread, operand, value, required, place });
+            return Some(Fault::Misaligned {
+                block,
+                thread,
+                operand,
+                value,
+                required,
+                place,
+            });
         }
     }
     let cluster = &context.run().cluster;
@@ -63,14 +94,21 @@ fn check_async_copy(
         let size = cluster.declared;
         match dst.checked_sub(context.shared as usize) {
             Some(offset) if offset < 1 << 20 => {
-                format!("its destination is byte {offset} of shared memory, of which the launch declared {size}")
+                format!(
+                    "its destination is byte {offset} of shared memory, of which the launch declared {size}"
+                )
             }
             _ => "its destination is not in shared memory".to_owned(),
         }
     } else {
         return None;
     };
-    Some(Fault::AsyncCopy { block, thread, reason, place: site.place() })
+    Some(Fault::AsyncCopy {
+        block,
+        thread,
+        reason,
+        place: site.place(),
+    })
 }
 
 /// # Safety
@@ -90,7 +128,11 @@ unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContex
 /// # Safety
 /// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext, newest_groups: u32, site: Site) {
+unsafe extern "C-unwind" fn emulator_cp_async_wait(
+    thread: *const ThreadContext,
+    newest_groups: u32,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -101,6 +143,7 @@ unsafe extern "C-unwind" fn emulator_cp_async_wait(thread: *const ThreadContext,
     let landed = |tag| {
         run.judge(|judge| judge.landed(tag));
     };
-    let covered = run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
+    let covered =
+        run.copies.borrow_mut()[context.thread as usize].wait(newest_groups as usize, landed);
     run.judge(|judge| judge.waited(context.thread, newest_groups, covered, site.number()));
 }

@@ -26,10 +26,19 @@ impl Call<'_> {
     }
 
     fn fault(&self, Misuse(reason): Misuse) -> Fault {
-        let ThreadContext { block_idx, thread, .. } = *self.context;
+        let ThreadContext {
+            block_idx, thread, ..
+        } = *self.context;
         let offset = (self.object as usize).wrapping_sub(self.run().cluster.start);
         let operation = self.operation.to_owned();
-        Fault::Mbarrier { block: block_idx, thread, operation, offset, reason, place: self.site.place() }
+        Fault::Mbarrier {
+            block: block_idx,
+            thread,
+            operation,
+            offset,
+            reason,
+            place: self.site.place(),
+        }
     }
 
     pub(super) fn fail(&self, misuse: Misuse) -> ! {
@@ -41,13 +50,22 @@ impl Call<'_> {
         let (at, cluster) = (self.object as usize, &self.run().cluster);
         let Some(offset) = cluster.locate(at, 8) else {
             let declared = cluster.declared;
-            self.fail(Misuse(format!("its 8 bytes are not in shared memory, of which the launch declared {declared}")));
+            self.fail(Misuse(format!(
+                "its 8 bytes are not in shared memory, of which the launch declared {declared}"
+            )));
         };
         if !at.is_multiple_of(8) {
             let (block, thread) = (self.context.block_idx, self.context.thread);
             let (value, required, place) = (at as u64, 8, self.site.place());
             let operand = format!("the object of {}", self.operation);
-            self.context.fail(Fault::Misaligned { block, thread, operand, value, required, place });
+            self.context.fail(Fault::Misaligned {
+                block,
+                thread,
+                operand,
+                value,
+                required,
+                place,
+            });
         }
         offset
     }
@@ -56,27 +74,37 @@ impl Call<'_> {
     pub(super) fn used(&self) -> usize {
         let (offset, thread) = (self.existing(), self.context.thread);
         if !self.run().block.borrow_mut().knows_mbarrier(thread, offset) {
-            self.run().judge(|judge| judge.use_barrier(thread, offset, self.site.access_number()));
+            self.run()
+                .judge(|judge| judge.use_barrier(thread, offset, self.site.access_number()));
         }
         offset
     }
 
     fn existing(&self) -> usize {
         let offset = self.offset();
-        let known = self.run().block.borrow_mut().mbarriers().get(offset).map(|_| ());
+        let known = self
+            .run()
+            .block
+            .borrow_mut()
+            .mbarriers()
+            .get(offset)
+            .map(|_| ());
         if let Err(misuse) = known {
             self.fail(misuse);
         }
         // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
         if unsafe { self.object.read() } != MARK {
-            self.fail(Misuse("its bytes were overwritten since mbarrier_init: a tile overlaps the object".into()));
+            self.fail(Misuse(
+                "its bytes were overwritten since mbarrier_init: a tile overlaps the object".into(),
+            ));
         }
         offset
     }
 
     /// Notes the site. True if it is to do nothing.
     pub(super) fn is_suppressed(&self, sync: Sync) -> bool {
-        self.run().judge(|judge| judge.reaches(sync, self.site.number()));
+        self.run()
+            .judge(|judge| judge.reaches(sync, self.site.number()));
         self.run().suppresses(self.site)
     }
 
@@ -91,9 +119,11 @@ impl Call<'_> {
             if with_copies {
                 arriving.copies.push((thread, issued));
                 let site = self.site.number();
-                self.run().judge(|judge| judge.arrive_after_copies(thread, site, &mut arriving.signal));
+                self.run()
+                    .judge(|judge| judge.arrive_after_copies(thread, site, &mut arriving.signal));
             } else {
-                self.run().judge(|judge| judge.arrive(thread, &mut arriving.signal));
+                self.run()
+                    .judge(|judge| judge.arrive(thread, &mut arriving.signal));
             }
             if let Some(bytes) = expects {
                 object.expect(bytes)?;
@@ -125,7 +155,8 @@ impl Call<'_> {
             if seen == Seen::Ended {
                 let boxes = object.observe_bytes();
                 if let Some(agent) = object.agent {
-                    self.run().judge(|judge| judge.complete(self.context.thread, agent, boxes));
+                    self.run()
+                        .judge(|judge| judge.complete(self.context.thread, agent, boxes));
                 }
                 let ended = object.ended();
                 for (copier, issued) in ended.copies.drain(..) {
@@ -133,9 +164,11 @@ impl Call<'_> {
                         self.run().judge(|judge| judge.landed(tag));
                     };
                     self.run().copies.borrow_mut()[copier as usize].land(issued, landed);
-                    self.run().judge(|judge| judge.release_copies(copier, issued, &mut ended.signal));
+                    self.run()
+                        .judge(|judge| judge.release_copies(copier, issued, &mut ended.signal));
                 }
-                self.run().judge(|judge| judge.observe(self.context.thread, &ended.signal));
+                self.run()
+                    .judge(|judge| judge.observe(self.context.thread, &ended.signal));
             }
             Ok(seen)
         };
@@ -144,12 +177,21 @@ impl Call<'_> {
 
     /// Whether the phase has ended; if not, others run first. A try may say no although it has.
     fn poll(&self, parity: i32, is_try: bool) -> bool {
-        let Call { context, operation, site, .. } = *self;
+        let Call {
+            context,
+            operation,
+            site,
+            ..
+        } = *self;
         let offset = self.used();
         let is_spurious = is_try && context.run().block.borrow_mut().fails_spuriously();
         let is_ended = !is_spurious && self.look(offset, parity, None) == Seen::Ended;
         if !is_ended {
-            context.run().block.borrow_mut().poll_mbarrier(context.thread, offset, operation, site);
+            context
+                .run()
+                .block
+                .borrow_mut()
+                .poll_mbarrier(context.thread, offset, operation, site);
             context.suspend(Pause::Waiting);
         }
         is_ended
@@ -179,23 +221,45 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: "mbarrier_init", object, site };
+    let call = Call {
+        context,
+        operation: "mbarrier_init",
+        object,
+        site,
+    };
     let offset = call.offset();
-    let made = context.run().block.borrow_mut().mbarriers().init(offset, arrivals, context.thread, site);
+    let made =
+        context
+            .run()
+            .block
+            .borrow_mut()
+            .mbarriers()
+            .init(offset, arrivals, context.thread, site);
     if let Err(misuse) = made {
         call.fail(misuse);
     }
     // SAFETY: `offset` has found it to be 8 aligned bytes of the block's shared memory.
     unsafe { object.write(MARK) };
-    context.run().judge(|judge| judge.init_barrier(context.thread, offset, site.access_number()));
+    context
+        .run()
+        .judge(|judge| judge.init_barrier(context.thread, offset, site.access_number()));
 }
 
 /// # Safety
 /// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_mbarrier_arrive(thread: *const ThreadContext, object: *mut u64, site: Site) {
+unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
+    thread: *const ThreadContext,
+    object: *mut u64,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
-    let call = Call { context: unsafe { &*thread }, operation: Sync::Arrive.operation(), object, site };
+    let call = Call {
+        context: unsafe { &*thread },
+        operation: Sync::Arrive.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::Arrive) {
         call.arrive(false, None);
     }
@@ -210,7 +274,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let call = Call { context: unsafe { &*thread }, operation: Sync::ArriveAfterCopies.operation(), object, site };
+    let call = Call {
+        context: unsafe { &*thread },
+        operation: Sync::ArriveAfterCopies.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::ArriveAfterCopies) {
         call.arrive(true, None);
     }
@@ -227,7 +296,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
 ) -> bool {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: Sync::PhaseTest.operation(), object, site };
+    let call = Call {
+        context,
+        operation: Sync::PhaseTest.operation(),
+        object,
+        site,
+    };
     call.is_suppressed(Sync::PhaseTest) || call.poll(parity, false) // as if the kernel had not asked
 }
 
@@ -242,7 +316,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: Sync::PhaseWait.operation(), object, site };
+    let call = Call {
+        context,
+        operation: Sync::PhaseWait.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::PhaseWait) {
         call.wait(parity);
     }
@@ -259,7 +338,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
 ) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: Sync::PhaseWaitBytes.operation(), object, site };
+    let call = Call {
+        context,
+        operation: Sync::PhaseWaitBytes.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::PhaseWaitBytes) {
         call.wait(parity);
     }
@@ -276,7 +360,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
 ) -> bool {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    let call = Call { context, operation: Sync::PhaseTry.operation(), object, site };
+    let call = Call {
+        context,
+        operation: Sync::PhaseTry.operation(),
+        object,
+        site,
+    };
     call.is_suppressed(Sync::PhaseTry) || call.poll(parity, true) // as if the kernel had not asked
 }
 
@@ -290,7 +379,12 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let call = Call { context: unsafe { &*thread }, operation: Sync::ArriveExpect.operation(), object, site };
+    let call = Call {
+        context: unsafe { &*thread },
+        operation: Sync::ArriveExpect.operation(),
+        object,
+        site,
+    };
     if !call.is_suppressed(Sync::ArriveExpect) {
         call.arrive(false, Some(bytes));
     }

@@ -15,14 +15,38 @@ use super::mbarrier::Call;
 impl ThreadContext {
     fn refuse(&self, operation: &str, reason: String, site: Site) -> ! {
         let (block, thread, operation) = (self.block_idx, Some(self.thread), operation.to_owned());
-        self.fail(Fault::Tma { block, thread, operation, reason, place: site.place() })
+        self.fail(Fault::Tma {
+            block,
+            thread,
+            operation,
+            reason,
+            place: site.place(),
+        })
     }
 
-    fn demand_aligned(&self, operand: &str, operation: &str, address: usize, required: usize, site: Site) {
+    fn demand_aligned(
+        &self,
+        operand: &str,
+        operation: &str,
+        address: usize,
+        required: usize,
+        site: Site,
+    ) {
         if !address.is_multiple_of(required) {
-            let (block, thread, operand) = (self.block_idx, self.thread, format!("the {operand} of {operation}"));
+            let (block, thread, operand) = (
+                self.block_idx,
+                self.thread,
+                format!("the {operand} of {operation}"),
+            );
             let (value, required, place) = (address as u64, required as u64, site.place());
-            self.fail(Fault::Misaligned { block, thread, operand, value, required, place });
+            self.fail(Fault::Misaligned {
+                block,
+                thread,
+                operand,
+                value,
+                required,
+                place,
+            });
         }
     }
 
@@ -66,10 +90,16 @@ impl ThreadContext {
         // An H200 stops with "illegal instruction".
         let first = i64::from(at[0]) * i64::from(map.element_bytes);
         if first % 16 != 0 {
-            let reason = format!("it starts at byte {first} of a row, and a box does at a multiple of 16");
+            let reason =
+                format!("it starts at byte {first} of a row, and a box does at a multiple of 16");
             self.refuse(operation, reason, site);
         }
-        Transfer { map, at, smem, site }
+        Transfer {
+            map,
+            at,
+            smem,
+            site,
+        }
     }
 
     fn offset(&self, transfer: &Transfer) -> usize {
@@ -78,7 +108,9 @@ impl ThreadContext {
 
     fn judged(&self, judged: Option<Result<(), Stop>>) {
         if judged == Some(Err(Stop)) {
-            self.fail(Fault::Hazard { block: self.block_idx });
+            self.fail(Fault::Hazard {
+                block: self.block_idx,
+            });
         }
     }
 }
@@ -86,13 +118,21 @@ impl ThreadContext {
 /// What the judge is told of a box.
 fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item = (usize, usize)>> {
     let rows = transfer.pieces().map(|piece| (piece.address, piece.bytes));
-    TmaBox { offset, bytes: transfer.bytes(), rows }
+    TmaBox {
+        offset,
+        bytes: transfer.bytes(),
+        rows,
+    }
 }
 
 /// # Safety
 /// As [`super::emulator_collective`]; `map` is null or points to 16 words, `at` to 4. So for all callbacks here.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_prefetch_map(thread: *const ThreadContext, map: *const [u64; 16], site: Site) {
+unsafe extern "C-unwind" fn emulator_tma_prefetch_map(
+    thread: *const ThreadContext,
+    map: *const [u64; 16],
+    site: Site,
+) {
     // SAFETY: see above.
     unsafe { (*thread).map(map, "tma_prefetch_map", site) };
 }
@@ -113,7 +153,12 @@ unsafe extern "C-unwind" fn emulator_tma_load(
     let run = context.run();
     // SAFETY: likewise.
     let transfer = unsafe { context.transfer(map, smem_box, at, "tma_load", site) };
-    let call = Call { context, operation: "tma_load", object, site };
+    let call = Call {
+        context,
+        operation: "tma_load",
+        object,
+        site,
+    };
     let barrier = call.used();
     let issue = || -> Result<_, Misuse> {
         let mut block = run.block.borrow_mut();
@@ -121,8 +166,15 @@ unsafe extern "C-unwind" fn emulator_tma_load(
         object.issue(Incoming::Box(transfer))?;
         Ok(run.judge(|judge| {
             let agent = *object.agent.get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) = (object.issued(), context.thread, 1, site.access_number());
-            let fork = Fork { agent, clock, first, count, site };
+            let (clock, first, count, site) =
+                (object.issued(), context.thread, 1, site.access_number());
+            let fork = Fork {
+                agent,
+                clock,
+                first,
+                count,
+                site,
+            };
             judge.tma_load(&fork, judged_box(&transfer, context.offset(&transfer)))
         }))
     };
@@ -161,15 +213,26 @@ unsafe extern "C-unwind" fn emulator_tma_store(
     // SAFETY: likewise.
     let transfer = unsafe { context.transfer(map, smem_box, at, "tma_store", site) };
     if transfer.at.iter().any(|&at| at < 0) {
-        let reason = format!("it starts at {:?} (column, row, head, batch), and a store may not before 0", transfer.at);
+        let reason = format!(
+            "it starts at {:?} (column, row, head, batch), and a store may not before 0",
+            transfer.at
+        );
         context.refuse("tma_store", reason, site);
     }
     let judged = run.judge(|judge| {
         let mut stores = run.stores.borrow_mut();
         let stores = of(&mut stores, context.thread);
-        let agents = *stores.agents.get_or_insert_with(|| [judge.agent(), judge.agent()]);
+        let agents = *stores
+            .agents
+            .get_or_insert_with(|| [judge.agent(), judge.agent()]);
         let judged = judged_box(&transfer, context.offset(&transfer));
-        judge.tma_store(context.thread, agents, stores.next(), site.access_number(), judged)
+        judge.tma_store(
+            context.thread,
+            agents,
+            stores.next(),
+            site.access_number(),
+            judged,
+        )
     });
     context.judged(judged);
     if run.acts_at_issue {
@@ -205,7 +268,11 @@ unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadConte
 /// # Safety
 /// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn emulator_tma_store_wait_read(thread: *const ThreadContext, newest_groups: u32, site: Site) {
+unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
+    thread: *const ThreadContext,
+    newest_groups: u32,
+    site: Site,
+) {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     let run = context.run();
@@ -222,7 +289,10 @@ unsafe extern "C-unwind" fn emulator_tma_store_wait_read(thread: *const ThreadCo
             unsafe { store.store() };
         }
     };
-    if let (Some(last), Some([reads, _])) = (stores.wait_read(newest_groups as usize, read), stores.agents) {
+    if let (Some(last), Some([reads, _])) = (
+        stores.wait_read(newest_groups as usize, read),
+        stores.agents,
+    ) {
         run.judge(|judge| judge.complete(context.thread, reads, last));
     }
 }

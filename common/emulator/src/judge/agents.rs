@@ -26,16 +26,35 @@ impl Judge {
     }
 
     fn forked(fork: &Fork, how: How) -> Made {
-        let &Fork { agent, clock, first, count, site } = fork;
-        let actor = Actor::Agent { agent, first: first as u16, count: count as u16 };
-        Made { clock, ..Made::by(actor, how, site) }
+        let &Fork {
+            agent,
+            clock,
+            first,
+            count,
+            site,
+        } = fork;
+        let actor = Actor::Agent {
+            agent,
+            first: first as u16,
+            count: count as u16,
+        };
+        Made {
+            clock,
+            ..Made::by(actor, how, site)
+        }
     }
 
     /// An operation will access `range` of shared memory at some time until it is complete.
     pub(crate) fn fork_shared(&mut self, fork: &Fork, how: How, range: Range<usize>) {
         let made = Self::forked(fork, how);
         if self.touch(Space::Shared, range.start as u32, range.len(), made) {
-            self.push_under_way(made, fork.agent, Space::Shared, range.start as u32, range.len());
+            self.push_under_way(
+                made,
+                fork.agent,
+                Space::Shared,
+                range.start as u32,
+                range.len(),
+            );
         }
     }
 
@@ -48,12 +67,17 @@ impl Judge {
         bytes: usize,
     ) -> Result<Option<u32>, Stop> {
         let made = Self::forked(fork, how);
-        let Some((Space::Global, place)) = self.place(address, bytes, made)? else { return Ok(None) };
+        let Some((Space::Global, place)) = self.place(address, bytes, made)? else {
+            return Ok(None);
+        };
         if !self.touch(Space::Global, place, bytes, made) {
             return Ok(None);
         }
         let memory = Arc::clone(&self.setup().memory);
-        if memory.locate(place).is_some_and(|(allocation, _)| allocation.access == Access::Output) {
+        if memory
+            .locate(place)
+            .is_some_and(|(allocation, _)| allocation.access == Access::Output)
+        {
             self.push_under_way(made, fork.agent, Space::Global, place, bytes);
         }
         Ok(Some(place))
@@ -73,26 +97,44 @@ impl Judge {
         if self.under_way.len() >= MANY_UNDER_WAY && self.under_way.len().is_power_of_two() {
             self.forget_complete();
         }
-        self.under_way.push(UnderWay { made, agent, space, start, bytes: bytes as u32 });
+        self.under_way.push(UnderWay {
+            made,
+            agent,
+            space,
+            start,
+            bytes: bytes as u32,
+        });
     }
 
     /// What somebody knows to be complete all know after the next barrier of the block.
     fn forget_complete(&mut self) {
         let order = &self.order;
-        self.under_way.retain(|it| !order.is_complete(it.agent, it.made.clock));
+        self.under_way
+            .retain(|it| !order.is_complete(it.agent, it.made.clock));
     }
 
     /// A generation has begun, but what is under way is so still.
     pub(super) fn keep_under_way(&mut self) {
         self.forget_complete();
-        for &UnderWay { made, space, start, bytes, .. } in &self.under_way {
-            let event = self.order.agent_event(made.actor, made.clock, made.site, made.how);
+        for &UnderWay {
+            made,
+            space,
+            start,
+            bytes,
+            ..
+        } in &self.under_way
+        {
+            let event = self
+                .order
+                .agent_event(made.actor, made.clock, made.site, made.how);
             match space {
                 Space::Shared => {
                     let cells = self.shared[start as usize..][..bytes as usize].iter_mut();
                     self.order.survive(cells, event);
                 }
-                Space::Global => self.global.survive(&mut self.order, start, bytes as usize, event),
+                Space::Global => self
+                    .global
+                    .survive(&mut self.order, start, bytes as usize, event),
             }
         }
     }
@@ -100,7 +142,10 @@ impl Judge {
     /// The async proxy reads `range`: what was written there by the generic one must have been fenced by who wrote it, and
     /// who issues the read must know of that.
     pub(super) fn check_fences(&mut self, range: Range<usize>, made: Made) {
-        if self.content[range.clone()].iter().all(|&content| content == Content::Fetched) {
+        if self.content[range.clone()]
+            .iter()
+            .all(|&content| content == Content::Fetched)
+        {
             return;
         }
         let (mut last, mut is_fenced) = (None, true);
@@ -112,7 +157,9 @@ impl Judge {
             }
             if last != Some(written) {
                 last = Some(written);
-                is_fenced = self.order.is_fenced(written.actor(), written.fences, made.actor);
+                is_fenced = self
+                    .order
+                    .is_fenced(written.actor(), written.fences, made.actor);
             }
             if is_fenced {
                 continue;
@@ -133,7 +180,11 @@ impl Judge {
 
     fn report_unfenced(&mut self, written: Written, bytes: Range<usize>, made: Made) {
         let actor = written.actor();
-        let first = Side { actor, how: written.how, site: written.site };
+        let first = Side {
+            actor,
+            how: written.how,
+            site: written.site,
+        };
         let sides = (first, Some(made.side()));
         self.found(
             HazardKind::MissingProxyFence,
@@ -163,7 +214,12 @@ mod tests {
         judge.start(Setup {
             memory: Arc::new(Memory::default()),
             block: [0; 3],
-            cluster: Cluster { blocks: 1, threads: 64, start: BASE, declared: 64 },
+            cluster: Cluster {
+                blocks: 1,
+                threads: 64,
+                start: BASE,
+                declared: 64,
+            },
             harmless: [0..0, 0..0, 0..0],
             log: false,
         });
@@ -171,11 +227,21 @@ mod tests {
     }
 
     fn fork(agent: Agent, clock: u32, first: u32) -> Fork {
-        Fork { agent, clock, first, count: 1, site: 90 }
+        Fork {
+            agent,
+            clock,
+            first,
+            count: 1,
+            site: 90,
+        }
     }
 
     fn kinds(outcome: &Outcome) -> Vec<(HazardKind, u32, u32)> {
-        outcome.found.iter().map(|raw| (raw.kind, raw.offset, raw.bytes)).collect()
+        outcome
+            .found
+            .iter()
+            .map(|raw| (raw.kind, raw.offset, raw.bytes))
+            .collect()
     }
 
     /// Thread 0 starts a load into bytes 0-15, `between` happens, thread 33 reads them.
@@ -193,14 +259,29 @@ mod tests {
         let early = [(HazardKind::ReadInFlight, 4, 4)];
         assert_eq!(read_after(|_, _| ()), early);
         assert_eq!(read_after(|judge, agent| judge.complete(33, agent, 1)), []);
-        assert_eq!(read_after(|judge, agent| judge.complete(32, agent, 1)), early, "another thread");
-        assert_eq!(read_after(|judge, _| judge.barrier(0, 8)), early, "a barrier does not wait for it");
-        assert_eq!(read_after(|judge, _| (0..3).for_each(|_| judge.barrier(0, 8))), early);
+        assert_eq!(
+            read_after(|judge, agent| judge.complete(32, agent, 1)),
+            early,
+            "another thread"
+        );
+        assert_eq!(
+            read_after(|judge, _| judge.barrier(0, 8)),
+            early,
+            "a barrier does not wait for it"
+        );
+        assert_eq!(
+            read_after(|judge, _| (0..3).for_each(|_| judge.barrier(0, 8))),
+            early
+        );
         let observed_by_one = |judge: &mut Judge, agent| {
             judge.complete(32, agent, 1);
             judge.barrier(0, 8);
         };
-        assert_eq!(read_after(observed_by_one), [], "but passes on what one of its threads was told");
+        assert_eq!(
+            read_after(observed_by_one),
+            [],
+            "but passes on what one of its threads was told"
+        );
         let passed_on = |judge: &mut Judge, agent| {
             let mut signal = Signal::default();
             judge.complete(1, agent, 1);
@@ -230,7 +311,11 @@ mod tests {
             kinds(&judge.finish(0))
         };
         assert_eq!((run(true, false), run(false, true)), (vec![], vec![]));
-        assert_eq!(run(false, false), [(HazardKind::Race, 0, 16); 2], "neither the reader nor the first load is over");
+        assert_eq!(
+            run(false, false),
+            [(HazardKind::Race, 0, 16); 2],
+            "neither the reader nor the first load is over"
+        );
     }
 
     #[test]
@@ -240,7 +325,13 @@ mod tests {
             let (tma, wgmma) = (judge.agent(), judge.agent());
             judge.fork_shared(&fork(tma, 1, 0), How::TmaWrite, 0..16);
             (32..34).for_each(|thread| judge.complete(thread, tma, 1));
-            let group = Fork { agent: wgmma, clock: 3, first: 32, count: 2, site: 91 };
+            let group = Fork {
+                agent: wgmma,
+                clock: 3,
+                first: 32,
+                count: 2,
+                site: 91,
+            };
             judge.fork_shared(&group, How::WgmmaRead, 0..16);
             for &clock in waits {
                 judge.complete(33, wgmma, clock);
@@ -253,7 +344,10 @@ mod tests {
         };
         assert_eq!((run(&[3], false), run(&[4], true)), (vec![], vec![]));
         let race = [(HazardKind::Race, 0, 4)];
-        assert_eq!((run(&[], false), run(&[2], false), run(&[2], true)), (race.to_vec(), race.to_vec(), race.to_vec()));
+        assert_eq!(
+            (run(&[], false), run(&[2], false), run(&[2], true)),
+            (race.to_vec(), race.to_vec(), race.to_vec())
+        );
     }
 
     #[test]
@@ -278,9 +372,21 @@ mod tests {
         assert_eq!(run(&["fence", "barrier", "barrier"]), []);
         assert_eq!(run(&["barrier", "fence", "barrier"]), []);
         assert_eq!(run(&["barrier"]), unfenced);
-        assert_eq!(run(&["barrier", "fence"]), unfenced, "nobody knows of the fence");
-        assert_eq!(run(&["barrier", "other's fence"]), unfenced, "by who issues the read");
+        assert_eq!(
+            run(&["barrier", "fence"]),
+            unfenced,
+            "nobody knows of the fence"
+        );
+        assert_eq!(
+            run(&["barrier", "other's fence"]),
+            unfenced,
+            "by who issues the read"
+        );
         assert_eq!(run(&["fence", "write", "barrier"]), unfenced);
-        assert_eq!(run(&["fence"]), [(HazardKind::Race, 0, 4)], "a fence orders nothing");
+        assert_eq!(
+            run(&["fence"]),
+            [(HazardKind::Race, 0, 4)],
+            "a fence orders nothing"
+        );
     }
 }

@@ -80,7 +80,8 @@ impl Clocks {
             let rows = std::mem::take(&mut self.known);
             for row in rows.chunks(self.columns) {
                 self.known.extend_from_slice(row);
-                self.known.resize(self.known.len() + columns - self.columns, 0);
+                self.known
+                    .resize(self.known.len() + columns - self.columns, 0);
             }
             self.columns = columns;
         }
@@ -128,7 +129,8 @@ impl Clocks {
 
     /// Whether `reader` knows of a fence of `writer` since there had been `fences`.
     pub(crate) fn knows_fence(&self, reader: u32, writer: u32, fences: u32) -> bool {
-        self.fences.is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
+        self.fences
+            .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
     }
 
     fn row(&mut self, thread: u32) -> &mut [u32] {
@@ -159,7 +161,8 @@ impl Clocks {
 
     /// Whether `thread` has been told that copy number `copy` of `other` has landed.
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
-        self.copies.is_some_and(|first| self.knows(thread, first as u32 + other, copy))
+        self.copies
+            .is_some_and(|first| self.knows(thread, first as u32 + other, copy))
     }
 
     /// `thread` has waited, as wait_group does, for its copies up to number `copy`. It is a point of synchronisation, too.
@@ -174,7 +177,8 @@ impl Clocks {
     /// The copies of `thread` up to number `copy` have landed: who waits for the signal learns it.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         signal.renew(self.generation, self.columns);
-        let known = &mut signal.known[self.copies.expect("they have been announced") + thread as usize];
+        let known =
+            &mut signal.known[self.copies.expect("they have been announced") + thread as usize];
         *known = copy.max(*known);
     }
 
@@ -184,7 +188,10 @@ impl Clocks {
         joined.clear();
         joined.resize(self.columns, 0);
         for thread in participants.clone() {
-            joined.iter_mut().zip(self.row(thread)).for_each(|(most, &mut known)| *most = (*most).max(known));
+            joined
+                .iter_mut()
+                .zip(self.row(thread))
+                .for_each(|(most, &mut known)| *most = (*most).max(known));
         }
         for thread in participants {
             let row = self.row(thread);
@@ -203,12 +210,17 @@ impl Clocks {
         joined.resize(agents.len(), 0);
         if !joined.is_empty() {
             for row in self.known.chunks(self.columns) {
-                joined.iter_mut().zip(&row[agents.clone()]).for_each(|(most, &known)| *most = (*most).max(known));
+                joined
+                    .iter_mut()
+                    .zip(&row[agents.clone()])
+                    .for_each(|(most, &known)| *most = (*most).max(known));
             }
         }
         self.clear();
         if !joined.is_empty() {
-            self.known.chunks_mut(self.columns).for_each(|row| row[agents.clone()].copy_from_slice(&joined));
+            self.known
+                .chunks_mut(self.columns)
+                .for_each(|row| row[agents.clone()].copy_from_slice(&joined));
         }
         self.joined = joined;
         self.generation
@@ -233,7 +245,11 @@ impl Clocks {
     fn tell(&mut self, thread: u32, signal: &mut Signal, own: u32) {
         signal.renew(self.generation, self.columns);
         let known_of_it = signal.known[thread as usize];
-        signal.known.iter_mut().zip(self.row(thread)).for_each(|(most, &mut known)| *most = (*most).max(known));
+        signal
+            .known
+            .iter_mut()
+            .zip(self.row(thread))
+            .for_each(|(most, &mut known)| *most = (*most).max(known));
         signal.known[thread as usize] = known_of_it.max(own);
     }
 
@@ -242,7 +258,9 @@ impl Clocks {
         let is_new = signal.generation == self.generation;
         let row = self.row(thread);
         if is_new {
-            row.iter_mut().zip(&signal.known).for_each(|(most, &known)| *most = (*most).max(known));
+            row.iter_mut()
+                .zip(&signal.known)
+                .for_each(|(most, &known)| *most = (*most).max(known));
         }
         row[thread as usize] += 1;
     }
@@ -264,7 +282,10 @@ mod tests {
         let before = clocks.clock(0);
         clocks.meet([0, 1].into_iter());
         assert!(clocks.knows(1, 0, before) && !clocks.knows(2, 0, before));
-        assert!(!clocks.knows(1, 0, clocks.clock(0)), "what comes after the meeting is new");
+        assert!(
+            !clocks.knows(1, 0, clocks.clock(0)),
+            "what comes after the meeting is new"
+        );
         clocks.meet([1, 2].into_iter());
         assert!(clocks.knows(2, 0, before), "knowledge is passed on");
         assert!(!clocks.knows(3, 0, before));
@@ -282,7 +303,10 @@ mod tests {
         assert!(!clocks.knows(0, 1, second), "who arrives learns nothing");
         clocks.meet_all();
         clocks.acquire(2, &signal);
-        assert!(!clocks.knows(2, 0, clocks.clock(0)), "a signal from before a barrier of all says nothing new");
+        assert!(
+            !clocks.knows(2, 0, clocks.clock(0)),
+            "a signal from before a barrier of all says nothing new"
+        );
     }
 
     #[test]
@@ -295,12 +319,19 @@ mod tests {
         clocks.release_before_copies(0, &mut signal);
         clocks.release_copies(0, 4, &mut signal);
         clocks.acquire(2, &signal);
-        assert!(clocks.knows_copy(2, 0, 4) && !clocks.knows_copy(2, 0, 5) && !clocks.knows_copy(0, 0, 4));
+        assert!(
+            clocks.knows_copy(2, 0, 4)
+                && !clocks.knows_copy(2, 0, 5)
+                && !clocks.knows_copy(0, 0, 4)
+        );
         assert!(clocks.knows(2, 0, written_before) && !clocks.knows(2, 0, written_since));
         clocks.meet([1, 2].into_iter());
         assert!(clocks.knows_copy(1, 0, 4), "knowledge is passed on");
         clocks.wait_for_copies(0, 3);
-        assert!(clocks.knows_copy(0, 0, 3) && !clocks.knows_copy(0, 0, 4), "a wait_group covers the older ones");
+        assert!(
+            clocks.knows_copy(0, 0, 3) && !clocks.knows_copy(0, 0, 4),
+            "a wait_group covers the older ones"
+        );
     }
 
     #[test]
@@ -309,19 +340,39 @@ mod tests {
         let before = clocks.clock(0);
         let (one, other) = (clocks.agent(), clocks.agent());
         clocks.complete(1, one, 3);
-        assert!(clocks.knows_agent(1, one, 3) && !clocks.knows_agent(1, one, 4) && !clocks.knows_agent(1, other, 1));
-        assert!(!clocks.knows_agent(0, one, 1) && clocks.is_complete(one, 3) && !clocks.is_complete(one, 4));
+        assert!(
+            clocks.knows_agent(1, one, 3)
+                && !clocks.knows_agent(1, one, 4)
+                && !clocks.knows_agent(1, other, 1)
+        );
+        assert!(
+            !clocks.knows_agent(0, one, 1)
+                && clocks.is_complete(one, 3)
+                && !clocks.is_complete(one, 4)
+        );
         let mut signal = Signal::default();
         clocks.release(1, &mut signal);
         clocks.complete(1, one, 4);
         clocks.acquire(2, &signal);
         assert!(clocks.knows_agent(2, one, 3) && !clocks.knows_agent(2, one, 4));
-        assert!(!clocks.knows(2, 0, before), "an agent's completion says nothing of its thread");
+        assert!(
+            !clocks.knows(2, 0, before),
+            "an agent's completion says nothing of its thread"
+        );
         (0..40).for_each(|_| _ = clocks.agent());
-        assert!(clocks.knows_agent(2, one, 3) && !clocks.knows_agent(3, one, 1), "columns keep their place");
+        assert!(
+            clocks.knows_agent(2, one, 3) && !clocks.knows_agent(3, one, 1),
+            "columns keep their place"
+        );
         clocks.meet_all();
-        assert!(clocks.knows_agent(3, one, 4), "what one knows all know after a barrier");
-        assert!(!clocks.is_complete(other, 1) && !clocks.is_complete(one, 5), "but that completes nothing");
+        assert!(
+            clocks.knows_agent(3, one, 4),
+            "what one knows all know after a barrier"
+        );
+        assert!(
+            !clocks.is_complete(other, 1) && !clocks.is_complete(one, 5),
+            "but that completes nothing"
+        );
     }
 
     #[test]
@@ -333,10 +384,16 @@ mod tests {
         let written_since = clocks.fences();
         clocks.fence(2);
         assert!(clocks.knows_fence(0, 0, written) && !clocks.knows_fence(0, 0, written_since));
-        assert!(!clocks.knows_fence(1, 0, written) && !clocks.knows_fence(2, 0, written), "others do not know of it");
+        assert!(
+            !clocks.knows_fence(1, 0, written) && !clocks.knows_fence(2, 0, written),
+            "others do not know of it"
+        );
         clocks.meet([0, 1].into_iter());
         assert!(clocks.knows_fence(1, 0, written) && !clocks.knows_fence(1, 0, written_since));
-        assert!(!clocks.knows_fence(1, 1, written), "it covers nobody else's writes");
+        assert!(
+            !clocks.knows_fence(1, 1, written),
+            "it covers nobody else's writes"
+        );
         clocks.meet_all();
         assert!(clocks.knows_fence(2, 0, written) && !clocks.knows_fence(2, 0, written_since));
     }

@@ -88,7 +88,10 @@ impl Copies {
 
     /// The latest copy that was to write `at`, landed or not.
     pub(crate) fn latest(&self, at: usize) -> Option<&Copy> {
-        self.copies.iter().rev().find(|copy| copy.bytes().contains(&at))
+        self.copies
+            .iter()
+            .rev()
+            .find(|copy| copy.bytes().contains(&at))
     }
 
     /// An in-flight copy that reads one of `bytes` bytes at `place` of global memory.
@@ -97,7 +100,11 @@ impl Copies {
             return None;
         }
         let overlaps = |copy: &Copy| copy.from.0 < place + bytes as u32 && place < copy.from.1; // none if it reads nothing
-        self.under_way.iter().flatten().map(|&tag| self.copies[tag as usize]).find(overlaps)
+        self.under_way
+            .iter()
+            .flatten()
+            .map(|&tag| self.copies[tag as usize])
+            .find(overlaps)
     }
 
     pub(crate) fn issue(&mut self, mut copy: Copy) -> u32 {
@@ -156,8 +163,16 @@ impl Copies {
         }
         if let Some((wait, newest)) = copy.waited {
             let same_warp = reader.warp() == copy.thread / 32;
-            let left = Hint::LeftUnderWay { wait, newest, same_warp };
-            return if copy.committed { left } else { Hint::NotCommitted { wait } };
+            let left = Hint::LeftUnderWay {
+                wait,
+                newest,
+                same_warp,
+            };
+            return if copy.committed {
+                left
+            } else {
+                Hint::NotCommitted { wait }
+            };
         }
         match self.last_wait[reader.thread() as usize] {
             Some(wait) if reader.thread() != copy.thread => Hint::OthersWait { wait },

@@ -125,15 +125,27 @@ impl fmt::Display for Counters {
     /// One line each, for snapshots that a reviewer reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, it) in [("read", &self.global_read), ("written", &self.global_write)] {
-            let GlobalTraffic { requests, bytes, sectors } = it;
-            writeln!(f, "global {name}: {bytes} bytes, {sectors} sectors, {requests} requests")?;
+            let GlobalTraffic {
+                requests,
+                bytes,
+                sectors,
+            } = it;
+            writeln!(
+                f,
+                "global {name}: {bytes} bytes, {sectors} sectors, {requests} requests"
+            )?;
         }
         for (name, it) in [
             ("read", &self.shared_read),
             ("written", &self.shared_write),
             ("written by cp.async", &self.shared_async_write),
         ] {
-            let SharedTraffic { requests, bytes, wavefronts, .. } = it;
+            let SharedTraffic {
+                requests,
+                bytes,
+                wavefronts,
+                ..
+            } = it;
             let conflicts = it.conflicts();
             writeln!(
                 f,
@@ -146,12 +158,29 @@ impl fmt::Display for Counters {
             writeln!(f, "TMA: {read} bytes read, {written} written")?;
         }
         if self.cluster_store_bytes > 0 {
-            writeln!(f, "stored in the cluster: {} bytes", self.cluster_store_bytes)?;
+            writeln!(
+                f,
+                "stored in the cluster: {} bytes",
+                self.cluster_store_bytes
+            )?;
         }
-        writeln!(f, "tensor cores: {} operations, {} multiply-adds", self.tensor_ops, self.tensor_macs)?;
+        writeln!(
+            f,
+            "tensor cores: {} operations, {} multiply-adds",
+            self.tensor_ops, self.tensor_macs
+        )?;
         writeln!(f, "shuffles: {}, votes: {}", self.shuffles, self.votes)?;
-        writeln!(f, "__syncthreads: {}, __syncwarp: {}", self.barriers, self.warp_barriers)?;
-        let Self { named_barriers, mbarrier_arrivals, mbarrier_waits, .. } = self;
+        writeln!(
+            f,
+            "__syncthreads: {}, __syncwarp: {}",
+            self.barriers, self.warp_barriers
+        )?;
+        let Self {
+            named_barriers,
+            mbarrier_arrivals,
+            mbarrier_waits,
+            ..
+        } = self;
         if named_barriers + mbarrier_arrivals + mbarrier_waits > 0 {
             // Most kernels have none.
             writeln!(
@@ -187,7 +216,8 @@ impl Counted {
         if self.traced_blocks == self.launch_blocks {
             return Some(self.sum);
         }
-        self.each.map(|each| each.times(self.launch_blocks / self.cluster.max(1)))
+        self.each
+            .map(|each| each.times(self.launch_blocks / self.cluster.max(1)))
     }
 }
 
@@ -197,8 +227,14 @@ mod tests {
 
     #[test]
     fn blocks_alike_speak_for_the_launch() {
-        let each =
-            Counters { exps: 3, global_read: GlobalTraffic { sectors: 5, ..Default::default() }, ..Default::default() };
+        let each = Counters {
+            exps: 3,
+            global_read: GlobalTraffic {
+                sectors: 5,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
         let mut sum = each;
         sum += each;
         let counted = Counted {
@@ -211,7 +247,22 @@ mod tests {
         };
         let launch = counted.launch().unwrap();
         assert_eq!((launch.exps, launch.global_read.sectors), (384, 640));
-        assert_eq!(Counted { each: None, ..counted }.launch(), None);
-        assert_eq!(Counted { each: None, launch_blocks: 2, ..counted }.launch(), Some(sum));
+        assert_eq!(
+            Counted {
+                each: None,
+                ..counted
+            }
+            .launch(),
+            None
+        );
+        assert_eq!(
+            Counted {
+                each: None,
+                launch_blocks: 2,
+                ..counted
+            }
+            .launch(),
+            Some(sum)
+        );
     }
 }

@@ -13,18 +13,43 @@ impl Judge {
     pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, made: Made) {
         let (kind, hint) = match made.how.is_write() {
             true => (HazardKind::Race, Hint::BufferInUse),
-            false => (HazardKind::ReadInFlight, self.copies.why_under_way(&copy, made.actor)),
+            false => (
+                HazardKind::ReadInFlight,
+                self.copies.why_under_way(&copy, made.actor),
+            ),
         };
-        let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyWrite, site: copy.site };
+        let first = Side {
+            actor: Actor::Thread(copy.thread),
+            how: How::CopyWrite,
+            site: copy.site,
+        };
         let both = bytes.end.min(copy.bytes().end) - bytes.start;
-        self.found(kind, (first, Some(made.side())), Space::Shared, bytes.start as u32, both as u32, hint);
+        self.found(
+            kind,
+            (first, Some(made.side())),
+            Space::Shared,
+            bytes.start as u32,
+            both as u32,
+            hint,
+        );
     }
 
     /// A write of bytes of global memory that an in-flight copy still reads.
     pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
-        let first = Side { actor: Actor::Thread(copy.thread), how: How::CopyRead, site: copy.site };
+        let first = Side {
+            actor: Actor::Thread(copy.thread),
+            how: How::CopyRead,
+            site: copy.site,
+        };
         let sides = (first, Some(made.side()));
-        self.found(HazardKind::Race, sides, Space::Global, place, 1, Hint::SourceInUse);
+        self.found(
+            HazardKind::Race,
+            sides,
+            Space::Global,
+            place,
+            1,
+            Hint::SourceInUse,
+        );
     }
 
     /// A thread issues a cp.async into shared memory, where the FFI module has found its destination to be. Returns the
@@ -55,9 +80,18 @@ impl Judge {
         }
         let offset = destination - self.setup().cluster.start;
         self.touch_shared(offset, bytes, made(How::CopyWrite));
-        self.requests[warp].add(lane, site, Space::Shared, Direction::AsyncWrite, offset as u32, bytes as u32);
+        self.requests[warp].add(
+            lane,
+            site,
+            Space::Shared,
+            Direction::AsyncWrite,
+            offset as u32,
+            bytes as u32,
+        );
         self.order.issue_copy(thread);
-        Ok(self.copies.issue(Copy::new(thread, site, offset..offset + bytes, from)))
+        Ok(self
+            .copies
+            .issue(Copy::new(thread, site, offset..offset + bytes, from)))
     }
 
     /// A thread closes its group.
@@ -79,7 +113,12 @@ impl Judge {
             None => self.order.event(copy.thread, copy.site, How::CopyWrite),
             Some(_) => self.order.landing(copy.thread, copy.number, copy.site),
         };
-        let written = Written::new(Actor::Thread(copy.thread), How::CopyWrite, self.order.fences(), copy.site);
+        let written = Written::new(
+            Actor::Thread(copy.thread),
+            How::CopyWrite,
+            self.order.fences(),
+            copy.site,
+        );
         for at in copy.bytes() {
             if self.copies.clear(at, tag) {
                 self.order.land(&mut self.shared[at], event);

@@ -50,7 +50,12 @@ impl Global {
             if self.used == self.pages.len() {
                 let touches = vec![Touch::default(); PAGE_BYTES];
                 let cells = vec![Cell::default(); PAGE_BYTES];
-                self.pages.push(Page { number: 0, cells, reads: touches.clone(), writes: touches });
+                self.pages.push(Page {
+                    number: 0,
+                    cells,
+                    reads: touches.clone(),
+                    writes: touches,
+                });
             }
             let page = &mut self.pages[self.used];
             page.number = number as u32;
@@ -88,9 +93,16 @@ impl Global {
             } else {
                 order.read(cells, event, race);
             }
-            let touches = if write { &mut page.writes } else { &mut page.reads };
+            let touches = if write {
+                &mut page.writes
+            } else {
+                &mut page.reads
+            };
             for touch in touches[range].iter_mut().filter(|touch| touch.thread == 0) {
-                *touch = Touch { site, thread: thread + 1 };
+                *touch = Touch {
+                    site,
+                    thread: thread + 1,
+                };
             }
             at = next;
         }
@@ -120,7 +132,13 @@ impl Global {
                     let Touch { site, thread } = same[0];
                     if thread != 0 {
                         let (start, bytes) = (first + start as u32, same.len() as u32);
-                        runs.push(Run { start, bytes, site, thread: thread - 1, write });
+                        runs.push(Run {
+                            start,
+                            bytes,
+                            site,
+                            thread: thread - 1,
+                            write,
+                        });
                     }
                     start += same.len();
                 }

@@ -25,7 +25,11 @@ pub(crate) enum Why {
 
 impl Held {
     pub(super) fn memory(&self) -> &'static str {
-        if self.is_fragment { "registers of A" } else { "accumulators" }
+        if self.is_fragment {
+            "registers of A"
+        } else {
+            "accumulators"
+        }
     }
 
     pub(super) fn missing(&self, at: &mut impl FnMut(u32) -> String) -> String {

@@ -61,7 +61,10 @@ impl Allocation {
     ) -> Self {
         let mut bits = vec![0u64; bytes.div_ceil(64)];
         for range in elements {
-            assert!(range.end <= bytes, "{name}: elements at {range:?} of {bytes} bytes");
+            assert!(
+                range.end <= bytes,
+                "{name}: elements at {range:?} of {bytes} bytes"
+            );
             let (mut at, end) = (range.start, range.end);
             while at < end {
                 let next = (at / 64 * 64 + 64).min(end);
@@ -69,7 +72,15 @@ impl Allocation {
                 at = next;
             }
         }
-        Self { name: name.to_owned(), start: start as usize, bytes, access, elements: bits, words: None, base: 0 }
+        Self {
+            name: name.to_owned(),
+            start: start as usize,
+            bytes,
+            access,
+            elements: bits,
+            words: None,
+            base: 0,
+        }
     }
 
     /// Says in the kernel author's terms where a byte lies: "row [0, 1, 16]", or "2 bytes past the end of row
@@ -82,18 +93,27 @@ impl Allocation {
     /// Whether all of `offset..offset + bytes` are elements.
     #[inline]
     pub(crate) fn holds(&self, offset: usize, bytes: usize) -> bool {
-        let is_element = |at: usize| self.elements.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1);
+        let is_element = |at: usize| {
+            self.elements
+                .get(at / 64)
+                .is_some_and(|word| word >> (at % 64) & 1 == 1)
+        };
         let (word, shift) = (offset / 64, offset % 64);
         if bytes <= 16 && shift + bytes <= 64 {
             let wanted = (u64::MAX >> (64 - bytes.max(1))) << shift;
-            return self.elements.get(word).is_some_and(|elements| elements & wanted == wanted);
+            return self
+                .elements
+                .get(word)
+                .is_some_and(|elements| elements & wanted == wanted);
         }
         let (first, last) = (offset.next_multiple_of(64), (offset + bytes) / 64 * 64);
         if first >= last {
             return (offset..offset + bytes).all(is_element);
         }
-        let whole =
-            self.elements.get(first / 64..last / 64).is_some_and(|words| words.iter().all(|&word| word == u64::MAX));
+        let whole = self
+            .elements
+            .get(first / 64..last / 64)
+            .is_some_and(|words| words.iter().all(|&word| word == u64::MAX));
         whole && (offset..first).chain(last..offset + bytes).all(is_element)
     }
 
@@ -105,7 +125,9 @@ impl Allocation {
     /// Its name, and which part of it a byte belongs to where that is known: "k (row [0, 1, 16])".
     pub(crate) fn name_at(&self, offset: usize) -> String {
         match &self.words {
-            Some(Words(words)) if self.holds(offset, 1) => format!("{} ({})", self.name, words(offset)),
+            Some(Words(words)) if self.holds(offset, 1) => {
+                format!("{} ({})", self.name, words(offset))
+            }
             _ => self.name.clone(),
         }
     }
@@ -113,7 +135,11 @@ impl Allocation {
     /// In words, where a byte that is no element lies.
     pub(crate) fn where_outside(&self, offset: usize) -> String {
         if offset >= self.bytes {
-            return format!("{} bytes behind the end of {}", offset - self.bytes, self.name);
+            return format!(
+                "{} bytes behind the end of {}",
+                offset - self.bytes,
+                self.name
+            );
         }
         if let Some(Words(words)) = &self.words {
             return format!("{} of {}", words(offset), self.name);
@@ -121,9 +147,17 @@ impl Allocation {
         let before = (0..offset).rev().find(|&at| self.holds(at, 1));
         match before {
             Some(last) => {
-                format!("{} bytes behind the elements of {} that end at byte {}", offset - last, self.name, last + 1)
+                format!(
+                    "{} bytes behind the elements of {} that end at byte {}",
+                    offset - last,
+                    self.name,
+                    last + 1
+                )
             }
-            None => format!("in the guard band before the first element of {}", self.name),
+            None => format!(
+                "in the guard band before the first element of {}",
+                self.name
+            ),
         }
     }
 }
@@ -146,26 +180,37 @@ impl Memory {
     /// # Panics
     /// If they do, or if they take more than 4 GiB.
     pub fn new(allocations: impl IntoIterator<Item = Allocation>) -> Self {
-        let mut allocations: Vec<Allocation> = allocations.into_iter().filter(|it| it.bytes > 0).collect();
+        let mut allocations: Vec<Allocation> =
+            allocations.into_iter().filter(|it| it.bytes > 0).collect();
         allocations.sort_by_key(|allocation| allocation.start);
         let mut bytes = 0u64;
         let mut end = 0;
         for allocation in &mut allocations {
-            assert!(allocation.start >= end, "{} overlaps the allocation before it", allocation.name);
+            assert!(
+                allocation.start >= end,
+                "{} overlaps the allocation before it",
+                allocation.name
+            );
             end = allocation.start + allocation.bytes;
             // Sectors and pages are counted from here: keep the address's place in them.
             let place = allocation.start % PAGE_BYTES;
-            allocation.base = u32::try_from(bytes + place as u64).expect("allocations of a traced launch fit in 4 GiB");
+            allocation.base = u32::try_from(bytes + place as u64)
+                .expect("allocations of a traced launch fit in 4 GiB");
             bytes += (place + allocation.bytes).next_multiple_of(PAGE_BYTES) as u64;
         }
-        assert!(bytes <= u64::from(u32::MAX), "allocations of a traced launch fit in 4 GiB");
+        assert!(
+            bytes <= u64::from(u32::MAX),
+            "allocations of a traced launch fit in 4 GiB"
+        );
         Self { allocations, bytes }
     }
 
     /// The allocation that holds `address`, by index.
     #[inline]
     pub(crate) fn find(&self, address: usize) -> Option<usize> {
-        self.allocations.iter().position(|it| address.wrapping_sub(it.start) < it.bytes)
+        self.allocations
+            .iter()
+            .position(|it| address.wrapping_sub(it.start) < it.bytes)
     }
 
     /// The allocation of a place among all, and the offset in it.
@@ -184,21 +229,38 @@ mod tests {
         let start = 0x10000 as *const u8;
         let rows = (0..3).map(|row| 64 + row * 80..64 + row * 80 + 64);
         let image = Allocation::with_elements("k", start, 400, Access::Input, rows);
-        assert!(image.holds(64, 16) && image.holds(112, 16) && !image.holds(120, 16) && !image.holds(63, 1));
+        assert!(
+            image.holds(64, 16)
+                && image.holds(112, 16)
+                && !image.holds(120, 16)
+                && !image.holds(63, 1)
+        );
         assert!(image.holds(144, 64) && !image.holds(144, 65) && !image.holds(396, 8));
         assert_eq!(image.first_outside(120, 16), Some(128));
-        assert_eq!(image.where_outside(130), "3 bytes behind the elements of k that end at byte 128");
-        assert_eq!(image.where_outside(3), "in the guard band before the first element of k");
+        assert_eq!(
+            image.where_outside(130),
+            "3 bytes behind the elements of k that end at byte 128"
+        );
+        assert_eq!(
+            image.where_outside(3),
+            "in the guard band before the first element of k"
+        );
     }
 
     #[test]
     fn an_access_is_inside_if_each_of_its_bytes_is() {
         let rows = [3..20, 60..61, 62..130, 190..192];
-        let image = Allocation::with_elements("k", 0x10000 as *const u8, 200, Access::Input, rows.clone());
+        let image =
+            Allocation::with_elements("k", 0x10000 as *const u8, 200, Access::Input, rows.clone());
         for offset in 0..200 {
             for bytes in 1..80 {
-                let inside = (offset..offset + bytes).all(|at| rows.iter().any(|row| row.contains(&at)));
-                assert_eq!(image.holds(offset, bytes), inside, "{bytes} bytes at {offset}");
+                let inside =
+                    (offset..offset + bytes).all(|at| rows.iter().any(|row| row.contains(&at)));
+                assert_eq!(
+                    image.holds(offset, bytes),
+                    inside,
+                    "{bytes} bytes at {offset}"
+                );
             }
         }
     }
@@ -210,10 +272,22 @@ mod tests {
             Allocation::whole("b", at(0x20040), 100, Access::Output),
             Allocation::whole("a", at(0x10000), 5000, Access::Input),
         ]);
-        assert_eq!(memory.find(0x10000 + 4999).map(|i| memory.allocations[i].name.as_str()), Some("a"));
-        assert_eq!((memory.find(0x10000 + 5000), memory.find(0x2003f)), (None, None));
+        assert_eq!(
+            memory
+                .find(0x10000 + 4999)
+                .map(|i| memory.allocations[i].name.as_str()),
+            Some("a")
+        );
+        assert_eq!(
+            (memory.find(0x10000 + 5000), memory.find(0x2003f)),
+            (None, None)
+        );
         let b = &memory.allocations[memory.find(0x20041).unwrap()];
-        assert_eq!(b.base as usize % 64, 0, "a byte keeps its place in its sector");
+        assert_eq!(
+            b.base as usize % 64,
+            0,
+            "a byte keeps its place in its sector"
+        );
         let (found, offset) = memory.locate(b.base + 7).unwrap();
         assert_eq!((found.name.as_str(), offset), ("b", 7));
     }

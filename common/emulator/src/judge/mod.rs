@@ -174,17 +174,20 @@ impl Judge {
         let generation = self.order.generation() + 1;
         let (threads, bytes) = (setup.cluster.all_threads(), setup.cluster.span());
         self.order.start(threads, generation);
-        self.shared.resize(bytes.max(self.shared.len()), Cell::default());
+        self.shared
+            .resize(bytes.max(self.shared.len()), Cell::default());
         self.content.clear();
         self.content.resize(bytes, Content::Uninitialised);
-        self.written.resize(bytes.max(self.written.len()), Written::NOBODY);
+        self.written
+            .resize(bytes.max(self.written.len()), Written::NOBODY);
         self.has_barriers = false;
         self.under_way.clear();
         self.warpgroups.clear();
         self.fetches.clear();
         self.copies.start(threads, bytes);
         self.global.start(setup.memory.bytes);
-        self.requests.resize_with(threads.div_ceil(32) as usize, Requests::default);
+        self.requests
+            .resize_with(threads.div_ceil(32) as usize, Requests::default);
         self.outcome = Outcome::default();
         self.setup = Some(setup);
     }
@@ -203,10 +206,19 @@ impl Judge {
     }
 
     fn flush_all(&mut self) {
-        self.requests.iter_mut().for_each(|requests| requests.flush(&mut self.outcome.counters));
+        self.requests
+            .iter_mut()
+            .for_each(|requests| requests.flush(&mut self.outcome.counters));
     }
 
-    fn report(&mut self, kind: HazardKind, first: Side, space: Space, range: Range<usize>, hint: Hint) {
+    fn report(
+        &mut self,
+        kind: HazardKind,
+        first: Side,
+        space: Space,
+        range: Range<usize>,
+        hint: Hint,
+    ) {
         let (offset, bytes) = (range.start as u32, range.len() as u32);
         self.found(kind, (first, None), space, offset, bytes, hint);
     }
@@ -222,7 +234,18 @@ impl Judge {
         hint: Hint,
     ) {
         let (other_block, source, times) = (None, None, 1);
-        let mut raw = Raw { kind, first, second, other_block, space, offset, bytes, source, hint, times };
+        let mut raw = Raw {
+            kind,
+            first,
+            second,
+            other_block,
+            space,
+            offset,
+            bytes,
+            source,
+            hint,
+            times,
+        };
         let found = &mut self.outcome.found;
         let at = offset as usize;
         if space == Space::Shared
@@ -236,12 +259,23 @@ impl Judge {
                 *early = copy.waited;
             }
         }
-        if space == Space::Shared && found.lacks(&raw) && self.content.get(at) == Some(&Content::Fetched) {
-            let fetch = self.fetches.iter().rev().find(|fetch| fetch.range.contains(&at));
+        if space == Space::Shared
+            && found.lacks(&raw)
+            && self.content.get(at) == Some(&Content::Fetched)
+        {
+            let fetch = self
+                .fetches
+                .iter()
+                .rev()
+                .find(|fetch| fetch.range.contains(&at));
             raw.source = fetch.and_then(|fetch| fetch.first_row);
         }
         let Setup { block, cluster, .. } = self.setup.as_ref().expect("a block has started");
-        let block = if cluster.blocks > 1 { raw.of_blocks(cluster, *block) } else { *block };
+        let block = if cluster.blocks > 1 {
+            raw.of_blocks(cluster, *block)
+        } else {
+            *block
+        };
         found.add(block, raw);
     }
 
@@ -257,22 +291,46 @@ impl Judge {
     ) -> Result<(), Stop> {
         let how = if write { How::Write } else { How::Read };
         let made = Made::by(Actor::Thread(thread), how, site);
-        let Some((space, place)) = self.place(address, bytes, made)? else { return Ok(()) };
+        let Some((space, place)) = self.place(address, bytes, made)? else {
+            return Ok(());
+        };
         if whole && !address.is_multiple_of(bytes) {
             let hint = Hint::Alignment { address };
-            self.report(HazardKind::Misaligned, made.side(), space, place as usize..place as usize + bytes, hint);
+            self.report(
+                HazardKind::Misaligned,
+                made.side(),
+                space,
+                place as usize..place as usize + bytes,
+                hint,
+            );
             return Err(Stop);
         }
         if self.touch(space, place, bytes, made) {
-            let direction = if write { Direction::Write } else { Direction::Read };
-            self.requests[thread as usize / 32].add(thread % 32, site, space, direction, place, bytes as u32);
+            let direction = if write {
+                Direction::Write
+            } else {
+                Direction::Read
+            };
+            self.requests[thread as usize / 32].add(
+                thread % 32,
+                site,
+                space,
+                direction,
+                place,
+                bytes as u32,
+            );
         }
         Ok(())
     }
 
     /// Where an address is; `None` where it is of no interest.
     #[inline]
-    fn place(&mut self, address: usize, bytes: usize, made: Made) -> Result<Option<(Space, u32)>, Stop> {
+    fn place(
+        &mut self,
+        address: usize,
+        bytes: usize,
+        made: Made,
+    ) -> Result<Option<(Space, u32)>, Stop> {
         let setup = self.setup.as_ref().expect("a block has started");
         let offset = address.wrapping_sub(setup.cluster.start);
         if offset < setup.cluster.blocks as usize * STRIDE {
@@ -280,20 +338,31 @@ impl Judge {
         }
         if let Some(index) = setup.memory.find(address) {
             let allocation = &setup.memory.allocations[index];
-            return Ok(Some((Space::Global, allocation.base + (address - allocation.start) as u32)));
+            return Ok(Some((
+                Space::Global,
+                allocation.base + (address - allocation.start) as u32,
+            )));
         }
         if setup.harmless.iter().any(|range| range.contains(&address)) {
             return Ok(None);
         }
         let hint = Hint::Nowhere { address };
-        self.report(HazardKind::OutOfBounds, made.side(), Space::Global, 0..bytes, hint);
+        self.report(
+            HazardKind::OutOfBounds,
+            made.side(),
+            Space::Global,
+            0..bytes,
+            hint,
+        );
         Err(Stop)
     }
 
     /// Bounds, value and order. False if it is not to be counted.
     fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
         if self.setup().log {
-            self.outcome.log.push((made.side(), space, place, bytes as u32));
+            self.outcome
+                .log
+                .push((made.side(), space, place, bytes as u32));
         }
         match space {
             Space::Shared => self.touch_shared(place as usize, bytes, made),
@@ -305,43 +374,74 @@ impl Judge {
         let cluster = self.setup().cluster;
         let range = offset..offset + bytes;
         if !cluster.declares(offset, bytes) {
-            let hint = Hint::BehindShared { declared: cluster.declared as u32 };
-            self.report(HazardKind::OutOfBounds, made.side(), Space::Shared, range, hint);
+            let hint = Hint::BehindShared {
+                declared: cluster.declared as u32,
+            };
+            self.report(
+                HazardKind::OutOfBounds,
+                made.side(),
+                Space::Shared,
+                range,
+                hint,
+            );
             return false;
         }
-        self.outcome.touched = self.outcome.touched.max(Cluster::within_block(range.start) + bytes);
+        self.outcome.touched = self
+            .outcome
+            .touched
+            .max(Cluster::within_block(range.start) + bytes);
         if let Some((at, copy)) = self.copies.under_way(range.clone()) {
             self.report_copy(at..range.end, copy, made);
             return true;
         }
         if self.has_barriers && self.content[range.clone()].contains(&Content::Barrier) {
-            self.report(HazardKind::BarrierObject, made.side(), Space::Shared, range, Hint::BarrierObject);
+            self.report(
+                HazardKind::BarrierObject,
+                made.side(),
+                Space::Shared,
+                range,
+                Hint::BarrierObject,
+            );
             return true;
         }
         let event = self.event(made);
         let cells = self.shared[range.clone()].iter_mut();
         if made.how.is_write() {
             let races = &mut self.races;
-            self.order.write(cells, event, |index, other| note(races, index, other));
+            self.order
+                .write(cells, event, |index, other| note(races, index, other));
             self.report_races(Space::Shared, range.start, made);
             if made.how.is_fetch() {
                 self.content[range].fill(Content::Fetched);
             } else {
                 self.content[range.clone()].fill(Content::Value);
-                self.written[range].fill(Written::new(made.actor, made.how, self.order.fences(), made.site));
+                self.written[range].fill(Written::new(
+                    made.actor,
+                    made.how,
+                    self.order.fences(),
+                    made.site,
+                ));
             }
         } else {
             let races = &mut self.races;
-            self.order.read(cells, event, |index, other| note(races, index, other));
+            self.order
+                .read(cells, event, |index, other| note(races, index, other));
             let is_race = self.report_races(Space::Shared, range.start, made);
             if let (Actor::Agent { .. }, false) = (made.actor, is_race) {
                 self.check_fences(range.clone(), made);
             }
-            if let Some(first) =
-                self.content[range.clone()].iter().position(|&content| content == Content::Uninitialised)
+            if let Some(first) = self.content[range.clone()]
+                .iter()
+                .position(|&content| content == Content::Uninitialised)
             {
                 let bytes = range.start + first..range.end;
-                self.report(HazardKind::UninitialisedShared, made.side(), Space::Shared, bytes, Hint::Uninitialised);
+                self.report(
+                    HazardKind::UninitialisedShared,
+                    made.side(),
+                    Space::Shared,
+                    bytes,
+                    Hint::Uninitialised,
+                );
             }
         }
         true
@@ -349,11 +449,19 @@ impl Judge {
 
     fn touch_global(&mut self, place: u32, bytes: usize, made: Made) -> bool {
         let memory = Arc::clone(&self.setup().memory);
-        let Some((allocation, offset)) = memory.locate(place) else { return false };
+        let Some((allocation, offset)) = memory.locate(place) else {
+            return false;
+        };
         if !allocation.holds(offset, bytes) {
             let first = allocation.first_outside(offset, bytes).unwrap_or(offset);
             let outside = (place as usize + first - offset)..place as usize + bytes;
-            self.report(HazardKind::OutOfBounds, made.side(), Space::Global, outside, Hint::GuardBand);
+            self.report(
+                HazardKind::OutOfBounds,
+                made.side(),
+                Space::Global,
+                outside,
+                Hint::GuardBand,
+            );
             return false;
         }
         let write = made.how.is_write();
@@ -364,12 +472,27 @@ impl Judge {
                     self.report_copy_source(place, copy, made);
                 }
                 let races = &mut self.races;
-                self.global.touch(&mut self.order, place, bytes, event, write, made.actor.thread(), made.site, races);
+                self.global.touch(
+                    &mut self.order,
+                    place,
+                    bytes,
+                    event,
+                    write,
+                    made.actor.thread(),
+                    made.site,
+                    races,
+                );
                 self.report_races(Space::Global, place as usize, made);
             }
             _ if write => {
                 let range = place as usize..place as usize + bytes;
-                self.report(HazardKind::OutOfBounds, made.side(), Space::Global, range, Hint::InputWritten);
+                self.report(
+                    HazardKind::OutOfBounds,
+                    made.side(),
+                    Space::Global,
+                    range,
+                    Hint::InputWritten,
+                );
             }
             _ => {}
         }
@@ -378,9 +501,16 @@ impl Judge {
 
     fn event(&mut self, made: Made) -> u32 {
         match made.actor {
-            Actor::Thread(thread) | Actor::Copies(thread) => self.order.event(thread, made.site, made.how),
-            Actor::Agent { .. } => self.order.agent_event(made.actor, made.clock, made.site, made.how),
-            Actor::Warp(warp) => self.order.warp_event(warp, made.lanes, made.site, made.how, made.distribution),
+            Actor::Thread(thread) | Actor::Copies(thread) => {
+                self.order.event(thread, made.site, made.how)
+            }
+            Actor::Agent { .. } => self
+                .order
+                .agent_event(made.actor, made.clock, made.site, made.how),
+            Actor::Warp(warp) => {
+                self.order
+                    .warp_event(warp, made.lanes, made.site, made.how, made.distribution)
+            }
         }
     }
 
@@ -394,28 +524,40 @@ impl Judge {
             let other = Side::from(self.order.describe(event));
             let same_warp = other.actor.warp() == made.actor.warp();
             let matrix = |actor| matches!(actor, Actor::Warp(_));
-            let uninitialised =
-                space == Space::Shared && made.how.is_write() && self.content[start + first] == Content::Uninitialised;
+            let uninitialised = space == Space::Shared
+                && made.how.is_write()
+                && self.content[start + first] == Content::Uninitialised;
             let is_fetched = other.how.is_fetch() && !made.how.is_write();
-            let kind = if is_fetched { HazardKind::ReadInFlight } else { HazardKind::Race };
+            let kind = if is_fetched {
+                HazardKind::ReadInFlight
+            } else {
+                HazardKind::Race
+            };
             let hint = if other.how == How::BarrierInit {
                 Hint::BarrierNotSeen
             } else if is_fetched {
                 Hint::FetchNotObserved
             } else if made.how.is_fetch() {
-                Hint::SlotInUse { loads: other.how.is_fetch() }
+                Hint::SlotInUse {
+                    loads: other.how.is_fetch(),
+                }
             } else if other.how.is_fetch() {
                 Hint::FetchUnderWay
             } else if other.how == How::StoreRead {
                 Hint::StoreNotRead
             } else if other.how == How::WgmmaRead && !uninitialised {
                 Hint::OperandInUse
-            } else if made.how == How::WgmmaRead && matches!(other.how, How::Write | How::MatrixWrite) {
+            } else if made.how == How::WgmmaRead
+                && matches!(other.how, How::Write | How::MatrixWrite)
+            {
                 Hint::Barrier
             } else if matches!(other.actor, Actor::Copies(_)) && !made.how.is_write() {
                 Hint::PhaseObservedByOthers
             } else if other.how == How::CopyWrite && !made.how.is_write() {
-                Hint::BarrierAfterWait { same_warp, early: None }
+                Hint::BarrierAfterWait {
+                    same_warp,
+                    early: None,
+                }
             } else if same_warp && (matrix(other.actor) || matrix(made.actor)) {
                 Hint::MatrixSync
             } else if uninitialised && !other.how.is_write() {
@@ -446,7 +588,9 @@ impl Judge {
         let members = cluster.members(cluster.rank(thread));
         self.order.meet(members.clone());
         let warps = members.start as usize / 32..members.end as usize / 32;
-        self.requests[warps].iter_mut().for_each(|requests| requests.flush(&mut self.outcome.counters));
+        self.requests[warps]
+            .iter_mut()
+            .for_each(|requests| requests.flush(&mut self.outcome.counters));
     }
 
     /// A thread reaches a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)
@@ -485,7 +629,8 @@ impl Judge {
         let made = Made::by(Actor::Thread(thread), how, site);
         let event = self.event(made);
         let (cells, races) = (self.shared[offset..offset + 8].iter_mut(), &mut self.races);
-        self.order.follow(cells, event, |index, other| note(races, index, other));
+        self.order
+            .follow(cells, event, |index, other| note(races, index, other));
         self.report_races(Space::Shared, offset, made);
     }
 
@@ -514,12 +659,28 @@ impl Judge {
 
     /// The lanes of a warp access a matrix together.
     pub(crate) fn matrix(&mut self, matrix: &Matrix<'_>) -> Result<(), Stop> {
-        let how = if matrix.write { How::MatrixWrite } else { How::MatrixRead };
-        let &Matrix { warp, lanes, distribution, site, .. } = matrix;
-        let made = Made { lanes, distribution, ..Made::by(Actor::Warp(warp), how, site) };
+        let how = if matrix.write {
+            How::MatrixWrite
+        } else {
+            How::MatrixRead
+        };
+        let &Matrix {
+            warp,
+            lanes,
+            distribution,
+            site,
+            ..
+        } = matrix;
+        let made = Made {
+            lanes,
+            distribution,
+            ..Made::by(Actor::Warp(warp), how, site)
+        };
         let mut places = [const { Vec::new() }; 2];
         for &row in matrix.rows {
-            let Some((space, place)) = self.place(row, matrix.row_bytes as usize, made)? else { continue };
+            let Some((space, place)) = self.place(row, matrix.row_bytes as usize, made)? else {
+                continue;
+            };
             if self.touch(space, place, matrix.row_bytes as usize, made) {
                 places[usize::from(space == Space::Shared)].push(place);
             }
@@ -527,11 +688,19 @@ impl Judge {
         let counters = &mut self.outcome.counters;
         let [global, shared] = &places;
         if !global.is_empty() {
-            let traffic = if matrix.write { &mut counters.global_write } else { &mut counters.global_read };
+            let traffic = if matrix.write {
+                &mut counters.global_write
+            } else {
+                &mut counters.global_read
+            };
             *traffic += matrix_global(global, matrix.row_bytes);
         }
         if !shared.is_empty() {
-            let traffic = if matrix.write { &mut counters.shared_write } else { &mut counters.shared_read };
+            let traffic = if matrix.write {
+                &mut counters.shared_write
+            } else {
+                &mut counters.shared_read
+            };
             *traffic += matrix_shared(shared, matrix.row_bytes, matrix.element_bytes, matrix.count);
         }
         Ok(())

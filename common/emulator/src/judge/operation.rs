@@ -22,11 +22,22 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn by(actor: Actor, how: How, site: u32) -> Self {
-        Self { actor, lanes: 1, distribution: 0, clock: 0, how, site }
+        Self {
+            actor,
+            lanes: 1,
+            distribution: 0,
+            clock: 0,
+            how,
+            site,
+        }
     }
 
     pub(super) fn side(&self) -> Side {
-        Side { actor: self.actor, how: self.how, site: self.site }
+        Side {
+            actor: self.actor,
+            how: self.how,
+            site: self.site,
+        }
     }
 }
 
@@ -44,7 +55,12 @@ pub(super) struct Written {
 const WARP: u32 = 1 << 31;
 
 impl Written {
-    pub(super) const NOBODY: Self = Self { by: 0, fences: 0, site: 0, how: How::Write };
+    pub(super) const NOBODY: Self = Self {
+        by: 0,
+        fences: 0,
+        site: 0,
+        how: How::Write,
+    };
 
     #[inline]
     pub(super) fn new(actor: Actor, how: How, fences: u32, site: u32) -> Self {
@@ -52,11 +68,20 @@ impl Written {
             Actor::Warp(warp) => warp | WARP,
             actor => actor.thread(),
         };
-        Self { by, fences, site, how }
+        Self {
+            by,
+            fences,
+            site,
+            how,
+        }
     }
 
     pub(super) fn actor(&self) -> Actor {
-        if self.by & WARP == 0 { Actor::Thread(self.by) } else { Actor::Warp(self.by & !WARP) }
+        if self.by & WARP == 0 {
+            Actor::Thread(self.by)
+        } else {
+            Actor::Warp(self.by & !WARP)
+        }
     }
 }
 

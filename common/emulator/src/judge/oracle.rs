@@ -96,7 +96,10 @@ enum Op {
 }
 
 fn lanes(warp: u32, mask: u32) -> Vec<u32> {
-    (0..3).filter(|lane| mask >> lane & 1 == 1).map(|lane| warp * 32 + lane).collect()
+    (0..3)
+        .filter(|lane| mask >> lane & 1 == 1)
+        .map(|lane| warp * 32 + lane)
+        .collect()
 }
 
 impl Op {
@@ -126,14 +129,22 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
     let thread = prop::sample::select(THREADS.to_vec());
     // Few, so that a copy is often committed and waited for.
     let copier = prop::sample::select(vec![0u32, 32]);
-    let access = (thread.clone(), 0..BYTES, 1..=widest, any::<bool>())
-        .prop_map(|(thread, at, bytes, write)| Op::Access { thread, at: at.min(BYTES - bytes), bytes, write });
-    let matrix = (0..2u32, 0..BYTES - 1, any::<bool>(), any::<bool>()).prop_map(|(warp, at, write, same)| Op::Matrix {
-        warp,
-        at,
-        write,
-        same,
-    });
+    let access = (thread.clone(), 0..BYTES, 1..=widest, any::<bool>()).prop_map(
+        |(thread, at, bytes, write)| Op::Access {
+            thread,
+            at: at.min(BYTES - bytes),
+            bytes,
+            write,
+        },
+    );
+    let matrix = (0..2u32, 0..BYTES - 1, any::<bool>(), any::<bool>()).prop_map(
+        |(warp, at, write, same)| Op::Matrix {
+            warp,
+            at,
+            write,
+            same,
+        },
+    );
     prop_oneof![
         8 => access,
         4 => matrix,
@@ -181,7 +192,12 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.start(Setup {
         memory: Arc::new(Memory::default()),
         block: [0; 3],
-        cluster: Cluster { blocks: 1, threads: ALL as u32, start: BASE, declared: BYTES },
+        cluster: Cluster {
+            blocks: 1,
+            threads: ALL as u32,
+            start: BASE,
+            declared: BYTES,
+        },
         harmless: [0..0, 0..0, 0..0],
         log: false,
     });
@@ -193,10 +209,22 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     for &(index, ref op) in program {
         let site = index as u32 + 1;
         match *op {
-            Op::Access { thread, at, bytes, write } => {
-                judge.access(thread, BASE + at, bytes, write, false, site).unwrap();
+            Op::Access {
+                thread,
+                at,
+                bytes,
+                write,
+            } => {
+                judge
+                    .access(thread, BASE + at, bytes, write, false, site)
+                    .unwrap();
             }
-            Op::Matrix { warp, at, write, same } => {
+            Op::Matrix {
+                warp,
+                at,
+                write,
+                same,
+            } => {
                 let distribution = if same { at as u64 + 1 } else { 0 };
                 let (rows, count) = ([BASE + at], MatrixCount::Ldmatrix);
                 let (row_bytes, element_bytes) = (2, 2);
@@ -220,7 +248,9 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
             Op::Named { waits } => {
                 let mut signal = Signal::default();
                 (0..2).for_each(|warp| judge.arrive_at_named(warp, &mut signal));
-                (0..2).filter(|&warp| waits[warp as usize]).for_each(|warp| judge.leave_named(warp, &signal));
+                (0..2)
+                    .filter(|&warp| waits[warp as usize])
+                    .for_each(|warp| judge.leave_named(warp, &signal));
             }
             Op::Arrive { thread, signal } => judge.arrive(thread, &mut signals[signal].0),
             Op::ArriveAfterCopies { thread, signal } => {
@@ -232,7 +262,9 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
                 let (signal, copies) = &mut signals[signal];
                 for (copier, issued) in copies.drain(..) {
                     let mine = &groups[copier as usize].copies[..issued];
-                    mine.iter().filter(|&&tag| has_landed.insert(tag)).for_each(|&tag| judge.landed(tag));
+                    mine.iter()
+                        .filter(|&&tag| has_landed.insert(tag))
+                        .for_each(|&tag| judge.landed(tag));
                     judge.release_copies(copier, issued as u64, signal);
                 }
                 judge.observe(thread, signal);
@@ -247,20 +279,42 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
             }
             Op::Wait { thread, newest } => {
                 let covered = groups[thread as usize].wait(newest);
-                let tags = covered.iter().copied().flatten().filter(|&&tag| has_landed.insert(tag));
+                let tags = covered
+                    .iter()
+                    .copied()
+                    .flatten()
+                    .filter(|&&tag| has_landed.insert(tag));
                 tags.for_each(|&tag| judge.landed(tag));
-                judge.waited(thread, newest as u32, covered.map(|tags| tags.len() as u64), site);
+                judge.waited(
+                    thread,
+                    newest as u32,
+                    covered.map(|tags| tags.len() as u64),
+                    site,
+                );
             }
             Op::Fetch { thread, at } => {
                 fetched += 1;
-                let fork = Fork { agent: fetcher, clock: fetched, first: thread, count: 1, site };
+                let fork = Fork {
+                    agent: fetcher,
+                    clock: fetched,
+                    first: thread,
+                    count: 1,
+                    site,
+                };
                 judge.fork_shared(&fork, How::TmaWrite, at..at + 1);
             }
             Op::Told { thread } => judge.complete(thread, fetcher, fetched),
             Op::StoreRead { thread, at } => {
-                let (agent, clock) = storers[thread as usize].get_or_insert_with(|| (judge.agent(), 0));
+                let (agent, clock) =
+                    storers[thread as usize].get_or_insert_with(|| (judge.agent(), 0));
                 *clock += 1;
-                let fork = Fork { agent: *agent, clock: *clock, first: thread, count: 1, site };
+                let fork = Fork {
+                    agent: *agent,
+                    clock: *clock,
+                    first: thread,
+                    count: 1,
+                    site,
+                };
                 judge.fork_shared(&fork, How::StoreRead, at..at + 1);
             }
             Op::StoreWait { thread } => {
@@ -297,7 +351,11 @@ struct Graph {
 
 impl Graph {
     fn new(program: &[(usize, Op)]) -> Self {
-        let mut graph = Self { accesses: Vec::new(), before: Vec::new(), fences: Vec::new() };
+        let mut graph = Self {
+            accesses: Vec::new(),
+            before: Vec::new(),
+            fences: Vec::new(),
+        };
         let mut last: [Option<usize>; ALL] = [None; ALL];
         // Where each thread last took part in synchronisation.
         let mut last_sync = last;
@@ -314,14 +372,43 @@ impl Graph {
                 node
             };
             match *op {
-                Op::Access { thread, at, bytes, write } => {
+                Op::Access {
+                    thread,
+                    at,
+                    bytes,
+                    write,
+                } => {
                     let nodes = vec![of_thread(&mut graph, thread)];
-                    graph.accesses.push(Made { op: op_index, at, bytes, write, nodes, same: None, by: Some(thread) });
+                    graph.accesses.push(Made {
+                        op: op_index,
+                        at,
+                        bytes,
+                        write,
+                        nodes,
+                        same: None,
+                        by: Some(thread),
+                    });
                 }
-                Op::Matrix { warp, at, write, same } => {
-                    let nodes = lanes(warp, 7).into_iter().map(|thread| of_thread(&mut graph, thread)).collect();
+                Op::Matrix {
+                    warp,
+                    at,
+                    write,
+                    same,
+                } => {
+                    let nodes = lanes(warp, 7)
+                        .into_iter()
+                        .map(|thread| of_thread(&mut graph, thread))
+                        .collect();
                     let same = same.then_some((warp, at));
-                    graph.accesses.push(Made { op: op_index, at, bytes: 2, write, nodes, same, by: Some(warp * 32) });
+                    graph.accesses.push(Made {
+                        op: op_index,
+                        at,
+                        bytes: 2,
+                        write,
+                        nodes,
+                        same,
+                        by: Some(warp * 32),
+                    });
                 }
                 Op::Arrive { thread, signal } => {
                     let node = of_thread(&mut graph, thread);
@@ -334,23 +421,40 @@ impl Graph {
                     told_of[signal].extend(&told[thread as usize]);
                 }
                 Op::Observe { thread, signal } => {
-                    let node = graph.node(last[thread as usize].into_iter().chain(arrivals[signal].iter().copied()));
+                    let node = graph.node(
+                        last[thread as usize]
+                            .into_iter()
+                            .chain(arrivals[signal].iter().copied()),
+                    );
                     graph.before[node].extend(&told_of[signal]);
                     (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
                 }
                 Op::SyncWarp { .. } | Op::Barrier => {
-                    let node = graph.node(op.participants().into_iter().filter_map(|thread| last[thread as usize]));
+                    let node = graph.node(
+                        op.participants()
+                            .into_iter()
+                            .filter_map(|thread| last[thread as usize]),
+                    );
                     for thread in op.participants() {
-                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                        (last[thread as usize], last_sync[thread as usize]) =
+                            (Some(node), Some(node));
                     }
                 }
                 Op::Named { waits } => {
-                    let arrivals: Vec<usize> =
-                        op.participants().into_iter().map(|thread| of_thread(&mut graph, thread)).collect();
+                    let arrivals: Vec<usize> = op
+                        .participants()
+                        .into_iter()
+                        .map(|thread| of_thread(&mut graph, thread))
+                        .collect();
                     last_sync = last;
                     let node = graph.node(arrivals);
-                    for thread in op.participants().into_iter().filter(|&thread| waits[thread as usize / 32]) {
-                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                    for thread in op
+                        .participants()
+                        .into_iter()
+                        .filter(|&thread| waits[thread as usize / 32])
+                    {
+                        (last[thread as usize], last_sync[thread as usize]) =
+                            (Some(node), Some(node));
                     }
                 }
                 Op::Issue { thread, at } => {
@@ -378,10 +482,22 @@ impl Graph {
                         stores[thread as usize].push(done)
                     }
                     let nodes = vec![done];
-                    graph.accesses.push(Made { op: op_index, at, bytes: 1, write, nodes, same: None, by: None });
+                    graph.accesses.push(Made {
+                        op: op_index,
+                        at,
+                        bytes: 1,
+                        write,
+                        nodes,
+                        same: None,
+                        by: None,
+                    });
                 }
                 Op::Told { thread } | Op::StoreWait { thread } => {
-                    let done = if let Op::Told { .. } = op { &fetches } else { &stores[thread as usize] };
+                    let done = if let Op::Told { .. } = op {
+                        &fetches
+                    } else {
+                        &stores[thread as usize]
+                    };
                     let node = of_thread(&mut graph, thread);
                     // Nothing of what came before them.
                     graph.before[node].extend(done);
@@ -394,8 +510,13 @@ impl Graph {
                 Op::Commit { thread } => groups[thread as usize].commit(),
                 Op::Wait { thread, newest } => {
                     if let Some(covered) = groups[thread as usize].wait(newest) {
-                        let node = graph.node(last[thread as usize].into_iter().chain(covered.iter().copied()));
-                        (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
+                        let node = graph.node(
+                            last[thread as usize]
+                                .into_iter()
+                                .chain(covered.iter().copied()),
+                        );
+                        (last[thread as usize], last_sync[thread as usize]) =
+                            (Some(node), Some(node));
                     }
                 }
             }
@@ -415,9 +536,16 @@ impl Graph {
     fn ordered(&self, first: &Made, second: &Made) -> bool {
         let is_before = |then: usize, now: usize| self.before[now].contains(&then);
         if first.same.is_some() && first.same == second.same {
-            return first.nodes.iter().zip(&second.nodes).all(|(&then, &now)| is_before(then, now));
+            return first
+                .nodes
+                .iter()
+                .zip(&second.nodes)
+                .all(|(&then, &now)| is_before(then, now));
         }
-        second.nodes.iter().all(|&now| first.nodes.iter().all(|&then| is_before(then, now)))
+        second
+            .nodes
+            .iter()
+            .all(|&now| first.nodes.iter().all(|&then| is_before(then, now)))
     }
 
     /// The same of what they do to one byte: who comes after TMA's write of it comes after what that came after.
@@ -434,11 +562,19 @@ impl Graph {
     /// Reads by TMA stores of a byte that its last writer has not fenced since, as far as the reader knows.
     fn unfenced(&self) -> BTreeSet<usize> {
         let is_unfenced = |read: &Made| {
-            let before = |write: &&Made| write.write && write.at == read.at && self.ordered_at(read.at, write, read);
+            let before = |write: &&Made| {
+                write.write && write.at == read.at && self.ordered_at(read.at, write, read)
+            };
             let writes: Vec<&Made> = self.accesses.iter().filter(before).collect();
-            let is_last = |write: &Made| writes.iter().all(|other| !self.ordered_at(read.at, write, other));
+            let is_last = |write: &Made| {
+                writes
+                    .iter()
+                    .all(|other| !self.ordered_at(read.at, write, other))
+            };
             let last = writes.iter().find(|write| is_last(write));
-            let Some((write, writer)) = last.and_then(|write| Some((write, write.by?))) else { return false };
+            let Some((write, writer)) = last.and_then(|write| Some((write, write.by?))) else {
+                return false;
+            };
             let is_fence = |&(thread, fence): &(u32, usize)| {
                 thread == writer
                     && self.before[fence].contains(&write.nodes[0])
@@ -446,8 +582,14 @@ impl Graph {
             };
             !self.fences.iter().any(is_fence)
         };
-        let reads = self.accesses.iter().filter(|made| made.by.is_none() && !made.write);
-        reads.filter(|read| is_unfenced(read)).map(|read| read.op).collect()
+        let reads = self
+            .accesses
+            .iter()
+            .filter(|made| made.by.is_none() && !made.write);
+        reads
+            .filter(|read| is_unfenced(read))
+            .map(|read| read.op)
+            .collect()
     }
 
     /// Pairs of conflicting accesses that nothing orders, with the bytes that they share.
@@ -455,9 +597,11 @@ impl Graph {
         let mut conflicts = Vec::new();
         for (index, second) in self.accesses.iter().enumerate() {
             for first in &self.accesses[..index] {
-                let bytes = first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes);
-                let is_open =
-                    |byte: &usize| !self.ordered_at(*byte, first, second) && !self.ordered_at(*byte, second, first);
+                let bytes =
+                    first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes);
+                let is_open = |byte: &usize| {
+                    !self.ordered_at(*byte, first, second) && !self.ordered_at(*byte, second, first)
+                };
                 let bytes: Vec<usize> = bytes.filter(is_open).collect();
                 if !bytes.is_empty() && (first.write || second.write) {
                     conflicts.push(((first.op.min(second.op), first.op.max(second.op)), bytes));
@@ -470,9 +614,13 @@ impl Graph {
     /// Reads that some byte's writes do not all come before.
     fn uninitialised_reads(&self) -> BTreeSet<usize> {
         let is_set = |read: &Made, byte: usize| {
-            let writes =
-                self.accesses.iter().filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
-            writes.into_iter().any(|write| self.ordered_at(byte, write, read))
+            let writes = self
+                .accesses
+                .iter()
+                .filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
+            writes
+                .into_iter()
+                .any(|write| self.ordered_at(byte, write, read))
         };
         let reads = self.accesses.iter().filter(|made| !made.write);
         reads
@@ -484,16 +632,23 @@ impl Graph {
 
 /// Ops and bytes of the judge's conflicts.
 fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
-    let conflicts = outcome.found.iter().filter(|raw| raw.kind != HazardKind::MissingProxyFence).filter_map(|raw| {
-        let (first, second) = (raw.first.site as usize - 1, raw.second?.site as usize - 1);
-        let bytes = raw.offset as usize..(raw.offset + raw.bytes) as usize;
-        Some(((first.min(second), first.max(second)), bytes.collect()))
-    });
+    let conflicts = outcome
+        .found
+        .iter()
+        .filter(|raw| raw.kind != HazardKind::MissingProxyFence)
+        .filter_map(|raw| {
+            let (first, second) = (raw.first.site as usize - 1, raw.second?.site as usize - 1);
+            let bytes = raw.offset as usize..(raw.offset + raw.bytes) as usize;
+            Some(((first.min(second), first.max(second)), bytes.collect()))
+        });
     conflicts.collect()
 }
 
 fn bytes(conflicts: &[((usize, usize), Vec<usize>)]) -> BTreeSet<usize> {
-    conflicts.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect()
+    conflicts
+        .iter()
+        .flat_map(|(_, bytes)| bytes.iter().copied())
+        .collect()
 }
 
 /// Another order in which the same threads may run.
@@ -503,10 +658,17 @@ fn reordered(program: &[(usize, Op)], mut seed: u64) -> Vec<(usize, Op)> {
     while !rest.is_empty() {
         let is_ready = |index: &usize| {
             let mine = rest[*index].1.participants();
-            rest[..*index].iter().all(|(_, earlier)| earlier.participants().iter().all(|thread| !mine.contains(thread)))
+            rest[..*index].iter().all(|(_, earlier)| {
+                earlier
+                    .participants()
+                    .iter()
+                    .all(|thread| !mine.contains(thread))
+            })
         };
         let ready: Vec<usize> = (0..rest.len()).filter(is_ready).collect();
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         result.push(rest.remove(ready[(seed >> 33) as usize % ready.len()]));
     }
     result
@@ -584,9 +746,17 @@ proptest! {
 
 #[test]
 fn a_lane_owns_its_elements_only_within_its_warp() {
-    let store = |warp| Op::Matrix { warp, at: 0, write: true, same: true };
+    let store = |warp| Op::Matrix {
+        warp,
+        at: 0,
+        write: true,
+        same: true,
+    };
     assert_eq!(found(&judge(&numbered(vec![store(0), store(0)]))), []);
-    assert_eq!(found(&judge(&numbered(vec![store(0), store(1)]))), [((0, 1), vec![0, 1])]);
+    assert_eq!(
+        found(&judge(&numbered(vec![store(0), store(1)]))),
+        [((0, 1), vec![0, 1])]
+    );
 }
 
 #[test]
@@ -597,7 +767,11 @@ fn random_programs_are_a_fair_test() {
     let mut runner = TestRunner::deterministic();
     let programs = prop::collection::vec(op(3), 1..40);
     let racy = (0..500)
-        .filter(|_| !Graph::new(&numbered(programs.new_tree(&mut runner).unwrap().current())).conflicts().is_empty())
+        .filter(|_| {
+            !Graph::new(&numbered(programs.new_tree(&mut runner).unwrap().current()))
+                .conflicts()
+                .is_empty()
+        })
         .count();
     assert!((100..=490).contains(&racy), "{racy} of 500");
 }

@@ -97,7 +97,15 @@ impl Actor {
             Self::Thread(thread) => Self::Thread(thread % threads),
             Self::Warp(warp) => Self::Warp(warp % (threads / 32)),
             Self::Copies(thread) => Self::Copies(thread % threads),
-            Self::Agent { agent, first, count } => Self::Agent { agent, first: first % threads as u16, count },
+            Self::Agent {
+                agent,
+                first,
+                count,
+            } => Self::Agent {
+                agent,
+                first: first % threads as u16,
+                count,
+            },
         }
     }
 
@@ -188,7 +196,9 @@ impl Order {
 
     /// `threads` meet at a barrier of their own.
     pub(crate) fn meet(&mut self, threads: impl Iterator<Item = u32> + Clone) {
-        threads.clone().for_each(|thread| self.present[thread as usize / 32] = None);
+        threads
+            .clone()
+            .for_each(|thread| self.present[thread as usize / 32] = None);
         self.clocks.meet(threads);
     }
 
@@ -229,14 +239,26 @@ impl Order {
     /// The number of the landing of a copy that arrives by itself; `copy` is its number among those of its thread.
     pub(crate) fn landing(&mut self, thread: u32, copy: u32, site: u32) -> u32 {
         let actor = Actor::Copies(thread);
-        self.events.number(Event { actor, clock: copy, site, how: How::CopyWrite, distribution: 0 })
+        self.events.number(Event {
+            actor,
+            clock: copy,
+            site,
+            how: How::CopyWrite,
+            distribution: 0,
+        })
     }
 
     /// The number of an access by one thread, now.
     #[inline]
     pub(crate) fn event(&mut self, thread: u32, site: u32, how: How) -> u32 {
         let clock = self.clocks.clock(thread);
-        self.events.number(Event { actor: Actor::Thread(thread), clock, site, how, distribution: 0 })
+        self.events.number(Event {
+            actor: Actor::Thread(thread),
+            clock,
+            site,
+            how,
+            distribution: 0,
+        })
     }
 
     /// A new agent.
@@ -256,7 +278,13 @@ impl Order {
 
     /// The number of an access by an agent, its operation number `clock`.
     pub(crate) fn agent_event(&mut self, actor: Actor, clock: u32, site: u32, how: How) -> u32 {
-        self.events.number(Event { actor, clock, site, how, distribution: 0 })
+        self.events.number(Event {
+            actor,
+            clock,
+            site,
+            how,
+            distribution: 0,
+        })
     }
 
     /// `thread` makes its writes so far known to the async proxy.
@@ -273,20 +301,47 @@ impl Order {
     /// Whether an operation that `reader` issues now sees in the async proxy what `writer` wrote by the generic one, when
     /// there had been `fences`.
     pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
-        let known = |writer: u32| reader.threads().all(|reader| self.clocks.knows_fence(reader, writer, fences));
+        let known = |writer: u32| {
+            reader
+                .threads()
+                .all(|reader| self.clocks.knows_fence(reader, writer, fences))
+        };
         writer.threads().all(known)
     }
 
     /// The number of an access by the lanes in `mask` of a warp, now.
-    pub(crate) fn warp_event(&mut self, warp: u32, mask: u32, site: u32, how: How, distribution: u64) -> u32 {
-        let present = self.present[warp as usize].filter(|&number| self.lanes[number as usize].mask == mask);
+    pub(crate) fn warp_event(
+        &mut self,
+        warp: u32,
+        mask: u32,
+        site: u32,
+        how: How,
+        distribution: u64,
+    ) -> u32 {
+        let present =
+            self.present[warp as usize].filter(|&number| self.lanes[number as usize].mask == mask);
         let clock = present.unwrap_or_else(|| {
-            let clock_of = |lane| if mask >> lane & 1 == 1 { self.clocks.clock(warp * 32 + lane) } else { 0 };
-            self.lanes.push(Lanes { mask, clocks: std::array::from_fn(|lane| clock_of(lane as u32)) });
+            let clock_of = |lane| {
+                if mask >> lane & 1 == 1 {
+                    self.clocks.clock(warp * 32 + lane)
+                } else {
+                    0
+                }
+            };
+            self.lanes.push(Lanes {
+                mask,
+                clocks: std::array::from_fn(|lane| clock_of(lane as u32)),
+            });
             self.lanes.len() as u32 - 1
         });
         self.present[warp as usize] = Some(clock);
-        self.events.number(Event { actor: Actor::Warp(warp), clock, site, how, distribution })
+        self.events.number(Event {
+            actor: Actor::Warp(warp),
+            clock,
+            site,
+            how,
+            distribution,
+        })
     }
 
     pub(crate) fn describe(&self, event: u32) -> Event {
@@ -306,14 +361,18 @@ impl Order {
             Actor::Agent { agent, .. } => self.clocks.knows_agent(reader, agent, earlier.clock),
             Actor::Warp(warp) => {
                 let lanes = &self.lanes[earlier.clock as usize];
-                lanes_of(lanes.mask)
-                    .all(|lane| self.clocks.knows(reader, warp * 32 + lane, lanes.clocks[lane as usize]))
+                lanes_of(lanes.mask).all(|lane| {
+                    self.clocks
+                        .knows(reader, warp * 32 + lane, lanes.clocks[lane as usize])
+                })
             }
         };
         match now.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => known_to(thread),
             Actor::Agent { .. } => now.actor.threads().all(known_to),
-            Actor::Warp(warp) => lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane)),
+            Actor::Warp(warp) => {
+                lanes_of(self.lanes[now.clock as usize].mask).all(|lane| known_to(warp * 32 + lane))
+            }
         }
     }
 
@@ -341,7 +400,8 @@ impl Order {
         while rest != 0 {
             let (others, other) = self.sets.value(rest);
             let old = self.events.value(other);
-            let same = (old.actor, old.clock, old.distribution) == (now.actor, now.clock, now.distribution);
+            let same = (old.actor, old.clock, old.distribution)
+                == (now.actor, now.clock, now.distribution);
             let is_covered = match (old.actor, now.actor) {
                 (Actor::Agent { agent, .. }, Actor::Agent { agent: same, .. }) => {
                     agent == same && old.clock <= now.clock
@@ -376,10 +436,17 @@ impl Order {
         let (mut reads, mut with_event) = (0, self.add(0, event));
         for (index, cell) in cells.enumerate() {
             if cell.generation != generation {
-                *cell = Cell { generation, write: 0, reads: 0 };
+                *cell = Cell {
+                    generation,
+                    write: 0,
+                    reads: 0,
+                };
             }
             if cell.write != write {
-                (write, write_races) = (cell.write, cell.write != 0 && !self.ordered(cell.write, event));
+                (write, write_races) = (
+                    cell.write,
+                    cell.write != 0 && !self.ordered(cell.write, event),
+                );
             }
             if write_races {
                 race(index, write);
@@ -404,10 +471,17 @@ impl Order {
         let (mut reads, mut read_races) = (0, None);
         for (index, cell) in cells.enumerate() {
             if cell.generation != generation {
-                *cell = Cell { generation, write: 0, reads: 0 };
+                *cell = Cell {
+                    generation,
+                    write: 0,
+                    reads: 0,
+                };
             }
             if cell.write != write {
-                (write, write_races) = (cell.write, cell.write != 0 && !self.ordered(cell.write, event));
+                (write, write_races) = (
+                    cell.write,
+                    cell.write != 0 && !self.ordered(cell.write, event),
+                );
             }
             if cell.reads != reads {
                 (reads, read_races) = (cell.reads, self.unordered_read(cell.reads, event));
@@ -418,7 +492,11 @@ impl Order {
             if let Some(other) = read_races {
                 race(index, other);
             }
-            *cell = Cell { generation, write: event, reads: 0 };
+            *cell = Cell {
+                generation,
+                write: event,
+                reads: 0,
+            };
         }
     }
 
@@ -431,7 +509,8 @@ impl Order {
     ) {
         let generation = self.generation();
         for (index, cell) in cells.enumerate() {
-            if cell.generation == generation && cell.write != 0 && !self.ordered(cell.write, event) {
+            if cell.generation == generation && cell.write != 0 && !self.ordered(cell.write, event)
+            {
                 race(index, cell.write);
             }
         }
@@ -449,7 +528,11 @@ impl Order {
 
     /// As [`Order::write`], without a check: the write was checked when it was issued, and now it is there.
     pub(crate) fn land(&mut self, cell: &mut Cell, event: u32) {
-        *cell = Cell { generation: self.generation(), write: event, reads: 0 };
+        *cell = Cell {
+            generation: self.generation(),
+            write: event,
+            reads: 0,
+        };
     }
 }
 

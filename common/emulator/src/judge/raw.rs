@@ -22,7 +22,11 @@ pub(crate) struct Side {
 
 impl From<Event> for Side {
     fn from(event: Event) -> Self {
-        Self { actor: event.actor, how: event.how, site: event.site }
+        Self {
+            actor: event.actor,
+            how: event.how,
+            site: event.site,
+        }
     }
 }
 
@@ -39,7 +43,10 @@ pub(crate) enum Hint {
     BarrierAfterWrite { same_warp: bool },
     /// The copy has landed, but only its own thread knows.
     /// `early`: the last wait that had left it in flight, and the number of groups that it leaves.
-    BarrierAfterWait { same_warp: bool, early: Option<(u32, u32)> },
+    BarrierAfterWait {
+        same_warp: bool,
+        early: Option<(u32, u32)>,
+    },
     /// Its thread has not waited at all.
     NotWaited,
     /// The reader waited, but another thread issued the copy.
@@ -47,7 +54,11 @@ pub(crate) enum Hint {
     /// The copy was never committed to a group, so that no wait covers it.
     NotCommitted { wait: u32 },
     /// The last wait left the newest groups in flight, and the copy is in one of them.
-    LeftUnderWay { wait: u32, newest: u32, same_warp: bool },
+    LeftUnderWay {
+        wait: u32,
+        newest: u32,
+        same_warp: bool,
+    },
     /// The copy arrives at an mbarrier by itself, and nobody has observed that the phase has ended.
     PhaseNotObserved { arrive: u32 },
     /// Somebody has, but not who makes this access.
@@ -94,7 +105,11 @@ impl Hint {
     fn is_within_warp(self) -> bool {
         let same = matches!(
             self,
-            Self::BarrierAfterWrite { same_warp: true } | Self::BarrierAfterWait { same_warp: true, .. }
+            Self::BarrierAfterWrite { same_warp: true }
+                | Self::BarrierAfterWait {
+                    same_warp: true,
+                    ..
+                }
         );
         same || matches!(self, Self::SyncWarp | Self::MatrixSync)
     }
@@ -135,7 +150,11 @@ impl Raw {
             [block[0] + rank, block[1], block[2]]
         };
         let first = of(&mut self.first);
-        self.other_block = self.second.as_mut().map(of).filter(|&second| second != first);
+        self.other_block = self
+            .second
+            .as_mut()
+            .map(of)
+            .filter(|&second| second != first);
         if self.space == Space::Shared {
             self.offset = Cluster::within_block(self.offset as usize) as u32;
         }
@@ -161,12 +180,17 @@ pub(crate) struct Found {
 impl Found {
     /// Whether it would be kept, and not only counted.
     pub(crate) fn lacks(&self, raw: &Raw) -> bool {
-        self.seen.get(&raw.key()).is_none_or(|(_, known)| raw.replaces(known))
+        self.seen
+            .get(&raw.key())
+            .is_none_or(|(_, known)| raw.replaces(known))
     }
 
     /// Of equal pairs the first is kept, but one between two warps goes before one within a warp.
     pub(crate) fn add(&mut self, block: [u32; 3], raw: Raw) {
-        let (known_block, known) = self.seen.entry(raw.key()).or_insert((block, Raw { times: 0, ..raw }));
+        let (known_block, known) = self
+            .seen
+            .entry(raw.key())
+            .or_insert((block, Raw { times: 0, ..raw }));
         let times = known.times + raw.times;
         if raw.replaces(known) {
             (*known_block, *known) = (block, raw);
@@ -181,7 +205,10 @@ impl Found {
 
     /// Adds what a later block found.
     pub(crate) fn merge(&mut self, later: Self) {
-        later.seen.into_values().for_each(|(block, raw)| self.add(block, raw));
+        later
+            .seen
+            .into_values()
+            .for_each(|(block, raw)| self.add(block, raw));
     }
 
     /// A read of uninitialised bytes is not worth a line of its own where the missing order of a write is already
@@ -195,8 +222,9 @@ impl Found {
             .flat_map(|(_, raw)| [Some(raw.first), raw.second])
             .filter_map(|side| read(&side?))
             .collect();
-        self.seen
-            .retain(|_, (_, raw)| raw.kind != HazardKind::UninitialisedShared || !explained.contains(&raw.first.site));
+        self.seen.retain(|_, (_, raw)| {
+            raw.kind != HazardKind::UninitialisedShared || !explained.contains(&raw.first.site)
+        });
     }
 
     /// In words, by place: the order does not depend on the numbers. One place of the source may be several places of
@@ -205,17 +233,25 @@ impl Found {
         type Sides = (HazardKind, [Option<(Vec<Place>, String)>; 2]);
         let describe = |(block, raw): &([u32; 3], Raw)| {
             let hazard = describe(*block, raw, memory, places);
-            let side = |side: &Option<HazardAccess>| side.as_ref().map(|it| (it.places.clone(), it.does.clone()));
+            let side = |side: &Option<HazardAccess>| {
+                side.as_ref().map(|it| (it.places.clone(), it.does.clone()))
+            };
             let mut sides = [side(&hazard.first), side(&hazard.second)];
             sides.sort();
             let sides: Sides = (hazard.kind, sides);
             (sides, raw.hint.is_within_warp(), hazard)
         };
         let mut hazards: Vec<(Sides, bool, Hazard)> = self.seen.values().map(describe).collect();
-        hazards.sort_by(|(sides, within, hazard), (other_sides, other_within, other)| {
-            let rest = |hazard: &Hazard| (hazard.block, hazard.memory.clone(), hazard.missing.clone());
-            sides.cmp(other_sides).then(within.cmp(other_within)).then_with(|| rest(hazard).cmp(&rest(other)))
-        });
+        hazards.sort_by(
+            |(sides, within, hazard), (other_sides, other_within, other)| {
+                let rest =
+                    |hazard: &Hazard| (hazard.block, hazard.memory.clone(), hazard.missing.clone());
+                sides
+                    .cmp(other_sides)
+                    .then(within.cmp(other_within))
+                    .then_with(|| rest(hazard).cmp(&rest(other)))
+            },
+        );
         hazards.dedup_by(|(sides, _, hazard), (kept_sides, _, kept)| {
             let same = sides == kept_sides;
             kept.times += if same { hazard.times } else { 0 };
@@ -226,7 +262,9 @@ impl Found {
 
     /// Whether an access outside of what was declared is among them.
     pub(crate) fn is_out_of_bounds(&self) -> bool {
-        self.seen.values().any(|(_, raw)| raw.kind == HazardKind::OutOfBounds)
+        self.seen
+            .values()
+            .any(|(_, raw)| raw.kind == HazardKind::OutOfBounds)
     }
 }
 
@@ -253,7 +291,9 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
         block,
         thread: match side.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => Some(thread),
-            Actor::Agent { first, count: 1, .. } => Some(first.into()),
+            Actor::Agent {
+                first, count: 1, ..
+            } => Some(first.into()),
             Actor::Agent { .. } | Actor::Warp(_) => None,
         },
         warp: side.actor.warp(),
@@ -263,20 +303,41 @@ fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAcce
 
 fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) -> Hazard {
     let first = describe_side(raw.first, block, places);
-    let second = raw.second.map(|side| describe_side(side, raw.other_block.unwrap_or(block), places));
+    let second = raw
+        .second
+        .map(|side| describe_side(side, raw.other_block.unwrap_or(block), places));
     let bytes = match raw.hint {
         Hint::Nowhere { address } | Hint::Alignment { address } => format!("address {address:#x}"),
         Hint::Held(held) => held.memory().into(),
         _ => describe_bytes(raw.space, raw.offset, raw.bytes, memory),
     };
-    let copied = |(place, bytes)| format!(", copied from {}", describe_bytes(Space::Global, place, bytes, memory));
+    let copied = |(place, bytes)| {
+        format!(
+            ", copied from {}",
+            describe_bytes(Space::Global, place, bytes, memory)
+        )
+    };
     let bytes = bytes + &raw.source.map(copied).unwrap_or_default();
     let (kind, mut missing, times) = (raw.kind, missing(raw, memory, places), raw.times);
-    if [Some(raw.first), raw.second].into_iter().flatten().any(|side| side.how == How::StoreAsync) {
+    if [Some(raw.first), raw.second]
+        .into_iter()
+        .flatten()
+        .any(|side| side.how == How::StoreAsync)
+    {
         // Of both the same is to be said.
-        missing = missing.replace("tma_load", "store_async").replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
+        missing = missing
+            .replace("tma_load", "store_async")
+            .replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
     }
-    Hazard { kind, block, memory: bytes, first: Some(first), second, missing, times }
+    Hazard {
+        kind,
+        block,
+        memory: bytes,
+        first: Some(first),
+        second,
+        missing,
+        times,
+    }
 }
 
 fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> String {
@@ -286,7 +347,9 @@ fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> Str
     };
     match (space, memory.locate(offset)) {
         (Space::Shared, _) => format!("{} of shared memory", range(offset as usize)),
-        (Space::Global, Some((allocation, offset))) => format!("{} of {}", range(offset), allocation.name_at(offset)),
+        (Space::Global, Some((allocation, offset))) => {
+            format!("{} of {}", range(offset), allocation.name_at(offset))
+        }
         (Space::Global, None) => String::new(),
     }
 }
@@ -303,12 +366,27 @@ pub(crate) fn describe_access(
         return None;
     }
     let access = describe_side(side, block, places);
-    Some(LoggedAccess { access, memory: describe_bytes(space, offset, bytes, memory) })
+    Some(LoggedAccess {
+        access,
+        memory: describe_bytes(space, offset, bytes, memory),
+    })
 }
 
 fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
-    let mut at = |site: u32| places.get(site).last().map(ToString::to_string).unwrap_or_default();
-    let meeting = |same_warp| if same_warp { "__syncwarp()" } else { "__syncthreads()" };
+    let mut at = |site: u32| {
+        places
+            .get(site)
+            .last()
+            .map(ToString::to_string)
+            .unwrap_or_default()
+    };
+    let meeting = |same_warp| {
+        if same_warp {
+            "__syncwarp()"
+        } else {
+            "__syncthreads()"
+        }
+    };
     match raw.hint {
         Hint::SyncWarp => "Nothing orders two lanes of a warp but a __syncwarp() that both reach (shuffles, votes and \
                            matrix operations do not): put one after the write, or before it if the old value is still \

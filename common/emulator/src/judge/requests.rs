@@ -53,7 +53,15 @@ const KINDS: usize = 5;
 impl Requests {
     /// One lane's access. Copies of more than 16 bytes count as several accesses of the largest power of two, up to 16,
     /// that divides them.
-    pub(crate) fn add(&mut self, lane: u32, site: u32, space: Space, direction: Direction, address: u32, bytes: u32) {
+    pub(crate) fn add(
+        &mut self,
+        lane: u32,
+        site: u32,
+        space: Space,
+        direction: Direction,
+        address: u32,
+        bytes: u32,
+    ) {
         let piece = 1 << (16 | address | bytes).trailing_zeros();
         for start in (0..bytes).step_by(piece) {
             self.add_piece(lane, site, space, direction, address + start, piece as u32);
@@ -61,7 +69,15 @@ impl Requests {
     }
 
     #[inline]
-    fn add_piece(&mut self, lane: u32, site: u32, space: Space, direction: Direction, address: u32, bytes: u32) {
+    fn add_piece(
+        &mut self,
+        lane: u32,
+        site: u32,
+        space: Space,
+        direction: Direction,
+        address: u32,
+        bytes: u32,
+    ) {
         let kind = match (space, direction) {
             (Space::Global, Direction::Read) => 0,
             (Space::Global, _) => 1,
@@ -74,7 +90,13 @@ impl Requests {
             self.index.resize(key + 1, 0);
         }
         if self.index[key] == 0 {
-            self.places.push(Place { space, direction, times: [0; 32], used: 0, requests: Vec::new() });
+            self.places.push(Place {
+                space,
+                direction,
+                times: [0; 32],
+                used: 0,
+                requests: Vec::new(),
+            });
             self.index[key] = self.places.len() as u32;
         }
         let index = self.index[key] as usize - 1;
@@ -88,7 +110,11 @@ impl Requests {
             place.used += 1;
             match place.requests.get_mut(time) {
                 Some(request) => (request.lanes, request.bytes) = (0, 0),
-                None => place.requests.push(Request { lanes: 0, bytes: 0, address: [0; 32] }),
+                None => place.requests.push(Request {
+                    lanes: 0,
+                    bytes: 0,
+                    address: [0; 32],
+                }),
             }
         }
         let request = &mut place.requests[time];
@@ -105,10 +131,13 @@ impl Requests {
                 let lanes = (0..32).filter(|lane| request.lanes >> lane & 1 == 1);
                 let addresses = lanes.map(|lane| request.address[lane]);
                 match (place.space, place.direction) {
-                    (Space::Global, Direction::Read) => counters.global_read += global(addresses, request.bytes),
+                    (Space::Global, Direction::Read) => {
+                        counters.global_read += global(addresses, request.bytes)
+                    }
                     (Space::Global, _) => counters.global_write += global(addresses, request.bytes),
                     (Space::Shared, direction) => {
-                        *shared_counter(counters, direction) += shared(&request.address, request.lanes, request.bytes);
+                        *shared_counter(counters, direction) +=
+                            shared(&request.address, request.lanes, request.bytes);
                     }
                 }
             }
@@ -128,7 +157,10 @@ fn shared_counter(counters: &mut Counters, direction: Direction) -> &mut SharedT
 
 /// A request of `bytes` at each of `addresses`.
 fn global(addresses: impl Iterator<Item = u32>, bytes: u32) -> GlobalTraffic {
-    let mut traffic = GlobalTraffic { requests: 1, ..GlobalTraffic::default() };
+    let mut traffic = GlobalTraffic {
+        requests: 1,
+        ..GlobalTraffic::default()
+    };
     let mut sectors: [u32; 64] = [0; 64];
     let mut count = 0;
     for address in addresses {
@@ -151,7 +183,10 @@ fn shared(address: &[u32; 32], lanes: u32, bytes: u32) -> SharedTraffic {
         5..=8 => 16,
         _ => 8,
     };
-    let mut traffic = SharedTraffic { requests: 1, ..SharedTraffic::default() };
+    let mut traffic = SharedTraffic {
+        requests: 1,
+        ..SharedTraffic::default()
+    };
     traffic.bytes = u64::from(lanes.count_ones()) * u64::from(bytes);
     for pass in (0..32).step_by(lanes_per_pass) {
         let in_pass = (pass..pass + lanes_per_pass).filter(|lane| lanes >> lane & 1 == 1);
@@ -190,13 +225,25 @@ pub(crate) enum MatrixCount {
 }
 
 /// The accesses of a warp to a matrix whose rows start at `rows` and have `row_bytes`, as lists of passes.
-pub(crate) fn matrix_shared(rows: &[u32], row_bytes: u32, element_bytes: u32, count: MatrixCount) -> SharedTraffic {
-    let mut traffic = SharedTraffic { bytes: rows.len() as u64 * u64::from(row_bytes), ..SharedTraffic::default() };
+pub(crate) fn matrix_shared(
+    rows: &[u32],
+    row_bytes: u32,
+    element_bytes: u32,
+    count: MatrixCount,
+) -> SharedTraffic {
+    let mut traffic = SharedTraffic {
+        bytes: rows.len() as u64 * u64::from(row_bytes),
+        ..SharedTraffic::default()
+    };
     for rows in rows.chunks(8) {
         match count {
             MatrixCount::Ldmatrix => {
                 for start in (0..row_bytes).step_by(16) {
-                    add_pass(&mut traffic, rows.iter().map(|row| (row + start, 16.min(row_bytes - start))));
+                    add_pass(
+                        &mut traffic,
+                        rows.iter()
+                            .map(|row| (row + start, 16.min(row_bytes - start))),
+                    );
                 }
             }
             // Lane l holds row l / 4, columns 2 (l % 4) and the next.
@@ -211,7 +258,8 @@ pub(crate) fn matrix_shared(rows: &[u32], row_bytes: u32, element_bytes: u32, co
             MatrixCount::Transposed => {
                 for start in (0..row_bytes).step_by(8 * element_bytes as usize) {
                     for second in 0..2 {
-                        let at = |lane: u32| (lane % 4 * 2 + second, start + lane / 4 * element_bytes);
+                        let at =
+                            |lane: u32| (lane % 4 * 2 + second, start + lane / 4 * element_bytes);
                         traffic += accumulator_request(rows, element_bytes, at);
                     }
                 }
@@ -235,15 +283,25 @@ fn accumulator_request(rows: &[u32], bytes: u32, at: impl Fn(u32) -> (u32, u32))
             lanes |= 1 << lane;
         }
     }
-    SharedTraffic { bytes: 0, ..shared(&address, lanes, bytes) }
+    SharedTraffic {
+        bytes: 0,
+        ..shared(&address, lanes, bytes)
+    }
 }
 
 /// The same for a matrix in global memory: one request, each sector once.
 pub(crate) fn matrix_global(rows: &[u32], row_bytes: u32) -> GlobalTraffic {
-    let mut sectors: Vec<u32> = rows.iter().flat_map(|row| row / 32..=(row + row_bytes - 1) / 32).collect();
+    let mut sectors: Vec<u32> = rows
+        .iter()
+        .flat_map(|row| row / 32..=(row + row_bytes - 1) / 32)
+        .collect();
     sectors.sort_unstable();
     sectors.dedup();
-    GlobalTraffic { requests: 1, bytes: rows.len() as u64 * u64::from(row_bytes), sectors: sectors.len() as u64 }
+    GlobalTraffic {
+        requests: 1,
+        bytes: rows.len() as u64 * u64::from(row_bytes),
+        sectors: sectors.len() as u64,
+    }
 }
 
 #[cfg(test)]
@@ -253,29 +311,73 @@ mod tests {
     fn shared_of(bytes: u32, address: impl Fn(u32) -> u32) -> (u64, u64) {
         let mut requests = Requests::default();
         let mut counters = Counters::default();
-        (0..32).for_each(|lane| requests.add(lane, 3, Space::Shared, Direction::Read, address(lane), bytes));
+        (0..32).for_each(|lane| {
+            requests.add(
+                lane,
+                3,
+                Space::Shared,
+                Direction::Read,
+                address(lane),
+                bytes,
+            )
+        });
         requests.flush(&mut counters);
         assert_eq!(counters.shared_read.bytes, 32 * u64::from(bytes));
-        (counters.shared_read.wavefronts, counters.shared_read.ideal_wavefronts)
+        (
+            counters.shared_read.wavefronts,
+            counters.shared_read.ideal_wavefronts,
+        )
     }
 
     #[test]
     fn ideal_wavefronts_are_one_two_and_four() {
         for (bytes, ideal) in [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)] {
-            assert_eq!(shared_of(bytes, |lane| lane * bytes), (ideal, ideal), "{bytes} bytes a lane, neighbours");
-            assert_eq!(shared_of(bytes, |_| 64), (ideal, ideal), "{bytes} bytes, the same for all lanes");
+            assert_eq!(
+                shared_of(bytes, |lane| lane * bytes),
+                (ideal, ideal),
+                "{bytes} bytes a lane, neighbours"
+            );
+            assert_eq!(
+                shared_of(bytes, |_| 64),
+                (ideal, ideal),
+                "{bytes} bytes, the same for all lanes"
+            );
         }
     }
 
     #[test]
     fn words_of_one_bank_take_one_wavefront_each() {
-        assert_eq!(shared_of(4, |lane| lane * 128), (32, 1), "a column of a 32-word matrix");
-        assert_eq!(shared_of(4, |lane| lane * 132), (1, 1), "the same, padded by a word");
+        assert_eq!(
+            shared_of(4, |lane| lane * 128),
+            (32, 1),
+            "a column of a 32-word matrix"
+        );
+        assert_eq!(
+            shared_of(4, |lane| lane * 132),
+            (1, 1),
+            "the same, padded by a word"
+        );
         assert_eq!(shared_of(4, |lane| lane * 8), (2, 1), "every other word");
-        assert_eq!(shared_of(2, |lane| lane * 2), (1, 1), "two lanes share a word");
-        assert_eq!(shared_of(4, |lane| lane / 4 * 128), (8, 1), "lanes that share a word take it once");
-        assert_eq!(shared_of(16, |lane| lane * 128), (32, 4), "8 lanes of a pass, all in the same four banks");
-        assert_eq!(shared_of(16, |lane| lane * 144), (4, 4), "the same, padded by 16 bytes");
+        assert_eq!(
+            shared_of(2, |lane| lane * 2),
+            (1, 1),
+            "two lanes share a word"
+        );
+        assert_eq!(
+            shared_of(4, |lane| lane / 4 * 128),
+            (8, 1),
+            "lanes that share a word take it once"
+        );
+        assert_eq!(
+            shared_of(16, |lane| lane * 128),
+            (32, 4),
+            "8 lanes of a pass, all in the same four banks"
+        );
+        assert_eq!(
+            shared_of(16, |lane| lane * 144),
+            (4, 4),
+            "the same, padded by 16 bytes"
+        );
     }
 
     #[test]
@@ -283,10 +385,22 @@ mod tests {
         let rows = |count: u32, pitch: u32| (0..count).map(|row| row * pitch).collect::<Vec<u32>>();
         let of = |rows: &[u32], bytes| {
             let traffic = matrix_shared(rows, bytes, 2, MatrixCount::Ldmatrix);
-            (traffic.requests, traffic.wavefronts, traffic.ideal_wavefronts)
+            (
+                traffic.requests,
+                traffic.wavefronts,
+                traffic.ideal_wavefronts,
+            )
         };
-        assert_eq!(of(&rows(16, 144), 32), (1, 4, 4), "16x16 with padded rows: one x4");
-        assert_eq!(of(&rows(16, 128), 32), (1, 32, 4), "16x16 with rows of 128 bytes: 8 rows in the same banks");
+        assert_eq!(
+            of(&rows(16, 144), 32),
+            (1, 4, 4),
+            "16x16 with padded rows: one x4"
+        );
+        assert_eq!(
+            of(&rows(16, 128), 32),
+            (1, 32, 4),
+            "16x16 with rows of 128 bytes: 8 rows in the same banks"
+        );
         assert_eq!(of(&rows(8, 144), 32), (1, 2, 2), "8x16: an x2");
         assert_eq!(of(&rows(32, 144), 32), (2, 8, 8), "32x16: two x4");
     }
@@ -295,12 +409,24 @@ mod tests {
     fn accumulators_count_as_two_elements_a_lane() {
         let rows: Vec<u32> = (0..16).map(|row| row * 288).collect();
         let f32s = matrix_shared(&rows, 64, 4, MatrixCount::Accumulator);
-        assert_eq!((f32s.requests, f32s.bytes, f32s.ideal_wavefronts), (4, 1024, 8), "16x16: four of 8 bytes a lane");
+        assert_eq!(
+            (f32s.requests, f32s.bytes, f32s.ideal_wavefronts),
+            (4, 1024, 8),
+            "16x16: four of 8 bytes a lane"
+        );
         assert_eq!(f32s.conflicts(), 0);
         let transposed = matrix_shared(&rows, 64, 4, MatrixCount::Transposed);
-        assert_eq!((transposed.requests, transposed.ideal_wavefronts), (8, 8), "eight of 4 bytes a lane");
+        assert_eq!(
+            (transposed.requests, transposed.ideal_wavefronts),
+            (8, 8),
+            "eight of 4 bytes a lane"
+        );
         let halves = matrix_shared(&rows, 32, 2, MatrixCount::Accumulator);
-        assert_eq!((halves.requests, halves.ideal_wavefronts), (4, 4), "four of 4 bytes a lane");
+        assert_eq!(
+            (halves.requests, halves.ideal_wavefronts),
+            (4, 4),
+            "four of 4 bytes a lane"
+        );
     }
 
     #[test]
@@ -309,15 +435,40 @@ mod tests {
         let mut counters = Counters::default();
         for lane in 0..32 {
             for time in 0..3 {
-                requests.add(lane, 1, Space::Global, Direction::Read, time * 4096 + lane * 4, 4);
+                requests.add(
+                    lane,
+                    1,
+                    Space::Global,
+                    Direction::Read,
+                    time * 4096 + lane * 4,
+                    4,
+                );
             }
             requests.add(lane, 2, Space::Global, Direction::Write, lane * 64 + 16, 16);
         }
         requests.flush(&mut counters);
-        assert_eq!(counters.global_read, GlobalTraffic { requests: 3, bytes: 384, sectors: 12 });
-        assert_eq!(counters.global_write, GlobalTraffic { requests: 1, bytes: 512, sectors: 32 });
+        assert_eq!(
+            counters.global_read,
+            GlobalTraffic {
+                requests: 3,
+                bytes: 384,
+                sectors: 12
+            }
+        );
+        assert_eq!(
+            counters.global_write,
+            GlobalTraffic {
+                requests: 1,
+                bytes: 512,
+                sectors: 32
+            }
+        );
         requests.add(0, 1, Space::Global, Direction::Read, 30, 4);
         requests.flush(&mut counters);
-        assert_eq!(counters.global_read.sectors, 12 + 2, "a meeting starts anew; an access over a boundary takes two");
+        assert_eq!(
+            counters.global_read.sectors,
+            12 + 2,
+            "a meeting starts anew; an access over a boundary takes two"
+        );
     }
 }

@@ -21,14 +21,22 @@ impl Judge {
         counters.global_read += traffic;
         // Whole rows of the banks, without conflicts.
         let (bytes, wavefronts) = (load.bytes as u64, load.bytes.div_ceil(128) as u64);
-        counters.shared_async_write += SharedTraffic { requests: 1, bytes, wavefronts, ideal_wavefronts: wavefronts };
+        counters.shared_async_write += SharedTraffic {
+            requests: 1,
+            bytes,
+            wavefronts,
+            ideal_wavefronts: wavefronts,
+        };
         Ok(())
     }
 
     /// A thread stores to the shared memory of a block of the cluster, as `fork` describes.
     pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
         self.fork_shared(fork, How::StoreAsync, range.clone());
-        self.fetches.push(Fetch { range: range.clone(), first_row: None });
+        self.fetches.push(Fetch {
+            range: range.clone(),
+            first_row: None,
+        });
         let (bytes, counters) = (range.len() as u64, &mut self.outcome.counters);
         counters.cluster_store_bytes += bytes;
     }
@@ -46,8 +54,18 @@ impl Judge {
     where
         Rows: Iterator<Item = (usize, usize)>,
     {
-        let fork = |agent| Fork { agent, clock, first: thread, count: 1, site };
-        self.fork_shared(&fork(reads), How::StoreRead, store.offset..store.offset + store.bytes);
+        let fork = |agent| Fork {
+            agent,
+            clock,
+            first: thread,
+            count: 1,
+            site,
+        };
+        self.fork_shared(
+            &fork(reads),
+            How::StoreRead,
+            store.offset..store.offset + store.bytes,
+        );
         let (traffic, _) = self.rows(&fork(writes), How::StoreWrite, store.rows)?;
         self.outcome.counters.tma_write_bytes += traffic.bytes;
         self.outcome.counters.global_write += traffic;
@@ -61,15 +79,21 @@ impl Judge {
         how: How,
         rows: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(GlobalTraffic, Option<(u32, u32)>), Stop> {
-        let mut traffic = GlobalTraffic { requests: 1, ..GlobalTraffic::default() };
+        let mut traffic = GlobalTraffic {
+            requests: 1,
+            ..GlobalTraffic::default()
+        };
         let (mut last, mut first_row) = (None, None);
         for (address, bytes) in rows {
-            let Some(place) = self.fork_global(fork, how, address, bytes)? else { continue };
+            let Some(place) = self.fork_global(fork, how, address, bytes)? else {
+                continue;
+            };
             first_row.get_or_insert((place, bytes as u32));
             let sectors = place / 32..=(place + bytes as u32 - 1) / 32;
             traffic.bytes += bytes as u64;
             // Rows ascend, or lie apart.
-            traffic.sectors += sectors.clone().count() as u64 - u64::from(last == Some(*sectors.start()));
+            traffic.sectors +=
+                sectors.clone().count() as u64 - u64::from(last == Some(*sectors.start()));
             last = Some(*sectors.end());
         }
         Ok((traffic, first_row))

@@ -28,11 +28,24 @@ impl Judge {
 
     /// A warp issues its part of a product, the `number`th of its warpgroup from 0: so many multiply-adds, of operands that
     /// lie in these bytes.
-    pub(crate) fn issue_product(&mut self, warp: u32, site: u32, number: u64, macs: u64, operands: Vec<Range<usize>>) {
+    pub(crate) fn issue_product(
+        &mut self,
+        warp: u32,
+        site: u32,
+        number: u64,
+        macs: u64,
+        operands: Vec<Range<usize>>,
+    ) {
         self.outcome.counters.tensor_ops += 1;
         self.outcome.counters.tensor_macs += macs;
         let agent = self.warpgroup(warp);
-        let fork = Fork { agent, clock: number as u32 + 1, first: warp * 32, count: 32, site };
+        let fork = Fork {
+            agent,
+            clock: number as u32 + 1,
+            first: warp * 32,
+            count: 32,
+            site,
+        };
         for bytes in operands {
             self.fork_shared(&fork, How::WgmmaRead, bytes);
         }
@@ -46,10 +59,25 @@ impl Judge {
 
     /// A thread touches registers that a product holds.
     pub(crate) fn held_registers(&mut self, thread: u32, is_write: bool, site: u32, held: Held) {
-        let first = Side { actor: Actor::Warp(thread / 32), how: How::WgmmaRegisters, site: held.issued };
+        let first = Side {
+            actor: Actor::Warp(thread / 32),
+            how: How::WgmmaRegisters,
+            site: held.issued,
+        };
         let how = if is_write { How::Write } else { How::Read };
-        let second = Side { actor: Actor::Thread(thread), how, site };
+        let second = Side {
+            actor: Actor::Thread(thread),
+            how,
+            site,
+        };
         let sides = (first, Some(second));
-        self.found(HazardKind::HeldRegisters, sides, Space::Global, 0, 0, Hint::Held(held));
+        self.found(
+            HazardKind::HeldRegisters,
+            sides,
+            Space::Global,
+            0,
+            0,
+            Hint::Held(held),
+        );
     }
 }

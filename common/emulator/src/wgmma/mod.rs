@@ -56,7 +56,9 @@ pub(crate) struct Named {
 
 impl Named {
     fn holds(&self, range: &Range<usize>) -> bool {
-        let within = |(&address, &bytes): (&usize, &usize)| address <= range.start && range.end <= address + bytes;
+        let within = |(&address, &bytes): (&usize, &usize)| {
+            address <= range.start && range.end <= address + bytes
+        };
         self.address.iter().zip(&self.bytes).any(within)
     }
 }
@@ -75,11 +77,21 @@ struct Shape {
 
 impl Shape {
     fn new(operands: &Operands) -> Result<Self, String> {
-        let of = |name: char, bits| Descriptor::decode(bits).map_err(|reason| format!("{name}: {reason}"));
+        let of = |name: char, bits| {
+            Descriptor::decode(bits).map_err(|reason| format!("{name}: {reason}"))
+        };
         Ok(Self {
-            a: operands.a.is_null().then(|| of('A', operands.a_descriptor)).transpose()?,
+            a: operands
+                .a
+                .is_null()
+                .then(|| of('A', operands.a_descriptor))
+                .transpose()?,
             b: of('B', operands.b_descriptor)?,
-            element: if operands.e4m3 == 0 { Element::F16 } else { Element::E4m3 },
+            element: if operands.e4m3 == 0 {
+                Element::F16
+            } else {
+                Element::E4m3
+            },
             columns: operands.columns as usize,
             along_n: operands.transposed_b != 0,
             accumulate: operands.accumulate != 0,
@@ -88,21 +100,29 @@ impl Shape {
 
     fn form_of_b(&self) -> Form {
         match self.along_n {
-            true => Form::AlongN { columns: self.columns },
+            true => Form::AlongN {
+                columns: self.columns,
+            },
             false => Form::AlongK { rows: self.columns },
         }
     }
 
     fn check(&self, declared: usize) -> Result<(), String> {
         if let Some(a) = self.a {
-            a.check(Form::AlongK { rows: ROWS }, declared).map_err(|reason| format!("A: {reason}"))?;
+            a.check(Form::AlongK { rows: ROWS }, declared)
+                .map_err(|reason| format!("A: {reason}"))?;
         }
-        self.b.check(self.form_of_b(), declared).map_err(|reason| format!("B: {reason}"))
+        self.b
+            .check(self.form_of_b(), declared)
+            .map_err(|reason| format!("B: {reason}"))
     }
 
     /// Where the operands' 16 bytes lie in shared memory.
     fn chunks(&self) -> impl Iterator<Item = usize> {
-        let a = self.a.into_iter().flat_map(|a| a.chunks(Form::AlongK { rows: ROWS }));
+        let a = self
+            .a
+            .into_iter()
+            .flat_map(|a| a.chunks(Form::AlongK { rows: ROWS }));
         a.chain(self.b.chunks(self.form_of_b()))
     }
 
@@ -147,14 +167,20 @@ enum Holding {
     /// It has issued nothing on it yet.
     NotYet,
     /// Each lane's array, how many products it had issued with the last one, and where that is.
-    Held { lanes: Box<[*mut f32; 32]>, last: u64, issued: Site },
+    Held {
+        lanes: Box<[*mut f32; 32]>,
+        last: u64,
+        issued: Site,
+    },
     /// It has its results.
     Released,
 }
 
 impl Chain {
     fn is_released(&self) -> bool {
-        self.warps.iter().all(|holding| matches!(holding, Holding::Released))
+        self.warps
+            .iter()
+            .all(|holding| matches!(holding, Holding::Released))
     }
 
     fn bytes_of(&self, array: *mut f32) -> Range<usize> {
@@ -233,7 +259,9 @@ impl Issued {
         let mut chunks: Vec<usize> = self.shape.chunks().map(|chunk| self.base + chunk).collect();
         chunks.sort_unstable();
         let together = chunks.chunk_by(|&before, &after| before + CHUNK >= after);
-        together.map(|chunks| chunks[0]..chunks[chunks.len() - 1] + CHUNK).collect()
+        together
+            .map(|chunks| chunks[0]..chunks[chunks.len() - 1] + CHUNK)
+            .collect()
     }
 }
 
@@ -254,7 +282,15 @@ impl Products {
     pub(crate) fn new(block: [u32; 3], linear: u64, cluster: Cluster, schedule: Schedule) -> Self {
         let random = Random::new(schedule.layout_seed() ^ linear);
         let (warps, groups, slabs) = (cluster.all_threads() / 32, Vec::new(), Slabs::default());
-        Self { block, warps, cluster, schedule, random, groups, slabs }
+        Self {
+            block,
+            warps,
+            cluster,
+            schedule,
+            random,
+            groups,
+            slabs,
+        }
     }
 
     fn start(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
@@ -269,19 +305,27 @@ impl Products {
             return Err(self.fault(warp, call, Misuse::Lane(0, reason)));
         }
         if self.groups.is_empty() {
-            self.groups.resize_with(self.warps.div_ceil(WARPS) as usize, Warpgroup::default);
+            self.groups
+                .resize_with(self.warps.div_ceil(WARPS) as usize, Warpgroup::default);
         }
         Ok(())
     }
 
     fn fault(&self, warp: u32, call: &Collective, misuse: Misuse) -> Fault {
         match misuse {
-            Misuse::Lane(lane, reason) => {
-                Fault::InvalidCollective { block: self.block, party: party(warp * 32 + lane, call), reason }
-            }
+            Misuse::Lane(lane, reason) => Fault::InvalidCollective {
+                block: self.block,
+                party: party(warp * 32 + lane, call),
+                reason,
+            },
             Misuse::Other((other, first, rule)) => {
                 let (first, second) = (party(other * 32, &first), Some(party(warp * 32, call)));
-                Fault::CollectiveMismatch { block: self.block, first, second, rule }
+                Fault::CollectiveMismatch {
+                    block: self.block,
+                    first,
+                    second,
+                    rule,
+                }
             }
         }
     }
@@ -343,29 +387,51 @@ impl Products {
         }
         let mut woken = Vec::new();
         for other in 0..WARPS {
-            let waits = self.groups[index].warps[other as usize].waits.take_if(|(covered, ..)| *covered <= all);
+            let waits = self.groups[index].warps[other as usize]
+                .waits
+                .take_if(|(covered, ..)| *covered <= all);
             if let Some((covered, named, call)) = waits {
                 let other = warp / WARPS * WARPS + other;
                 // SAFETY: the lanes of `other` stand at their wait.
-                unsafe { self.finish(other, covered, &named) }.map_err(|misuse| self.fault(other, &call, misuse))?;
+                unsafe { self.finish(other, covered, &named) }
+                    .map_err(|misuse| self.fault(other, &call, misuse))?;
                 woken.push((other, covered));
             }
         }
         let base = self.cluster.base(warp * 32);
-        Ok(Issued { number, shape, base, macs: shape.warp_macs(), woken })
+        Ok(Issued {
+            number,
+            shape,
+            base,
+            macs: shape.warp_macs(),
+            woken,
+        })
     }
 
     /// Adds a warp to the product that it issues now.
-    unsafe fn add(&mut self, warp: u32, call: &Collective, lanes: &[Operands; 32]) -> Result<(u64, Shape), Misuse> {
+    unsafe fn add(
+        &mut self,
+        warp: u32,
+        call: &Collective,
+        lanes: &[Operands; 32],
+    ) -> Result<(u64, Shape), Misuse> {
         let first = &lanes[0];
         let same = |it: &Operands| {
             let key = |it: &Operands| {
-                (it.a.is_null(), it.a_descriptor, it.b_descriptor, it.columns, it.transposed_b, it.accumulate)
+                (
+                    it.a.is_null(),
+                    it.a_descriptor,
+                    it.b_descriptor,
+                    it.columns,
+                    it.transposed_b,
+                    it.accumulate,
+                )
             };
             key(it) == key(first)
         };
         if let Some(lane) = lanes.iter().position(|it| !same(it)) {
-            let reason = "its descriptors, shape and `accumulate` must be those of lane 0".to_owned();
+            let reason =
+                "its descriptors, shape and `accumulate` must be those of lane 0".to_owned();
             return Err(Misuse::Lane(lane as u32, reason));
         }
         let at_fault = |reason| Misuse::Lane(0, reason);
@@ -382,10 +448,17 @@ impl Products {
         let held = held_chain(&mut group.chains, member, &arrays, shape.columns)?;
         if !is_fenced && (held.is_none() || shape.a.is_none()) {
             let what = match held {
-                None => "it starts on accumulators that the thread could touch since its last wgmma_wait",
-                Some(_) => "it takes A from registers that the thread could touch since its last wgmma_wait",
+                None => {
+                    "it starts on accumulators that the thread could touch since its last wgmma_wait"
+                }
+                Some(_) => {
+                    "it takes A from registers that the thread could touch since its last wgmma_wait"
+                }
             };
-            return Err(Misuse::Lane(0, format!("{what} (or its start): wgmma_fence() is missing before it")));
+            return Err(Misuse::Lane(
+                0,
+                format!("{what} (or its start): wgmma_fence() is missing before it"),
+            ));
         }
         if number == group.first + group.products.len() as u64 {
             shape.check(self.cluster.declared).map_err(at_fault)?;
@@ -414,11 +487,18 @@ impl Products {
             });
         }
         let product = &mut group.products[(number - group.first) as usize];
-        let disagree = |rule: &str| Err(Misuse::Other((product.warp, product.call, rule.to_owned())));
+        let disagree =
+            |rule: &str| Err(Misuse::Other((product.warp, product.call, rule.to_owned())));
         if product.shape != shape {
-            return disagree("the warps of a warpgroup issue the same products: descriptors, shape and `accumulate`");
+            return disagree(
+                "the warps of a warpgroup issue the same products: descriptors, shape and `accumulate`",
+            );
         }
-        let chain = group.chains.iter_mut().find(|it| it.number == product.chain).expect("a product has its chain");
+        let chain = group
+            .chains
+            .iter_mut()
+            .find(|it| it.number == product.chain)
+            .expect("a product has its chain");
         let holding = &mut chain.warps[member];
         let joins = matches!(holding, Holding::NotYet) && held.is_none();
         if !joins && held != Some(product.chain) {
@@ -428,7 +508,11 @@ impl Products {
             );
         }
         product.issued |= bit;
-        *holding = Holding::Held { lanes: Box::new(arrays), last: number + 1, issued: call.site };
+        *holding = Holding::Held {
+            lanes: Box::new(arrays),
+            last: number + 1,
+            issued: call.site,
+        };
         if let Some(fragment) = &mut product.fragment {
             for (lane, it) in lanes.iter().enumerate() {
                 // SAFETY: the lane's array of four registers, see `issue`.
@@ -456,18 +540,31 @@ impl Products {
     fn run_next(&mut self, index: usize) {
         let group = &mut self.groups[index];
         let product = &group.products[(group.run - group.first) as usize];
-        let Shape { a, b, element, columns, along_n, accumulate } = product.shape;
+        let Shape {
+            a,
+            b,
+            element,
+            columns,
+            along_n,
+            accumulate,
+        } = product.shape;
         let start = self.cluster.start + self.cluster.base(index as u32 * WARPS * 32);
         // SAFETY: that block's shared memory, whose threads are suspended or in this call.
-        let shared = unsafe { std::slice::from_raw_parts(start as *const u8, self.cluster.declared) };
+        let shared =
+            unsafe { std::slice::from_raw_parts(start as *const u8, self.cluster.declared) };
         match (a, &product.fragment) {
             (Some(a), _) => self.slabs.take_a(element, shared, a),
             (None, Some(fragment)) => self.slabs.take_fragment(element, fragment),
             (None, None) => unreachable!("A is in shared memory or in registers"),
         }
         self.slabs.take_b(element, shared, b, columns, along_n);
-        let chain = group.chains.iter_mut().find(|it| it.number == product.chain).expect("a product has its chain");
-        self.slabs.multiply(element, &mut chain.values, columns, accumulate);
+        let chain = group
+            .chains
+            .iter_mut()
+            .find(|it| it.number == product.chain)
+            .expect("a product has its chain");
+        self.slabs
+            .multiply(element, &mut chain.values, columns, accumulate);
         group.run += 1;
     }
 
@@ -491,18 +588,28 @@ impl Products {
         let state = &mut group.warps[(warp % WARPS) as usize];
         (state.is_fenced, state.last_wait) = (false, Some((call.site, newest as u32)));
         let older = state.groups.len().saturating_sub(newest);
-        let covered = state.groups.drain(..older).next_back().unwrap_or(state.complete);
+        let covered = state
+            .groups
+            .drain(..older)
+            .next_back()
+            .unwrap_or(state.complete);
         if covered > group.issued_by_all() {
             group.warps[(warp % WARPS) as usize].waits = Some((covered, named, *call));
             return Ok(None);
         }
         // SAFETY: see above.
-        unsafe { self.finish(warp, covered, &named) }.map_err(|misuse| self.fault(warp, call, misuse))?;
+        unsafe { self.finish(warp, covered, &named) }
+            .map_err(|misuse| self.fault(warp, call, misuse))?;
         Ok(Some(covered))
     }
 
     /// A warp's wait is over: runs what has not run yet, and gives the lanes back what is complete and named.
-    unsafe fn finish(&mut self, warp: u32, covered: u64, named: &[Named; 32]) -> Result<(), Misuse> {
+    unsafe fn finish(
+        &mut self,
+        warp: u32,
+        covered: u64,
+        named: &[Named; 32],
+    ) -> Result<(), Misuse> {
         let (index, member) = ((warp / WARPS) as usize, (warp % WARPS) as usize);
         while self.groups[index].run < covered {
             self.run_next(index);
@@ -511,7 +618,9 @@ impl Products {
         for number in std::mem::replace(&mut group.warps[member].complete, covered)..covered {
             let product = group.product(number);
             product.complete |= 1 << member;
-            let Some(fragment) = &product.fragment else { continue };
+            let Some(fragment) = &product.fragment else {
+                continue;
+            };
             for lane in 0..32 {
                 let thread = 32 * member + lane;
                 // SAFETY: as for the accumulators.
@@ -527,8 +636,12 @@ impl Products {
             }
         }
         for chain in &mut group.chains {
-            let Holding::Held { lanes, last, .. } = &chain.warps[member] else { continue };
-            if *last > covered || !(0..32).all(|lane| named[lane].holds(&chain.bytes_of(lanes[lane]))) {
+            let Holding::Held { lanes, last, .. } = &chain.warps[member] else {
+                continue;
+            };
+            if *last > covered
+                || !(0..32).all(|lane| named[lane].holds(&chain.bytes_of(lanes[lane])))
+            {
                 continue;
             }
             for (lane, array) in lanes.iter().enumerate() {
@@ -553,7 +666,11 @@ impl Products {
             }
             chain.warps[member] = Holding::Released;
         }
-        while group.products.front().is_some_and(|product| product.complete == (1 << WARPS) - 1) {
+        while group
+            .products
+            .front()
+            .is_some_and(|product| product.complete == (1 << WARPS) - 1)
+        {
             group.products.pop_front();
             group.first += 1;
         }
@@ -564,26 +681,41 @@ impl Products {
     /// From the first to the last byte of a thread's arrays that products hold.
     pub(crate) fn held(&self, thread: u32) -> Range<usize> {
         let arrays = self.arrays(thread).map(|(bytes, ..)| bytes);
-        arrays.reduce(|all, bytes| all.start.min(bytes.start)..all.end.max(bytes.end)).unwrap_or_default()
+        arrays
+            .reduce(|all, bytes| all.start.min(bytes.start)..all.end.max(bytes.end))
+            .unwrap_or_default()
     }
 
     /// A thread's arrays that products hold: whether one is of A, how many products there were with the last that holds it,
     /// and where that was issued.
     fn arrays(&self, thread: u32) -> impl Iterator<Item = (Range<usize>, bool, u64, Site)> {
-        let (index, member, lane) = ((thread / 128) as usize, (thread / 32 % WARPS) as usize, thread as usize % 32);
+        let (index, member, lane) = (
+            (thread / 128) as usize,
+            (thread / 32 % WARPS) as usize,
+            thread as usize % 32,
+        );
         let group = self.groups.get(index);
         let chains = group.into_iter().flat_map(move |group| {
-            group.chains.iter().filter_map(move |chain| match &chain.warps[member] {
-                Holding::Held { lanes, last, issued } => Some((chain.bytes_of(lanes[lane]), false, *last, *issued)),
-                _ => None,
-            })
+            group
+                .chains
+                .iter()
+                .filter_map(move |chain| match &chain.warps[member] {
+                    Holding::Held {
+                        lanes,
+                        last,
+                        issued,
+                    } => Some((chain.bytes_of(lanes[lane]), false, *last, *issued)),
+                    _ => None,
+                })
         });
         let products = group.into_iter().flat_map(move |group| {
-            (group.first..).zip(&group.products).filter_map(move |(number, product)| {
-                let source = product.sources[thread as usize % 128] as usize;
-                let is_held = source != 0 && product.complete >> member & 1 == 0;
-                is_held.then_some((source..source + 16, true, number + 1, product.call.site))
-            })
+            (group.first..)
+                .zip(&group.products)
+                .filter_map(move |(number, product)| {
+                    let source = product.sources[thread as usize % 128] as usize;
+                    let is_held = source != 0 && product.complete >> member & 1 == 0;
+                    is_held.then_some((source..source + 16, true, number + 1, product.call.site))
+                })
         });
         chains.chain(products)
     }
@@ -601,39 +733,65 @@ impl Products {
             Why::NotCommitted
         } else {
             match state.last_wait {
-                Some((wait, newest)) => Why::LeftInFlight { wait: wait.number(), newest },
+                Some((wait, newest)) => Why::LeftInFlight {
+                    wait: wait.number(),
+                    newest,
+                },
                 None => Why::NotWaited,
             }
         };
-        Some(Held { is_fragment, issued: site.access_number(), why })
+        Some(Held {
+            is_fragment,
+            issued: site.access_number(),
+            why,
+        })
     }
 
     /// A thread returns from the kernel.
     pub(crate) fn exit(&self, thread: u32) -> Result<(), Fault> {
         let (index, member) = ((thread / 128) as usize, (thread / 32 % WARPS) as usize);
-        let Some(group) = self.groups.get(index) else { return Ok(()) };
+        let Some(group) = self.groups.get(index) else {
+            return Ok(());
+        };
         let state = &group.warps[member];
         if state.issued == state.complete {
             return Ok(());
         }
         let product = &group.products[(state.complete - group.first) as usize];
-        let is_committed = state.groups.back().is_some_and(|&issued| issued > state.complete);
-        let missing = if is_committed { "wgmma_wait" } else { "wgmma_commit, and a wgmma_wait behind it," };
-        let reason =
-            format!("thread {thread} has exited while the product is in flight: {missing} is missing behind it");
-        Err(Fault::InvalidCollective { block: self.block, party: party(thread, &product.call), reason })
+        let is_committed = state
+            .groups
+            .back()
+            .is_some_and(|&issued| issued > state.complete);
+        let missing = if is_committed {
+            "wgmma_wait"
+        } else {
+            "wgmma_commit, and a wgmma_wait behind it,"
+        };
+        let reason = format!(
+            "thread {thread} has exited while the product is in flight: {missing} is missing behind it"
+        );
+        Err(Fault::InvalidCollective {
+            block: self.block,
+            party: party(thread, &product.call),
+            reason,
+        })
     }
 
     /// What a warp that waits for its warpgroup waits for.
     pub(crate) fn describe(&self, warp: u32) -> String {
         let group = &self.groups[(warp / WARPS) as usize];
-        let Some((covered, ..)) = &group.warps[(warp % WARPS) as usize].waits else { return "wgmma_wait".into() };
+        let Some((covered, ..)) = &group.warps[(warp % WARPS) as usize].waits else {
+            return "wgmma_wait".into();
+        };
         let late: Vec<String> = (warp / WARPS * WARPS..)
             .zip(&group.warps)
             .filter(|(_, state)| state.issued < *covered)
             .map(|(other, state)| format!("warp {other} has issued {}", state.issued))
             .collect();
-        format!("wgmma_wait, for {covered} products of the warpgroup, of which {}", late.join(", "))
+        format!(
+            "wgmma_wait, for {covered} products of the warpgroup, of which {}",
+            late.join(", ")
+        )
     }
 }
 
@@ -645,7 +803,9 @@ fn held_chain(
     columns: usize,
 ) -> Result<Option<u64>, Misuse> {
     for chain in chains {
-        let Holding::Held { lanes, .. } = &chain.warps[member] else { continue };
+        let Holding::Held { lanes, .. } = &chain.warps[member] else {
+            continue;
+        };
         if **lanes == *arrays && chain.columns == columns {
             return Ok(Some(chain.number));
         }
@@ -687,8 +847,15 @@ mod tests {
     const WAIT: u32 = 19;
 
     fn group(kind: u32) -> Group {
-        let collective = Collective { kind, ..sync_warp(u32::MAX, 7) };
-        Group { collective, first_lane: 0, arrived: u32::MAX }
+        let collective = Collective {
+            kind,
+            ..sync_warp(u32::MAX, 7)
+        };
+        Group {
+            collective,
+            first_lane: 0,
+            arrived: u32::MAX,
+        }
     }
 
     /// 64 x 8 x 16 of halves, all alike, rows of 64 bytes: A in the first 4 KiB, B behind them.
@@ -704,7 +871,11 @@ mod tests {
             let range = shared.as_mut_ptr_range();
             let cluster = Cluster::one(128, range.start as usize..range.end as usize);
             let products = Products::new([0; 3], 0, cluster, schedule);
-            Self { shared, d: vec![[0.0; 4]; 128], products }
+            Self {
+                shared,
+                d: vec![[0.0; 4]; 128],
+                products,
+            }
         }
 
         fn issue(&mut self, warp: u32) -> Result<Issued, Fault> {
@@ -721,7 +892,9 @@ mod tests {
                 transposed_b: 0,
                 accumulate: 0,
             });
-            let operands = operands.each_ref().map(|it| std::ptr::from_ref(it).cast_mut().cast());
+            let operands = operands
+                .each_ref()
+                .map(|it| std::ptr::from_ref(it).cast_mut().cast());
             // SAFETY: the operands are alive, and their arrays as long as the case.
             unsafe { self.products.issue(warp, &group(WGMMA), &operands) }
         }
@@ -729,10 +902,17 @@ mod tests {
         fn wait(&mut self, warp: u32) -> Option<u64> {
             let named: [Named; 32] = std::array::from_fn(|lane| {
                 let address = &raw const self.d[32 * warp as usize + lane];
-                Named { address: [address as usize, 0, 0, 0], bytes: [16, 0, 0, 0] }
+                Named {
+                    address: [address as usize, 0, 0, 0],
+                    bytes: [16, 0, 0, 0],
+                }
             });
-            let named = named.each_ref().map(|it| std::ptr::from_ref(it).cast_mut().cast());
-            self.products.commit(warp, &group(COMMIT).collective).unwrap();
+            let named = named
+                .each_ref()
+                .map(|it| std::ptr::from_ref(it).cast_mut().cast());
+            self.products
+                .commit(warp, &group(COMMIT).collective)
+                .unwrap();
             // SAFETY: as above.
             unsafe { self.products.wait(warp, &group(WAIT), &named) }.unwrap()
         }
@@ -750,10 +930,16 @@ mod tests {
             case.shared[4096..].copy_from_slice(&[0, 0x40].repeat(8 * 32)); // B is overwritten too early
             assert_eq!(case.wait(2), Some(1));
             assert_eq!(case.d[64..96], [[expected; 4]; 32], "{schedule:?}");
-            assert!(case.d[..64].iter().flatten().all(|d| d.is_nan()), "each warp has its own wait");
+            assert!(
+                case.d[..64].iter().flatten().all(|d| d.is_nan()),
+                "each warp has its own wait"
+            );
             assert_eq!([0, 1, 3].map(|warp| case.wait(warp)), [Some(1); 3]);
             assert_eq!(case.d, [[expected; 4]; 128]);
-            assert_eq!((0..128).try_for_each(|thread| case.products.exit(thread)), Ok(()));
+            assert_eq!(
+                (0..128).try_for_each(|thread| case.products.exit(thread)),
+                Ok(())
+            );
         }
     }
 
@@ -767,13 +953,24 @@ mod tests {
             "for 1 products of the warpgroup, of which warp 1 has issued 0, warp 2 has \
             issued 0, warp 3 has issued 0"
         ));
-        assert_eq!((case.issue(3).unwrap().woken, case.issue(1).unwrap().woken), (vec![], vec![]));
+        assert_eq!(
+            (case.issue(3).unwrap().woken, case.issue(1).unwrap().woken),
+            (vec![], vec![])
+        );
         assert_eq!(case.issue(2).unwrap().woken, [(0, 1)]);
         assert_eq!(case.d[..32], [[16.0; 4]; 32]);
         assert_eq!(case.products.held(0), 0..0);
-        let held = case.products.touched(33, case.products.held(33), false).unwrap();
+        let held = case
+            .products
+            .touched(33, case.products.held(33), false)
+            .unwrap();
         assert!(matches!(held.why, Why::NotCommitted) && !held.is_fragment);
         assert!(case.products.exit(33).is_err());
-        assert!(case.issue(0).unwrap_err().to_string().contains("wgmma_fence() is missing before it"));
+        assert!(
+            case.issue(0)
+                .unwrap_err()
+                .to_string()
+                .contains("wgmma_fence() is missing before it")
+        );
     }
 }

@@ -24,7 +24,9 @@ impl Slabs {
     pub(crate) fn take_a(&mut self, element: Element, shared: &[u8], a: Descriptor) {
         self.a.clear();
         for at in a.chunks(Form::AlongK { rows: ROWS }) {
-            elements(element, &shared[at..at + CHUNK], |_, value| self.a.push(value));
+            elements(element, &shared[at..at + CHUNK], |_, value| {
+                self.a.push(value)
+            });
         }
     }
 
@@ -50,12 +52,21 @@ impl Slabs {
     }
 
     /// B in shared memory, of `columns` columns.
-    pub(crate) fn take_b(&mut self, element: Element, shared: &[u8], b: Descriptor, columns: usize, along_n: bool) {
+    pub(crate) fn take_b(
+        &mut self,
+        element: Element,
+        shared: &[u8],
+        b: Descriptor,
+        columns: usize,
+        along_n: bool,
+    ) {
         let depth = element.depth();
         self.b.clear();
         if along_n {
             for at in b.chunks(Form::AlongN { columns }) {
-                elements(element, &shared[at..at + CHUNK], |_, value| self.b.push(value));
+                elements(element, &shared[at..at + CHUNK], |_, value| {
+                    self.b.push(value)
+                });
             }
             return;
         }
@@ -64,12 +75,20 @@ impl Slabs {
         for (chunk, at) in b.chunks(Form::AlongK { rows: columns }).enumerate() {
             let (column, first) = (chunk / 2, chunk % 2 * each);
             let line = &mut self.b;
-            elements(element, &shared[at..at + CHUNK], |index, value| line[(first + index) * columns + column] = value);
+            elements(element, &shared[at..at + CHUNK], |index, value| {
+                line[(first + index) * columns + column] = value
+            });
         }
     }
 
     /// D = A * B, or D + A * B.
-    pub(crate) fn multiply(&self, element: Element, d: &mut [f32], columns: usize, accumulate: bool) {
+    pub(crate) fn multiply(
+        &self,
+        element: Element,
+        d: &mut [f32],
+        columns: usize,
+        accumulate: bool,
+    ) {
         let depth = element.depth();
         for (row, d) in self.a.chunks_exact(depth).zip(d.chunks_exact_mut(columns)) {
             for (first, d) in (0..columns).step_by(WIDTH).zip(d.chunks_exact_mut(WIDTH)) {
@@ -78,7 +97,9 @@ impl Slabs {
                     sums.copy_from_slice(d);
                 }
                 let b = self.b.chunks_exact(columns).map(|b| {
-                    let b: &[f32; WIDTH] = b[first..first + WIDTH].try_into().expect("columns are a multiple of 8");
+                    let b: &[f32; WIDTH] = b[first..first + WIDTH]
+                        .try_into()
+                        .expect("columns are a multiple of 8");
                     b
                 });
                 match element {
@@ -92,19 +113,32 @@ impl Slabs {
 }
 
 /// In ascending k, every sum rounded to FP32.
-fn add_rounded<'b>(sums: &mut [f32; WIDTH], row: &[f32], b: impl Iterator<Item = &'b [f32; WIDTH]>) {
+fn add_rounded<'b>(
+    sums: &mut [f32; WIDTH],
+    row: &[f32],
+    b: impl Iterator<Item = &'b [f32; WIDTH]>,
+) {
     for (&left, b) in row.iter().zip(b) {
-        sums.iter_mut().zip(b).for_each(|(sum, right)| *sum += left * right);
+        sums.iter_mut()
+            .zip(b)
+            .for_each(|(sum, right)| *sum += left * right);
     }
 }
 
 /// All at once and in fixed point: each addend is cut off [`FRACTION`] bits below the exponent of the largest, that of a product
 /// being the sum of its factors' exponents, and so is the sum below its own.
-fn add_aligned<'b>(sums: &mut [f32; WIDTH], row: &[f32], b: impl Iterator<Item = &'b [f32; WIDTH]> + Clone) {
+fn add_aligned<'b>(
+    sums: &mut [f32; WIDTH],
+    row: &[f32],
+    b: impl Iterator<Item = &'b [f32; WIDTH]> + Clone,
+) {
     let mut largest = sums.map(exponent);
     for (&left, b) in row.iter().zip(b.clone()) {
         let left = code_exponent(left);
-        largest.iter_mut().zip(b).for_each(|(most, &right)| *most = (left + code_exponent(right)).max(*most));
+        largest
+            .iter_mut()
+            .zip(b)
+            .for_each(|(most, &right)| *most = (left + code_exponent(right)).max(*most));
     }
     // Addends as whole numbers: 33 of less than 2^(FRACTION + 2).
     let scale = largest.map(|most| power_of_two(FRACTION - most.max(LEAST)));
@@ -119,7 +153,9 @@ fn add_aligned<'b>(sums: &mut [f32; WIDTH], row: &[f32], b: impl Iterator<Item =
     }
     for (i, sum) in sums.iter_mut().enumerate() {
         let exact = whole[i] as f32 / scale[i];
-        let cut = f32::from_bits(exact.to_bits() & !((1 << (f32::MANTISSA_DIGITS as i32 - 1 - FRACTION)) - 1));
+        let cut = f32::from_bits(
+            exact.to_bits() & !((1 << (f32::MANTISSA_DIGITS as i32 - 1 - FRACTION)) - 1),
+        );
         *sum = if is_finite[i] { cut } else { f32::NAN };
     }
 }
@@ -136,7 +172,11 @@ fn exponent(value: f32) -> i32 {
 
 /// Of an e4m3 value, as its code has it: subnormals have that of the smallest normal. 0 is far below all others.
 fn code_exponent(value: f32) -> i32 {
-    if value == 0.0 { 2 * LEAST } else { exponent(value).max(-6) }
+    if value == 0.0 {
+        2 * LEAST
+    } else {
+        exponent(value).max(-6)
+    }
 }
 
 /// 2^`exponent`, of -126 to 127.
@@ -152,7 +192,10 @@ mod tests {
     fn dot(sum: f32, a: &[f32], b: &[f32]) -> f32 {
         let (mut row, mut columns, mut sums) = ([0.0; 32], [[0.0; WIDTH]; 32], [0.0; WIDTH]);
         row[..a.len()].copy_from_slice(a);
-        columns.iter_mut().zip(b).for_each(|(column, &value)| column[3] = value);
+        columns
+            .iter_mut()
+            .zip(b)
+            .for_each(|(column, &value)| column[3] = value);
         sums[3] = sum;
         add_aligned(&mut sums, &row, columns.iter());
         sums[3]
@@ -169,13 +212,26 @@ mod tests {
         assert_eq!(dot(-65536.0, &[1.0; 32], &[1.0; 32]), -65536.0);
         // The exponent of 1.5 * 1.5 is 0 here, and 1 of what it adds up to.
         assert_eq!(dot(0.0, &[1.5, 2f32.powi(-6)], &[1.5, 2f32.powi(-7)]), 2.25);
-        assert_eq!(dot(0.0, &[1.0, 2f32.powi(-6)], &[1.0, 2f32.powi(-7)]), 1.0 + 2f32.powi(-13));
+        assert_eq!(
+            dot(0.0, &[1.0, 2f32.powi(-6)], &[1.0, 2f32.powi(-7)]),
+            1.0 + 2f32.powi(-13)
+        );
         // A subnormal factor, 2^-9, counts with the exponent of 2^-6: 2^-9 * 2^-6 lies 13 bits below -6 + 4.
-        assert_eq!(dot(0.0, &[2f32.powi(-9), 2f32.powi(-6)], &[16.0, 2f32.powi(-9)]), 2f32.powi(-5) + 2f32.powi(-15));
-        assert_eq!(dot(0.0, &[2f32.powi(-9), 2f32.powi(-6)], &[32.0, 2f32.powi(-9)]), 2f32.powi(-4));
+        assert_eq!(
+            dot(0.0, &[2f32.powi(-9), 2f32.powi(-6)], &[16.0, 2f32.powi(-9)]),
+            2f32.powi(-5) + 2f32.powi(-15)
+        );
+        assert_eq!(
+            dot(0.0, &[2f32.powi(-9), 2f32.powi(-6)], &[32.0, 2f32.powi(-9)]),
+            2f32.powi(-4)
+        );
         // What it starts with is cut off, too, below 2^3 by 2^-10.
         assert_eq!(dot(8.0 + 1.5 / 1024.0, &[], &[]), 8.0 + 1.0 / 1024.0);
-        assert_eq!(dot(-8.0 - 1.5 / 1024.0, &[], &[]), -8.0 - 1.0 / 1024.0, "towards 0");
+        assert_eq!(
+            dot(-8.0 - 1.5 / 1024.0, &[], &[]),
+            -8.0 - 1.0 / 1024.0,
+            "towards 0"
+        );
         assert!(dot(f32::NAN, &[1.0], &[1.0]).is_nan() && dot(0.0, &[f32::NAN], &[0.0]).is_nan());
     }
 }

@@ -57,21 +57,39 @@ impl Descriptor {
         let span = match bits >> 62 {
             1 => 128,
             2 => 64,
-            mode => return Err(format!("its descriptor asks for swizzle mode {mode}: 1 (128 bytes) or 2 (64 bytes)")),
+            mode => {
+                return Err(format!(
+                    "its descriptor asks for swizzle mode {mode}: 1 (128 bytes) or 2 (64 bytes)"
+                ));
+            }
         };
         if bits >> 49 & 7 != 0 {
-            return Err("its descriptor has a base offset: tiles start on a boundary of 8 rows".into());
+            return Err(
+                "its descriptor has a base offset: tiles start on a boundary of 8 rows".into(),
+            );
         }
-        Ok(Self { start: field(0), leading: field(16), stride: field(32), span })
+        Ok(Self {
+            start: field(0),
+            leading: field(16),
+            stride: field(32),
+            span,
+        })
     }
 
     /// Whether the pattern is one that the hardware reads as it was written, and lies in `declared` bytes.
     pub(crate) fn check(self, form: Form, declared: usize) -> Result<(), String> {
-        let Self { start, leading, stride, span } = self;
+        let Self {
+            start,
+            leading,
+            stride,
+            span,
+        } = self;
         let pattern = 8 * span;
         let within = start % pattern;
         let aligned = |name: &str, bytes: usize| match bytes {
-            0 => Err(format!("`{name}` of its descriptor is 0: the bytes between 8 rows and the next")),
+            0 => Err(format!(
+                "`{name}` of its descriptor is 0: the bytes between 8 rows and the next"
+            )),
             bytes if !bytes.is_multiple_of(pattern) => Err(format!(
                 "`{name}` of its descriptor is {bytes} bytes, not a multiple of {pattern}: the swizzle's pattern is 8 rows \
                  of {span} bytes"
@@ -79,10 +97,12 @@ impl Descriptor {
             _ => Ok(()),
         };
         match form {
-            Form::AlongK { .. } if within + K_BYTES > span || !within.is_multiple_of(K_BYTES) => Err(format!(
-                "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary of {pattern}: a \
+            Form::AlongK { .. } if within + K_BYTES > span || !within.is_multiple_of(K_BYTES) => {
+                Err(format!(
+                    "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary of {pattern}: a \
                  tile starts on one (8 rows of {span} bytes), and a step along K is {K_BYTES} bytes within the first row"
-            )),
+                ))
+            }
             Form::AlongN { .. } if within != 0 => Err(format!(
                 "its descriptor starts at byte {start} of shared memory, {within} bytes behind a boundary of {pattern}: a \
                  tile starts on one (8 rows of {span} bytes), and so does each step along K, of {TRANSPOSED_ROWS} rows"
@@ -108,14 +128,21 @@ impl Descriptor {
 
     /// Where each 16 bytes lie, row by row.
     pub(crate) fn chunks(self, form: Form) -> impl Iterator<Item = usize> {
-        let Self { start, leading, stride, span } = self;
+        let Self {
+            start,
+            leading,
+            stride,
+            span,
+        } = self;
         let (rows, bytes, wrap) = match form {
             Form::AlongK { rows } => (rows, K_BYTES, K_BYTES),
             Form::AlongN { columns } => (TRANSPOSED_ROWS, 2 * columns, span),
         };
         (0..rows).flat_map(move |row| {
             let first = start + row % 8 * span + row / 8 * stride;
-            (0..bytes).step_by(CHUNK).map(move |at| self.swizzled(first + at / wrap * leading + at % wrap))
+            (0..bytes)
+                .step_by(CHUNK)
+                .map(move |at| self.swizzled(first + at / wrap * leading + at % wrap))
         })
     }
 }
@@ -126,7 +153,11 @@ pub(crate) fn half(code: u16) -> f32 {
     // A subnormal needs no case of its own: scaling by 2^112 normalises it.
     let magnitude = u32::from(code & 0x7fff) << 13;
     let scaled = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
-    let result = if magnitude >= 0x0f80_0000 { magnitude | 0x7f80_0000 } else { scaled };
+    let result = if magnitude >= 0x0f80_0000 {
+        magnitude | 0x7f80_0000
+    } else {
+        scaled
+    };
     f32::from_bits(result | u32::from(code & 0x8000) << 16)
 }
 
@@ -144,10 +175,17 @@ pub(crate) fn e4m3(code: u8) -> f32 {
 pub(crate) fn elements(element: Element, chunk: &[u8], mut take: impl FnMut(usize, f32)) {
     match element {
         Element::F16 => {
-            let codes = chunk.chunks_exact(2).map(|code| u16::from_le_bytes([code[0], code[1]]));
-            codes.enumerate().for_each(|(index, code)| take(index, half(code)));
+            let codes = chunk
+                .chunks_exact(2)
+                .map(|code| u16::from_le_bytes([code[0], code[1]]));
+            codes
+                .enumerate()
+                .for_each(|(index, code)| take(index, half(code)));
         }
-        Element::E4m3 => chunk.iter().enumerate().for_each(|(index, &code)| take(index, e4m3(code))),
+        Element::E4m3 => chunk
+            .iter()
+            .enumerate()
+            .for_each(|(index, &code)| take(index, e4m3(code))),
     }
 }
 
@@ -163,19 +201,38 @@ mod tests {
     fn chunks_lie_where_the_swizzle_puts_them() {
         let k_major = descriptor(2048 + 32, 16, 1024, 1).unwrap();
         let chunks: Vec<usize> = k_major.chunks(Form::AlongK { rows: 64 }).collect();
-        assert_eq!(chunks[..4], [2048 + 32, 2048 + 48, 2048 + 128 + 48, 2048 + 128 + 32], "row 1 swaps neighbours");
-        assert_eq!(chunks[2 * 13], 2048 + 1024 + 5 * 128 + (7 << 4), "row 13: chunk 2 ^ 5");
+        assert_eq!(
+            chunks[..4],
+            [2048 + 32, 2048 + 48, 2048 + 128 + 48, 2048 + 128 + 32],
+            "row 1 swaps neighbours"
+        );
+        assert_eq!(
+            chunks[2 * 13],
+            2048 + 1024 + 5 * 128 + (7 << 4),
+            "row 13: chunk 2 ^ 5"
+        );
         let narrow = descriptor(512, 16, 512, 2).unwrap();
         let chunks: Vec<usize> = narrow.chunks(Form::AlongK { rows: 8 }).collect();
-        assert_eq!(chunks[4], 512 + 128 + 16, "row 2 begins the second line of 128 bytes: chunk 0 ^ 1");
+        assert_eq!(
+            chunks[4],
+            512 + 128 + 16,
+            "row 2 begins the second line of 128 bytes: chunk 0 ^ 1"
+        );
         let transposed = descriptor(0, 4096, 1024, 1).unwrap();
         let chunks: Vec<usize> = transposed.chunks(Form::AlongN { columns: 96 }).collect();
-        assert_eq!((chunks.len(), chunks[8], chunks[12 * 9 + 1]), (16 * 12, 4096, 1024 + 128));
+        assert_eq!(
+            (chunks.len(), chunks[8], chunks[12 * 9 + 1]),
+            (16 * 12, 4096, 1024 + 128)
+        );
     }
 
     #[test]
     fn what_the_hardware_would_read_otherwise_is_refused() {
-        let check = |start, leading, stride, form| descriptor(start, leading, stride, 1).unwrap().check(form, 32768);
+        let check = |start, leading, stride, form| {
+            descriptor(start, leading, stride, 1)
+                .unwrap()
+                .check(form, 32768)
+        };
         let rows = Form::AlongK { rows: 64 };
         assert_eq!(check(1024 + 96, 0, 1024, rows), Ok(()));
         let refused = |start, stride, words: &str| {
@@ -184,21 +241,47 @@ mod tests {
         };
         refused(128, 1024, "128 bytes behind a boundary of 1024");
         refused(112, 1024, "112 bytes behind");
-        refused(0, 512, "`stride` of its descriptor is 512 bytes, not a multiple of 1024");
+        refused(
+            0,
+            512,
+            "`stride` of its descriptor is 512 bytes, not a multiple of 1024",
+        );
         refused(0, 0, "is 0");
-        refused(32768 - 4096, 1024, "reaches up to byte 36864 of shared memory, of which the launch declared 32768");
+        refused(
+            32768 - 4096,
+            1024,
+            "reaches up to byte 36864 of shared memory, of which the launch declared 32768",
+        );
         let columns = Form::AlongN { columns: 128 };
         assert_eq!(check(2048, 8192, 1024, columns), Ok(()));
-        assert!(check(2048 + 32, 8192, 1024, columns).unwrap_err().contains("each step along K, of 16 rows"));
-        assert!(check(2048, 0, 1024, columns).unwrap_err().contains("`leading`"));
-        assert!(descriptor(0, 0, 0, 0).unwrap_err().contains("swizzle mode 0"));
+        assert!(
+            check(2048 + 32, 8192, 1024, columns)
+                .unwrap_err()
+                .contains("each step along K, of 16 rows")
+        );
+        assert!(
+            check(2048, 0, 1024, columns)
+                .unwrap_err()
+                .contains("`leading`")
+        );
+        assert!(
+            descriptor(0, 0, 0, 0)
+                .unwrap_err()
+                .contains("swizzle mode 0")
+        );
     }
 
     #[test]
     fn codes_have_their_values() {
-        assert_eq!([0x3c00, 0xc500, 0x0001, 0x7bff].map(half), [1.0, -5.0, 2f32.powi(-24), 65504.0]);
+        assert_eq!(
+            [0x3c00, 0xc500, 0x0001, 0x7bff].map(half),
+            [1.0, -5.0, 2f32.powi(-24), 65504.0]
+        );
         assert!(half(0x7c01).is_nan() && half(0x7c00) == f32::INFINITY);
-        assert_eq!([0x38, 0xc4, 0x01, 0x7e].map(e4m3), [1.0, -3.0, 2f32.powi(-9), 448.0]);
+        assert_eq!(
+            [0x38, 0xc4, 0x01, 0x7e].map(e4m3),
+            [1.0, -3.0, 2f32.powi(-9), 448.0]
+        );
         assert!(e4m3(0xff).is_nan());
     }
 }

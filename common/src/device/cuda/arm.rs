@@ -6,7 +6,9 @@ use crate::params::AttentionLaunch;
 use crate::problem::Problem;
 use crate::stage::{LoadedStage, Prepared};
 use crate::timing::{Plan, Rotation};
-use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode};
+use cudarc::driver::sys::{
+    self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode,
+};
 use cudarc::driver::{CudaEvent, CudaGraph, CudaSlice, DriverError, LaunchConfig};
 use std::fmt;
 use std::rc::Rc;
@@ -100,11 +102,18 @@ pub struct Arm<'d> {
 
 impl fmt::Debug for Arm<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arm").field("label", &self.label()).field("sets", &self.sets()).finish_non_exhaustive()
+        f.debug_struct("Arm")
+            .field("label", &self.label())
+            .field("sets", &self.sets())
+            .finish_non_exhaustive()
     }
 }
 
-const ONE_WARP: LaunchConfig = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (32, 1, 1), shared_mem_bytes: 0 };
+const ONE_WARP: LaunchConfig = LaunchConfig {
+    grid_dim: (1, 1, 1),
+    block_dim: (32, 1, 1),
+    shared_mem_bytes: 0,
+};
 
 impl CudaDevice {
     /// Uploads `contents`, all of one problem, a few times. A handful of different contents is enough:
@@ -112,20 +121,33 @@ impl CudaDevice {
     /// of sets are left out.
     pub fn pool(&self, mut contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
-        let problems = contents.windows(2).filter(|pair| pair[0].problem != pair[1].problem).count() + 1;
+        let problems = contents
+            .windows(2)
+            .filter(|pair| pair[0].problem != pair[1].problem)
+            .count()
+            + 1;
         let Some(first) = contents.first().filter(|_| problems == 1) else {
             return Err(CudaError::Sets {
                 sets: contents.len(),
                 problems: if contents.is_empty() { 0 } else { problems },
             });
         };
-        let input_bytes: usize = first.inputs.iter().map(|i| i.image.bytes.len() + 4 * i.scales.len()).sum();
+        let input_bytes: usize = first
+            .inputs
+            .iter()
+            .map(|i| i.image.bytes.len() + 4 * i.scales.len())
+            .sum();
         let output_bytes = first.output.bytes.len() as u64;
         let rotation = Rotation::choose(input_bytes as u64, output_bytes, self.info().l2_bytes);
         contents.truncate(rotation.sets);
-        let uploaded = (0..rotation.sets).map(|set| self.upload_inputs(&contents[set % contents.len()]));
+        let uploaded =
+            (0..rotation.sets).map(|set| self.upload_inputs(&contents[set % contents.len()]));
         let sets = uploaded.collect::<Result<Vec<_>, _>>()?;
-        Ok(Rc::new(InputPool { rotation, contents, sets }))
+        Ok(Rc::new(InputPool {
+            rotation,
+            contents,
+            sets,
+        }))
     }
 
     /// An arm that launches `prepared` over the sets of `pool`, each set with an output of its own.
@@ -145,15 +167,28 @@ impl CudaDevice {
             launches.push(self.launch_of(prepared, staged, inputs, &output)?);
             outputs.push(output);
         }
-        Ok(self.new_arm(kernel, Work::Attention(launches), Some(Rc::clone(pool)), outputs))
+        Ok(self.new_arm(
+            kernel,
+            Work::Attention(launches),
+            Some(Rc::clone(pool)),
+            outputs,
+        ))
     }
 
     /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which
     /// the gates and the speed of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
-        let name = LaunchName { stage: "selftest".into(), variant: "empty-kernel".into(), problem: String::new() };
-        let kernel = BoundKernel { function: self.helpers()?.noop, config: ONE_WARP, name };
+        let name = LaunchName {
+            stage: "selftest".into(),
+            variant: "empty-kernel".into(),
+            problem: String::new(),
+        };
+        let kernel = BoundKernel {
+            function: self.helpers()?.noop,
+            config: ONE_WARP,
+            name,
+        };
         let mut outputs = Vec::new();
         if let Some(pool) = pool {
             for set in 0..pool.sets.len() {
@@ -167,8 +202,16 @@ impl CudaDevice {
     pub fn spin_arm(&self, duration: Duration) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let variant = format!("spin-{}us", duration.as_micros());
-        let name = LaunchName { stage: "selftest".into(), variant, problem: String::new() };
-        let kernel = BoundKernel { function: self.helpers()?.spin, config: ONE_WARP, name };
+        let name = LaunchName {
+            stage: "selftest".into(),
+            variant,
+            problem: String::new(),
+        };
+        let kernel = BoundKernel {
+            function: self.helpers()?.spin,
+            config: ONE_WARP,
+            name,
+        };
         let nanoseconds = duration.as_nanos() as u64;
         Ok(self.new_arm(kernel, Work::Helper(Some(nanoseconds)), None, Vec::new()))
     }
@@ -180,19 +223,41 @@ impl CudaDevice {
         pool: Option<Rc<InputPool>>,
         outputs: Vec<CudaSlice<u8>>,
     ) -> Arm<'_> {
-        Arm { device: self, kernel, work, pool, outputs, delay: 0.0, graph: None, next_set: 0 }
+        Arm {
+            device: self,
+            kernel,
+            work,
+            pool,
+            outputs,
+            delay: 0.0,
+            graph: None,
+            next_set: 0,
+        }
     }
 
     /// A kernel that holds the stream for `duration`, while the host submits what comes behind it.
     pub(super) fn enqueue_spin(&self, duration: Duration) -> Result<(), CudaError> {
-        let name = LaunchName { stage: "timer".into(), variant: "lead-in".into(), problem: String::new() };
-        let kernel = BoundKernel { function: self.helpers()?.spin, config: ONE_WARP, name };
-        self.enqueue(&kernel, Argument::Nanoseconds(&(duration.as_nanos() as u64)))
+        let name = LaunchName {
+            stage: "timer".into(),
+            variant: "lead-in".into(),
+            problem: String::new(),
+        };
+        let kernel = BoundKernel {
+            function: self.helpers()?.spin,
+            config: ONE_WARP,
+            name,
+        };
+        self.enqueue(
+            &kernel,
+            Argument::Nanoseconds(&(duration.as_nanos() as u64)),
+        )
     }
 
     /// An event that records time.
     pub(super) fn timing_event(&self) -> Result<CudaEvent, CudaError> {
-        let event = self.context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+        let event = self
+            .context
+            .new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
         event.map_err(|error| self.driver_error("making an event", error))
     }
 }
@@ -234,15 +299,21 @@ impl Arm<'_> {
 
     fn enqueue_on(&self, set: usize) -> Result<(), CudaError> {
         match &self.work {
-            Work::Attention(sets) => self.device.enqueue(&self.kernel, Argument::Attention(&sets[set])),
+            Work::Attention(sets) => self
+                .device
+                .enqueue(&self.kernel, Argument::Attention(&sets[set])),
             Work::Helper(None) => self.device.enqueue(&self.kernel, Argument::None),
-            Work::Helper(Some(duration)) => self.device.enqueue(&self.kernel, Argument::Nanoseconds(duration)),
+            Work::Helper(Some(duration)) => self
+                .device
+                .enqueue(&self.kernel, Argument::Nanoseconds(duration)),
         }
     }
 
     /// Fills every output with NaN again.
     pub(super) fn poison(&mut self) -> Result<(), CudaError> {
-        let Some(pool) = &self.pool else { return Ok(()) };
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
         for (set, output) in self.outputs.iter_mut().enumerate() {
             let staged = &pool.contents[set % pool.contents.len()];
             self.device.upload_into(&staged.output.bytes, output)?;
@@ -251,12 +322,19 @@ impl Arm<'_> {
     }
 
     /// Downloads every output with its inputs, adding to `collected` what is not there yet.
-    pub(super) fn collect_outputs(&self, collected: &mut Vec<RotatedOutput>) -> Result<(), CudaError> {
-        let Some(pool) = &self.pool else { return Ok(()) };
+    pub(super) fn collect_outputs(
+        &self,
+        collected: &mut Vec<RotatedOutput>,
+    ) -> Result<(), CudaError> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
         for (set, output) in self.outputs.iter().enumerate() {
             let input = set % pool.contents.len();
             let staged = &pool.contents[input];
-            let execution = self.device.read_back(&self.kernel.name, staged, &pool.sets[set], output)?;
+            let execution =
+                self.device
+                    .read_back(&self.kernel.name, staged, &pool.sets[set], output)?;
             merge(collected, input, execution);
         }
         Ok(())
@@ -287,14 +365,23 @@ impl Arm<'_> {
         }
         device.record(&end)?;
         let done = replays as f64 * graph.launches as f64;
-        device.wait(&end, &self.kernel.name, microseconds(2.0 * done * graph.launch_us))?;
+        device.wait(
+            &end,
+            &self.kernel.name,
+            microseconds(2.0 * done * graph.launch_us),
+        )?;
         let us = device.elapsed_us(&start, &end)?;
         Ok(microseconds(us * launches as f64 / done))
     }
 
     pub(super) fn timed_graph(&self) -> Result<&TimedGraph, CudaError> {
         let launch = || Box::new(self.kernel.name.clone());
-        let missing = || CudaError::GraphNodes { launch: launch(), expected: 1, kernels: 0, nodes: 0 };
+        let missing = || CudaError::GraphNodes {
+            launch: launch(),
+            expected: 1,
+            kernels: 0,
+            nodes: 0,
+        };
         self.graph.as_ref().ok_or_else(missing)
     }
 
@@ -307,7 +394,11 @@ impl Arm<'_> {
     /// Builds the graph, unless there is one for this plan: first launches every set once on its own, so that a kernel
     /// that fails is found by a plain launch, then lets the clocks rise, then sizes the graph by a trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
-        if self.graph.as_ref().is_some_and(|graph| graph.sample_time == plan.sample_time) {
+        if self
+            .graph
+            .as_ref()
+            .is_some_and(|graph| graph.sample_time == plan.sample_time)
+        {
             return Ok(());
         }
         let device = self.device;
@@ -333,18 +424,33 @@ impl Arm<'_> {
             for _ in 0..3 {
                 device.enqueue_spin(Duration::from_micros(50))?;
                 device.record(&start)?;
-                graph.launch().map_err(|error| device.launch_error(&self.kernel.name, error))?;
+                graph
+                    .launch()
+                    .map_err(|error| device.launch_error(&self.kernel.name, error))?;
                 device.record(&end)?;
-                device.wait(&end, &self.kernel.name, microseconds(2.0 * launches as f64 * launch_us))?;
+                device.wait(
+                    &end,
+                    &self.kernel.name,
+                    microseconds(2.0 * launches as f64 * launch_us),
+                )?;
                 fastest = fastest.min(device.elapsed_us(&start, &end)?);
             }
             launch_us = fastest / launches as f64;
             let needed = plan.launches_per_sample(launch_us, self.sets());
             if needed as f64 <= 1.25 * launches as f64 {
-                let graph =
-                    TimedGraph { graph, launches, work_us: launch_us, launch_us, sample_time: plan.sample_time };
+                let graph = TimedGraph {
+                    graph,
+                    launches,
+                    work_us: launch_us,
+                    launch_us,
+                    sample_time: plan.sample_time,
+                };
                 self.graph = Some(graph);
-                return if self.delay > 0.0 { self.resize_graph(launches) } else { Ok(()) };
+                return if self.delay > 0.0 {
+                    self.resize_graph(launches)
+                } else {
+                    Ok(())
+                };
             }
             launches = needed;
         }
@@ -353,11 +459,21 @@ impl Arm<'_> {
     /// Builds the graph again with `launches` launches, and this arm's delay in proportion to what they take. The arm must
     /// have one.
     pub fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
-        let TimedGraph { work_us, sample_time, .. } = *self.timed_graph()?;
+        let TimedGraph {
+            work_us,
+            sample_time,
+            ..
+        } = *self.timed_graph()?;
         let delay_us = (self.delay > 0.0).then_some(self.delay * work_us * launches as f64);
         let graph = self.capture(launches, delay_us)?;
         let launch_us = work_us * (1.0 + self.delay);
-        self.graph = Some(TimedGraph { graph, launches, work_us, launch_us, sample_time });
+        self.graph = Some(TimedGraph {
+            graph,
+            launches,
+            work_us,
+            launch_us,
+            sample_time,
+        });
         Ok(())
     }
 
@@ -365,7 +481,10 @@ impl Arm<'_> {
     fn capture(&self, launches: usize, delay_us: Option<f64>) -> Result<CudaGraph, CudaError> {
         let device = self.device;
         let capturing = |error| device.driver_error("capturing a graph", error);
-        device.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).map_err(capturing)?;
+        device
+            .stream
+            .begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+            .map_err(capturing)?;
         let launched = (0..launches)
             .try_for_each(|launch| self.enqueue_on(launch % self.sets()))
             .and_then(|()| delay_us.map_or(Ok(()), |us| device.enqueue_spin(microseconds(us))));
@@ -391,9 +510,16 @@ impl Arm<'_> {
 
 /// Adds what was computed from contents `input`, or counts it where the same bytes are known of these contents.
 fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution) {
-    match collected.iter_mut().find(|known| known.input == input && known.execution == execution) {
+    match collected
+        .iter_mut()
+        .find(|known| known.input == input && known.execution == execution)
+    {
         Some(known) => known.buffers += 1,
-        None => collected.push(RotatedOutput { input, buffers: 1, execution }),
+        None => collected.push(RotatedOutput {
+            input,
+            buffers: 1,
+            execution,
+        }),
     }
 }
 
@@ -423,17 +549,23 @@ pub(super) fn microseconds(us: f64) -> Duration {
 
 impl CudaDevice {
     pub(super) fn record(&self, event: &CudaEvent) -> Result<(), CudaError> {
-        event.record(&self.stream).map_err(|error| self.driver_error("recording an event", error))
+        event
+            .record(&self.stream)
+            .map_err(|error| self.driver_error("recording an event", error))
     }
 
     /// Microseconds between two events that have happened.
     pub(super) fn elapsed_us(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, CudaError> {
-        let ms = start.elapsed_ms(end).map_err(|error| self.driver_error("reading events", error))?;
+        let ms = start
+            .elapsed_ms(end)
+            .map_err(|error| self.driver_error("reading events", error))?;
         Ok(f64::from(ms) * 1e3)
     }
 
     /// How long the host takes for `submit`, in microseconds.
-    pub(super) fn host_us(submit: impl FnOnce() -> Result<(), CudaError>) -> Result<f64, CudaError> {
+    pub(super) fn host_us(
+        submit: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<f64, CudaError> {
         let start = Instant::now();
         submit()?;
         Ok(start.elapsed().as_secs_f64() * 1e6)
@@ -446,21 +578,39 @@ mod tests {
 
     #[test]
     fn outputs_of_the_same_contents_that_differ_stay_apart() {
-        let execution =
-            |inputs: u8, output: u8| Execution { inputs: [(); 3].map(|()| vec![inputs]), output: vec![output] };
+        let execution = |inputs: u8, output: u8| Execution {
+            inputs: [(); 3].map(|()| vec![inputs]),
+            output: vec![output],
+        };
         let mut collected = Vec::new();
         // Contents, their bytes after the launch, the output's bytes. Set 3 gives other bytes than sets 0 and 2, set 4 has
         // written over its inputs, and set 5 gives by chance what set 1 does.
-        for (input, inputs, output) in [(0, 1, 7), (1, 2, 8), (0, 1, 7), (0, 1, 9), (0, 3, 7), (2, 2, 8)] {
+        for (input, inputs, output) in [
+            (0, 1, 7),
+            (1, 2, 8),
+            (0, 1, 7),
+            (0, 1, 9),
+            (0, 3, 7),
+            (2, 2, 8),
+        ] {
             merge(&mut collected, input, execution(inputs, output));
         }
-        let counted: Vec<_> = collected.iter().map(|o| (o.input, o.buffers, o.execution.output[0])).collect();
-        assert_eq!(counted, [(0, 2, 7), (1, 1, 8), (0, 1, 9), (0, 1, 7), (2, 1, 8)]);
+        let counted: Vec<_> = collected
+            .iter()
+            .map(|o| (o.input, o.buffers, o.execution.output[0]))
+            .collect();
+        assert_eq!(
+            counted,
+            [(0, 2, 7), (1, 1, 8), (0, 1, 9), (0, 1, 7), (2, 1, 8)]
+        );
     }
 
     #[test]
     fn what_is_no_duration_is_none() {
         assert_eq!(microseconds(1.5), Duration::from_nanos(1500));
-        assert_eq!([-1.0, f64::NAN, f64::INFINITY].map(microseconds), [Duration::ZERO; 3]);
+        assert_eq!(
+            [-1.0, f64::NAN, f64::INFINITY].map(microseconds),
+            [Duration::ZERO; 3]
+        );
     }
 }

@@ -20,7 +20,11 @@ pub struct LaunchName {
 impl fmt::Display for LaunchName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.stage, self.variant)?;
-        if self.problem.is_empty() { Ok(()) } else { write!(f, " on {}", self.problem) }
+        if self.problem.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " on {}", self.problem)
+        }
     }
 }
 
@@ -28,7 +32,9 @@ impl fmt::Display for LaunchName {
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
     /// The driver's library is not installed.
-    #[error("no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the emulator")]
+    #[error(
+        "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the emulator"
+    )]
     NoDriver,
     /// The driver is older than the interface that this program uses.
     #[error(
@@ -42,7 +48,9 @@ pub enum CudaError {
         found: (u32, u32),
     },
     /// There is no such GPU.
-    #[error("no GPU number {ordinal}: the driver sees {count} (CUDA_VISIBLE_DEVICES limits what it shows)")]
+    #[error(
+        "no GPU number {ordinal}: the driver sees {count} (CUDA_VISIBLE_DEVICES limits what it shows)"
+    )]
     NoDevice {
         /// The number asked for, from 0.
         ordinal: usize,
@@ -70,7 +78,9 @@ pub enum CudaError {
         error: DriverError,
     },
     /// The kernel asks for more shared memory than a block can have.
-    #[error("{launch} needs {needed} bytes of shared memory per block, this device has {available}")]
+    #[error(
+        "{launch} needs {needed} bytes of shared memory per block, this device has {available}"
+    )]
     SharedMemory {
         /// The launch.
         launch: Box<LaunchName>,
@@ -115,7 +125,9 @@ pub enum CudaError {
         error: DriverError,
     },
     /// Timing was asked for without inputs, or with inputs of several problems.
-    #[error("an arm needs at least one set of inputs, all of one problem; got {sets} sets of {problems} problems")]
+    #[error(
+        "an arm needs at least one set of inputs, all of one problem; got {sets} sets of {problems} problems"
+    )]
     Sets {
         /// Sets given.
         sets: usize,
@@ -145,7 +157,9 @@ pub enum CudaError {
         remedy: &'static str,
     },
     /// The graph does not hold what was put into it.
-    #[error("{launch}: the graph holds {kernels} kernel nodes of {nodes} nodes, {expected} kernels were put in")]
+    #[error(
+        "{launch}: the graph holds {kernels} kernel nodes of {nodes} nodes, {expected} kernels were put in"
+    )]
     GraphNodes {
         /// The launch.
         launch: Box<LaunchName>,
@@ -180,9 +194,9 @@ impl CudaError {
     pub fn is_fatal(&self) -> bool {
         match self {
             CudaError::Hang { .. } | CudaError::Sticky => true,
-            CudaError::Launch { error, .. } | CudaError::Driver { error, .. } | CudaError::NoCode { error, .. } => {
-                is_sticky(error.0)
-            }
+            CudaError::Launch { error, .. }
+            | CudaError::Driver { error, .. }
+            | CudaError::NoCode { error, .. } => is_sticky(error.0),
             _ => false,
         }
     }
@@ -225,29 +239,77 @@ mod tests {
 
     #[test]
     fn a_hang_names_the_launch_and_is_fatal() {
-        let hang = CudaError::Hang { launch: launch(), waited: Duration::from_secs(10) };
+        let hang = CudaError::Hang {
+            launch: launch(),
+            waited: Duration::from_secs(10),
+        };
         assert!(hang.is_fatal());
         let text = hang.to_string();
-        assert!(text.starts_with("stage0-scalar/wmma-qk-32x64 on 1x8x512x64 f16 full: no end after 10.0 s"), "{text}");
+        assert!(
+            text.starts_with(
+                "stage0-scalar/wmma-qk-32x64 on 1x8x512x64 f16 full: no end after 10.0 s"
+            ),
+            "{text}"
+        );
     }
 
     #[test]
     fn sticky_errors_are_fatal_wherever_they_come_up_and_others_are_not() {
-        for (code, fatal) in [(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true), (CUresult::CUDA_ERROR_INVALID_VALUE, false)]
-        {
+        for (code, fatal) in [
+            (CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, true),
+            (CUresult::CUDA_ERROR_INVALID_VALUE, false),
+        ] {
             let error = DriverError(code);
             let (stage, symbol) = ("stage0-scalar".to_string(), "any kernel".to_string());
-            assert_eq!(CudaError::Launch { launch: launch(), error }.is_fatal(), fatal, "{code:?}");
-            assert_eq!(CudaError::Driver { doing: "copying", error }.is_fatal(), fatal, "{code:?}");
-            assert_eq!(CudaError::NoCode { stage, symbol, capability: (9, 0), error }.is_fatal(), fatal, "{code:?}");
+            assert_eq!(
+                CudaError::Launch {
+                    launch: launch(),
+                    error
+                }
+                .is_fatal(),
+                fatal,
+                "{code:?}"
+            );
+            assert_eq!(
+                CudaError::Driver {
+                    doing: "copying",
+                    error
+                }
+                .is_fatal(),
+                fatal,
+                "{code:?}"
+            );
+            assert_eq!(
+                CudaError::NoCode {
+                    stage,
+                    symbol,
+                    capability: (9, 0),
+                    error
+                }
+                .is_fatal(),
+                fatal,
+                "{code:?}"
+            );
         }
         assert!(!CudaError::NoDriver.is_fatal());
-        assert!(!CudaError::NotBuilt { stage: "stage0-scalar".to_string() }.is_fatal());
+        assert!(
+            !CudaError::NotBuilt {
+                stage: "stage0-scalar".to_string()
+            }
+            .is_fatal()
+        );
     }
 
     #[test]
     fn an_old_driver_is_told_both_versions() {
-        let text = CudaError::DriverTooOld { needed: (13, 0), found: (12, 4) }.to_string();
-        assert!(text.contains("supports CUDA 12.4") && text.contains("needs 13.0"), "{text}");
+        let text = CudaError::DriverTooOld {
+            needed: (13, 0),
+            found: (12, 4),
+        }
+        .to_string();
+        assert!(
+            text.contains("supports CUDA 12.4") && text.contains("needs 13.0"),
+            "{text}"
+        );
     }
 }

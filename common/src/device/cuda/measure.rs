@@ -50,7 +50,10 @@ impl CudaDevice {
         let samples = session.device_samples()?;
         let mut timed = session.end(samples)?;
         // A session ends with one entry per arm.
-        timed.pop().ok_or(CudaError::Sets { sets: 0, problems: 0 })
+        timed.pop().ok_or(CudaError::Sets {
+            sets: 0,
+            problems: 0,
+        })
     }
 
     /// Times two arms on the same inputs, interleaved (A B B A), on graphs built beforehand. A comparison that is too
@@ -67,11 +70,17 @@ impl CudaDevice {
             _ => false,
         };
         if !shares_pool {
-            return Err(CudaError::Unlike { base: base.label(), new: new.label() });
+            return Err(CudaError::Unlike {
+                base: base.label(),
+                new: new.label(),
+            });
         }
         let name = Box::new(new.kernel.name.clone());
         let compare = |samples: &[Vec<f64>]| {
-            Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples { launch: name.clone(), error })
+            Comparison::of(&samples[0], &samples[1]).map_err(|error| CudaError::Samples {
+                launch: name.clone(),
+                error,
+            })
         };
         let session = Session::start(self, vec![base, new], plan)?;
         let mut samples = session.device_samples()?;
@@ -82,9 +91,16 @@ impl CudaDevice {
         }
         let mut timed = session.end(samples)?;
         let (Some(new), Some(base)) = (timed.pop(), timed.pop()) else {
-            return Err(CudaError::Sets { sets: 0, problems: 0 });
+            return Err(CudaError::Sets {
+                sets: 0,
+                problems: 0,
+            });
         };
-        Ok(TimedPair { comparison, base_outputs: base.outputs, new_outputs: new.outputs })
+        Ok(TimedPair {
+            comparison,
+            base_outputs: base.outputs,
+            new_outputs: new.outputs,
+        })
     }
 
     /// Times an empty kernel both ways: what the method itself costs.
@@ -106,16 +122,22 @@ impl CudaDevice {
         let reset = bound.and_then(|()| {
             // SAFETY: takes nothing and acts on the current context, which was just bound.
             unsafe { sys::cuCtxResetPersistingL2Cache() }.result()?;
-            self.context.set_limit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+            self.context
+                .set_limit(CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
         });
         match reset {
             // A GPU without the feature has nothing to reset.
             Err(error)
-                if matches!(error.0, CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT) =>
+                if matches!(
+                    error.0,
+                    CUresult::CUDA_ERROR_NOT_SUPPORTED | CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT
+                ) =>
             {
                 Ok(())
             }
-            other => other.map_err(|error| self.driver_error("resetting the persisting L2 cache", error)),
+            other => {
+                other.map_err(|error| self.driver_error("resetting the persisting L2 cache", error))
+            }
         }
     }
 }
@@ -131,10 +153,15 @@ impl Arm<'_> {
     /// Calls the kernel `samples` times, each time when the one before has ended.
     pub fn calls(&mut self, samples: usize) -> Result<Calls, CudaError> {
         let (start, end) = (self.device.timing_event()?, self.device.timing_event()?);
-        let mut calls = Calls { single_us: Vec::with_capacity(samples), host_us: Vec::with_capacity(samples) };
+        let mut calls = Calls {
+            single_us: Vec::with_capacity(samples),
+            host_us: Vec::with_capacity(samples),
+        };
         for _ in 0..samples {
             self.device.record(&start)?;
-            calls.host_us.push(CudaDevice::host_us(|| self.enqueue_next())?);
+            calls
+                .host_us
+                .push(CudaDevice::host_us(|| self.enqueue_next())?);
             self.device.record(&end)?;
             self.device.wait(&end, &self.kernel.name, Duration::ZERO)?;
             calls.single_us.push(self.device.elapsed_us(&start, &end)?);
@@ -160,7 +187,11 @@ struct Session<'a, 'd> {
 }
 
 impl<'a, 'd> Session<'a, 'd> {
-    fn start(device: &'d CudaDevice, mut arms: Vec<&'a mut Arm<'d>>, plan: &'a Plan) -> Result<Self, CudaError> {
+    fn start(
+        device: &'d CudaDevice,
+        mut arms: Vec<&'a mut Arm<'d>>,
+        plan: &'a Plan,
+    ) -> Result<Self, CudaError> {
         let order = order(arms.len());
         device.check_usable()?;
         if let Some(arm) = arms.iter().find(|arm| !std::ptr::eq(arm.device, device)) {
@@ -172,13 +203,19 @@ impl<'a, 'd> Session<'a, 'd> {
             arm.build_graph(plan)?;
         }
         // Equal graphs: a replay costs some microseconds of its own, which would favour the arm with more launches.
-        let launches = arms.iter().filter_map(|arm| arm.graph.as_ref()).map(|graph| graph.launches).max();
+        let launches = arms
+            .iter()
+            .filter_map(|arm| arm.graph.as_ref())
+            .map(|graph| graph.launches)
+            .max();
         for arm in &mut arms {
             if let Some(launches) = launches.filter(|_| order.len() > 1) {
                 arm.resize_graph(launches)?;
             }
         }
-        let events = (0..=order.len()).map(|_| device.timing_event()).collect::<Result<Vec<_>, _>>()?;
+        let events = (0..=order.len())
+            .map(|_| device.timing_event())
+            .collect::<Result<Vec<_>, _>>()?;
         let mut round_us = 0.0;
         for &arm in order {
             let graph = arms[arm].timed_graph()?;
@@ -209,7 +246,8 @@ impl<'a, 'd> Session<'a, 'd> {
             self.wait_round()?;
             rounds += 1;
             let elapsed = start.elapsed();
-            let enough = elapsed >= self.plan.warm_up && rounds * fewest >= self.plan.warm_up_launches;
+            let enough =
+                elapsed >= self.plan.warm_up && rounds * fewest >= self.plan.warm_up_launches;
             if enough || elapsed >= self.plan.warm_up.max(self.plan.budget / 2) {
                 break;
             }
@@ -222,8 +260,15 @@ impl<'a, 'd> Session<'a, 'd> {
 
     /// Launches of every arm in one round.
     fn launches_per_round(&self) -> Vec<usize> {
-        let launches = |arm: usize| self.arms[arm].graph.as_ref().map_or(0, |graph| graph.launches);
-        (0..self.arms.len()).map(|arm| self.order.iter().filter(|&&a| a == arm).count() * launches(arm)).collect()
+        let launches = |arm: usize| {
+            self.arms[arm]
+                .graph
+                .as_ref()
+                .map_or(0, |graph| graph.launches)
+        };
+        (0..self.arms.len())
+            .map(|arm| self.order.iter().filter(|&&a| a == arm).count() * launches(arm))
+            .collect()
     }
 
     fn submit_round(&self) -> Result<(), CudaError> {
@@ -238,7 +283,11 @@ impl<'a, 'd> Session<'a, 'd> {
     fn wait_round(&self) -> Result<(), CudaError> {
         // With two arms a hang is laid to the candidate, the arm that is new.
         let name = &self.arms[self.arms.len() - 1].kernel.name;
-        self.device.wait(&self.events[self.order.len()], name, 2 * self.round + self.lead_in)
+        self.device.wait(
+            &self.events[self.order.len()],
+            name,
+            2 * self.round + self.lead_in,
+        )
     }
 
     /// Device time per launch, in microseconds, of every arm: as many rounds as the plan and its budget give.
@@ -248,13 +297,21 @@ impl<'a, 'd> Session<'a, 'd> {
         let samples = self.plan.samples_within_budget(round_us / per_arm as f64);
         let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
         let timed = |arm: &&mut Arm<'d>| Ok(arm.timed_graph()?.launches);
-        let launches = self.arms.iter().map(timed).collect::<Result<Vec<_>, CudaError>>()?;
+        let launches = self
+            .arms
+            .iter()
+            .map(timed)
+            .collect::<Result<Vec<_>, CudaError>>()?;
         for _ in 0..samples.div_ceil(per_arm) {
             self.device.enqueue_spin(self.lead_in)?;
             self.submit_round()?;
             self.wait_round()?;
             let between = |events: &[CudaEvent]| self.device.elapsed_us(&events[0], &events[1]);
-            let round_us = self.events.windows(2).map(between).collect::<Result<Vec<_>, _>>()?;
+            let round_us = self
+                .events
+                .windows(2)
+                .map(between)
+                .collect::<Result<Vec<_>, _>>()?;
             share_out(&round_us, self.order, &launches, &mut taken);
         }
         Ok(taken)
@@ -266,7 +323,10 @@ impl<'a, 'd> Session<'a, 'd> {
         for arm in &self.arms {
             launch_us = launch_us.max(arm.timed_graph()?.launch_us);
         }
-        let plan = Plan { budget: self.plan.budget / 4, ..self.plan.clone() };
+        let plan = Plan {
+            budget: self.plan.budget / 4,
+            ..self.plan.clone()
+        };
         let per_arm = self.order.len() / self.arms.len();
         let samples = plan.samples_within_budget((launch_us + 30.0) * self.arms.len() as f64);
         let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
@@ -276,7 +336,11 @@ impl<'a, 'd> Session<'a, 'd> {
                 self.device.record(start)?;
                 self.arms[arm].enqueue_next()?;
                 self.device.record(end)?;
-                self.device.wait(end, &self.arms[arm].kernel.name, microseconds(2.0 * launch_us))?;
+                self.device.wait(
+                    end,
+                    &self.arms[arm].kernel.name,
+                    microseconds(2.0 * launch_us),
+                )?;
                 taken[arm].push(self.device.elapsed_us(start, end)?);
             }
         }
@@ -285,7 +349,11 @@ impl<'a, 'd> Session<'a, 'd> {
 
     /// Replays of `arm` that fill [`LONG_RUN_US`], submitted between the first two events, while `meanwhile` runs on
     /// the host.
-    fn long_run<T>(&self, arm: &Arm<'d>, meanwhile: impl FnOnce() -> T) -> Result<(f64, usize, T), CudaError> {
+    fn long_run<T>(
+        &self,
+        arm: &Arm<'d>,
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(f64, usize, T), CudaError> {
         let graph = arm.timed_graph()?;
         let replay_us = graph.launch_us * graph.launches as f64;
         let replays = (LONG_RUN_US / replay_us).ceil().clamp(1.0, 1000.0) as usize;
@@ -295,33 +363,53 @@ impl<'a, 'd> Session<'a, 'd> {
         }
         self.device.record(&self.events[1])?;
         let result = meanwhile();
-        self.device.wait(&self.events[1], &arm.kernel.name, microseconds(2.0 * replays as f64 * replay_us))?;
+        self.device.wait(
+            &self.events[1],
+            &arm.kernel.name,
+            microseconds(2.0 * replays as f64 * replay_us),
+        )?;
         let event_us = self.device.elapsed_us(&self.events[0], &self.events[1])?;
         Ok((event_us, replays * graph.launches, result))
     }
 
     fn conditions_under_load(&self) -> Result<Vec<Conditions>, CudaError> {
-        self.arms.iter().map(|arm| Ok(self.long_run(arm, || self.device.conditions())?.2)).collect()
+        self.arms
+            .iter()
+            .map(|arm| Ok(self.long_run(arm, || self.device.conditions())?.2))
+            .collect()
     }
 
     fn host_check(&self, arm: &Arm<'d>) -> Result<HostCheck, CudaError> {
         let start = Instant::now();
         let (event_us, launches, ()) = self.long_run(arm, || ())?;
         let wall_ms = start.elapsed().as_secs_f64() * 1e3;
-        Ok(HostCheck { event_ms: event_us / 1e3, wall_ms, launch_us: event_us / launches as f64 })
+        Ok(HostCheck {
+            event_ms: event_us / 1e3,
+            wall_ms,
+            launch_us: event_us / launches as f64,
+        })
     }
 
     /// Takes the single launches and the checks, and the outputs last of all.
     fn end(mut self, device_samples: Vec<Vec<f64>>) -> Result<Vec<Timed>, CudaError> {
         let single_samples = self.single_samples()?;
-        let checks = self.arms.iter().map(|arm| self.host_check(arm)).collect::<Result<Vec<_>, _>>()?;
+        let checks = self
+            .arms
+            .iter()
+            .map(|arm| self.host_check(arm))
+            .collect::<Result<Vec<_>, _>>()?;
         let after = self.conditions_under_load()?;
         let mut timed = Vec::with_capacity(self.arms.len());
-        for (index, (device_us, single_us)) in device_samples.into_iter().zip(single_samples).enumerate() {
+        for (index, (device_us, single_us)) in
+            device_samples.into_iter().zip(single_samples).enumerate()
+        {
             let arm = &mut *self.arms[index];
             let launch = Box::new(arm.kernel.name.clone());
             let summary = |samples: &[f64]| {
-                Summary::of(samples).map_err(|error: SampleError| CudaError::Samples { launch: launch.clone(), error })
+                Summary::of(samples).map_err(|error: SampleError| CudaError::Samples {
+                    launch: launch.clone(),
+                    error,
+                })
             };
             let device = summary(&device_us)?;
             if let Some(reason) = checks[index].contradiction(device.p50) {
@@ -342,7 +430,10 @@ impl<'a, 'd> Session<'a, 'd> {
                 device_us,
                 conditions: [self.before[index].clone(), after[index].clone()],
             };
-            timed.push(Timed { measurement, outputs });
+            timed.push(Timed {
+                measurement,
+                outputs,
+            });
         }
         Ok(timed)
     }
@@ -366,6 +457,9 @@ mod tests {
         for round_us in [[10.0, 40.0, 44.0, 12.0], [14.0, 48.0, 52.0, 16.0]] {
             share_out(&round_us, order(2), &[2, 4], &mut taken);
         }
-        assert_eq!(taken, [vec![5.0, 6.0, 7.0, 8.0], vec![10.0, 11.0, 12.0, 13.0]]);
+        assert_eq!(
+            taken,
+            [vec![5.0, 6.0, 7.0, 8.0], vec![10.0, 11.0, 12.0, 13.0]]
+        );
     }
 }

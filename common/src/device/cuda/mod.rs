@@ -29,8 +29,8 @@ use cudarc::driver::sys::{
     CUtensorMapSwizzle as MapSwizzle,
 };
 use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError,
-    LaunchConfig, PushKernelArg, result,
+    CudaContext, CudaEvent, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
+    DriverError, LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
 use emulator::TensorMap;
@@ -82,7 +82,10 @@ impl DeviceInfo {
     /// What a launch may ask of it.
     pub fn limits(&self) -> DeviceLimits {
         let (major, minor) = self.compute_capability;
-        DeviceLimits { capability: 10 * major + minor, shared_opt_in_bytes: self.shared_optin_bytes }
+        DeviceLimits {
+            capability: 10 * major + minor,
+            shared_opt_in_bytes: self.shared_optin_bytes,
+        }
     }
 }
 
@@ -130,7 +133,10 @@ struct DeviceInputs {
 
 impl std::fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CudaDevice").field("info", &self.info).field("watchdog", &self.watchdog).finish_non_exhaustive()
+        f.debug_struct("CudaDevice")
+            .field("info", &self.info)
+            .field("watchdog", &self.watchdog)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,20 +162,34 @@ impl CudaDevice {
         let mut version = 0;
         // SAFETY: writes one integer; the function exists in every driver and needs no initialisation.
         let code = unsafe { sys::cuDriverGetVersion(&mut version) };
-        code.result().map_err(|error| CudaError::Driver { doing: "asking for the driver's version", error })?;
+        code.result().map_err(|error| CudaError::Driver {
+            doing: "asking for the driver's version",
+            error,
+        })?;
         let cuda_version = cuda_version(version);
         if cuda_version < NEEDED_CUDA {
-            return Err(CudaError::DriverTooOld { needed: NEEDED_CUDA, found: cuda_version });
+            return Err(CudaError::DriverTooOld {
+                needed: NEEDED_CUDA,
+                found: cuda_version,
+            });
         }
         let count = match CudaContext::device_count() {
             Ok(count) => count.max(0) as usize,
             Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
-            Err(error) => return Err(CudaError::Driver { doing: "initialising the driver", error }),
+            Err(error) => {
+                return Err(CudaError::Driver {
+                    doing: "initialising the driver",
+                    error,
+                });
+            }
         };
         if ordinal >= count {
             return Err(CudaError::NoDevice { ordinal, count });
         }
-        let opening = |error| CudaError::Driver { doing: "opening the GPU", error };
+        let opening = |error| CudaError::Driver {
+            doing: "opening the GPU",
+            error,
+        };
         let context = CudaContext::new(ordinal).map_err(opening)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
         // They would also be recorded into captured graphs.
@@ -178,7 +198,10 @@ impl CudaDevice {
         keep_freed_memory(&context).map_err(opening)?;
         let mut info = device_info(&context, cuda_version).map_err(opening)?;
         let telemetry = Telemetry::open(&info.uuid);
-        info.driver_version = telemetry.as_ref().ok().and_then(|telemetry| telemetry.driver_version().ok());
+        info.driver_version = telemetry
+            .as_ref()
+            .ok()
+            .and_then(|telemetry| telemetry.driver_version().ok());
         Ok(Self {
             context,
             stream,
@@ -200,7 +223,9 @@ impl CudaDevice {
     pub fn conditions(&self) -> Conditions {
         match &self.telemetry {
             Ok(telemetry) => telemetry.read(),
-            Err(error) => Conditions::Absent { reason: error.to_string() },
+            Err(error) => Conditions::Absent {
+                reason: error.to_string(),
+            },
         }
     }
 
@@ -233,7 +258,9 @@ impl CudaDevice {
     fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
         let id = stage.info().id;
         let fatbin = stage.attention.artifacts().fatbin;
-        let fatbin = fatbin.ok_or_else(|| CudaError::NotBuilt { stage: id.to_string() })?;
+        let fatbin = fatbin.ok_or_else(|| CudaError::NotBuilt {
+            stage: id.to_string(),
+        })?;
         let key = fatbin.as_ptr() as usize;
         if let Some(module) = self.modules.borrow().get(&key) {
             return Ok(Arc::clone(module));
@@ -246,28 +273,50 @@ impl CudaDevice {
 
     fn no_code(&self, stage: &str, symbol: &str, error: DriverError) -> CudaError {
         let capability = self.info.compute_capability;
-        self.failed(CudaError::NoCode { stage: stage.to_string(), symbol: symbol.to_string(), capability, error })
+        self.failed(CudaError::NoCode {
+            stage: stage.to_string(),
+            symbol: symbol.to_string(),
+            capability,
+            error,
+        })
     }
 
     /// The entry of `kernel`, allowed as much dynamic shared memory as its launches pass.
-    fn function(&self, stage: &LoadedStage, kernel: &Kernel, name: &LaunchName) -> Result<CudaFunction, CudaError> {
+    fn function(
+        &self,
+        stage: &LoadedStage,
+        kernel: &Kernel,
+        name: &LaunchName,
+    ) -> Result<CudaFunction, CudaError> {
         let module = self.module(stage)?;
         let function = module.load_function(&kernel.symbol);
-        let function = function.map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
+        let function =
+            function.map_err(|error| self.no_code(stage.info().id, &kernel.symbol, error))?;
         let attributes = |error| self.driver_error("setting a kernel's shared memory", error);
         let fixed = function.shared_size_bytes().map_err(attributes)?.max(0) as usize;
         let (dynamic, available) = (kernel.dynamic_shared_bytes, self.info.shared_optin_bytes);
         if fixed + dynamic > available {
-            return Err(CudaError::SharedMemory { launch: Box::new(name.clone()), needed: fixed + dynamic, available });
+            return Err(CudaError::SharedMemory {
+                launch: Box::new(name.clone()),
+                needed: fixed + dynamic,
+                available,
+            });
         }
         if fixed + dynamic > SHARED_WITHOUT_OPT_IN {
             let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            function.set_attribute(limit, dynamic as i32).map_err(attributes)?;
+            function
+                .set_attribute(limit, dynamic as i32)
+                .map_err(attributes)?;
         }
         Ok(function)
     }
 
-    fn bind(&self, stage: &LoadedStage, prepared: &Prepared<'_>, staged: &Staged) -> Result<BoundKernel, CudaError> {
+    fn bind(
+        &self,
+        stage: &LoadedStage,
+        prepared: &Prepared<'_>,
+        staged: &Staged,
+    ) -> Result<BoundKernel, CudaError> {
         let problem = &staged.problem;
         let name = LaunchName {
             stage: stage.info().id.to_string(),
@@ -280,7 +329,11 @@ impl CudaDevice {
             block_dim: (prepared.kernel.threads, 1, 1),
             shared_mem_bytes: prepared.kernel.dynamic_shared_bytes as u32,
         };
-        Ok(BoundKernel { function: self.function(stage, prepared.kernel, &name)?, config, name })
+        Ok(BoundKernel {
+            function: self.function(stage, prepared.kernel, &name)?,
+            config,
+            name,
+        })
     }
 
     fn helpers(&self) -> Result<Helpers, CudaError> {
@@ -290,33 +343,57 @@ impl CudaDevice {
         let load = || {
             let module = self.context.load_module(Ptx::from_src(HELPERS_PTX))?;
             let noop = module.load_function("attention_noop")?;
-            Ok(Helpers { noop, spin: module.load_function("attention_spin")? })
+            Ok(Helpers {
+                noop,
+                spin: module.load_function("attention_spin")?,
+            })
         };
-        let helpers = load().map_err(|error| self.driver_error("translating the timer's helper kernels", error))?;
+        let helpers = load()
+            .map_err(|error| self.driver_error("translating the timer's helper kernels", error))?;
         Ok(self.helpers.borrow_mut().insert(helpers).clone())
     }
 
     fn upload<T: DeviceRepr>(&self, host: &[T]) -> Result<CudaSlice<T>, CudaError> {
-        self.stream.clone_htod(host).map_err(|error| self.driver_error("copying to the GPU", error))
+        self.stream
+            .clone_htod(host)
+            .map_err(|error| self.driver_error("copying to the GPU", error))
     }
 
     fn upload_into(&self, host: &[u8], device: &mut CudaSlice<u8>) -> Result<(), CudaError> {
-        self.stream.memcpy_htod(host, device).map_err(|error| self.driver_error("copying to the GPU", error))
+        self.stream
+            .memcpy_htod(host, device)
+            .map_err(|error| self.driver_error("copying to the GPU", error))
     }
 
     /// Copies to the host. Kernels before it must have been waited for: this call has no watchdog.
-    fn download<T: DeviceRepr + Clone + Default>(&self, device: &CudaSlice<T>) -> Result<Vec<T>, CudaError> {
+    fn download<T: DeviceRepr + Clone + Default>(
+        &self,
+        device: &CudaSlice<T>,
+    ) -> Result<Vec<T>, CudaError> {
         let mut host = vec![T::default(); device.len()];
-        let copied = self.stream.memcpy_dtoh(device, &mut host).and_then(|()| self.stream.synchronize());
+        let copied = self
+            .stream
+            .memcpy_dtoh(device, &mut host)
+            .and_then(|()| self.stream.synchronize());
         copied.map_err(|error| self.driver_error("copying from the GPU", error))?;
         Ok(host)
     }
 
     fn upload_inputs(&self, staged: &Staged) -> Result<DeviceInputs, CudaError> {
         let [q, k, v] = &staged.inputs;
-        let scales = |scales: &[f32]| if scales.is_empty() { Ok(None) } else { self.upload(scales).map(Some) };
+        let scales = |scales: &[f32]| {
+            if scales.is_empty() {
+                Ok(None)
+            } else {
+                self.upload(scales).map(Some)
+            }
+        };
         Ok(DeviceInputs {
-            images: [self.upload(&q.image.bytes)?, self.upload(&k.image.bytes)?, self.upload(&v.image.bytes)?],
+            images: [
+                self.upload(&q.image.bytes)?,
+                self.upload(&k.image.bytes)?,
+                self.upload(&v.image.bytes)?,
+            ],
             scales: [scales(&q.scales)?, scales(&k.scales)?, scales(&v.scales)?],
         })
     }
@@ -331,9 +408,17 @@ impl CudaDevice {
     ) -> Result<Execution, CudaError> {
         for (operand, scales) in staged.inputs.iter().zip(&inputs.scales) {
             let Some(scales) = scales else { continue };
-            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            let bits = |values: &[f32]| {
+                values
+                    .iter()
+                    .map(|value| value.to_bits())
+                    .collect::<Vec<_>>()
+            };
             if bits(&self.download(scales)?) != bits(&operand.scales) {
-                return Err(CudaError::ScalesChanged { launch: Box::new(name.clone()), tensor: operand.name });
+                return Err(CudaError::ScalesChanged {
+                    launch: Box::new(name.clone()),
+                    tensor: operand.name,
+                });
             }
         }
         let [q, k, v] = &inputs.images;
@@ -351,9 +436,16 @@ impl CudaDevice {
         output: &CudaSlice<u8>,
     ) -> Result<AttentionLaunch, CudaError> {
         let image = |i: usize| self.address(&inputs.images[i]);
-        let scales = |i: usize| inputs.scales[i].as_ref().map_or(std::ptr::null(), |s| self.address(s) as *const f32);
-        let params =
-            staged.params([image(0), image(1), image(2)], [scales(0), scales(1), scales(2)], self.address(output));
+        let scales = |i: usize| {
+            inputs.scales[i]
+                .as_ref()
+                .map_or(std::ptr::null(), |s| self.address(s) as *const f32)
+        };
+        let params = staged.params(
+            [image(0), image(1), image(2)],
+            [scales(0), scales(1), scales(2)],
+            self.address(output),
+        );
         maps::launch(staged, params, prepared.kernel.boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
         })
@@ -378,26 +470,43 @@ impl CudaDevice {
         // stream has been waited for. What a kernel does within is checked by the gates (guard bands around every
         // tensor, inputs compared afterwards, compute-sanitizer).
         let launched = unsafe { launch.launch(kernel.config) };
-        launched.map(drop).map_err(|error| self.launch_error(&kernel.name, error))
+        launched
+            .map(drop)
+            .map_err(|error| self.launch_error(&kernel.name, error))
     }
 
     /// Waits until the stream is idle: for `expected`, which long work may take, and the watchdog's time on top.
     fn finish(&self, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
-        let event = self.stream.record_event(None).map_err(|error| self.launch_error(name, error))?;
+        let event = self
+            .stream
+            .record_event(None)
+            .map_err(|error| self.launch_error(name, error))?;
         self.wait(&event, name, expected)
     }
 
     /// Polls `event` until it has happened or the watchdog ends the wait. A blocking wait could never return.
-    fn wait(&self, event: &CudaEvent, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
+    fn wait(
+        &self,
+        event: &CudaEvent,
+        name: &LaunchName,
+        expected: Duration,
+    ) -> Result<(), CudaError> {
         match poll(self.watchdog + expected, || event.try_is_complete()) {
             Ok(None) => Ok(()),
-            Ok(Some(waited)) => Err(self.failed(CudaError::Hang { launch: Box::new(name.clone()), waited })),
+            Ok(Some(waited)) => Err(self.failed(CudaError::Hang {
+                launch: Box::new(name.clone()),
+                waited,
+            })),
             Err(error) => Err(self.launch_error(name, error)),
         }
     }
 
     fn check_usable(&self) -> Result<(), CudaError> {
-        if self.sticky.get() { Err(CudaError::Sticky) } else { Ok(()) }
+        if self.sticky.get() {
+            Err(CudaError::Sticky)
+        } else {
+            Ok(())
+        }
     }
 
     /// Remembers that an error is sticky, if `error` says so.
@@ -411,12 +520,18 @@ impl CudaDevice {
     }
 
     fn launch_error(&self, name: &LaunchName, error: DriverError) -> CudaError {
-        self.failed(CudaError::Launch { launch: Box::new(name.clone()), error })
+        self.failed(CudaError::Launch {
+            launch: Box::new(name.clone()),
+            error,
+        })
     }
 }
 
 /// Asks until the answer is yes; how long it waited if that took longer than `allowance`.
-fn poll<E>(allowance: Duration, mut is_done: impl FnMut() -> Result<bool, E>) -> Result<Option<Duration>, E> {
+fn poll<E>(
+    allowance: Duration,
+    mut is_done: impl FnMut() -> Result<bool, E>,
+) -> Result<Option<Duration>, E> {
     let start = Instant::now();
     while !is_done()? {
         let waited = start.elapsed();
@@ -443,7 +558,11 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     // SAFETY: the context is of this device; the attribute is one 64-bit number, which is read before the call returns.
     unsafe {
         let pool = result::device::get_default_mem_pool(context.cu_device())?;
-        result::mem_pool::set_attribute(pool, MemoryPoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value)
+        result::mem_pool::set_attribute(
+            pool,
+            MemoryPoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+            value,
+        )
     }
 }
 
@@ -487,7 +606,11 @@ fn cuda_version(number: i32) -> (u32, u32) {
 }
 
 fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
-    let get = |attribute| context.attribute(attribute).map(|value| value.max(0) as u32);
+    let get = |attribute| {
+        context
+            .attribute(attribute)
+            .map(|value| value.max(0) as u32)
+    };
     Ok(DeviceInfo {
         name: context.name()?,
         uuid: uuid_text(context.uuid()?.bytes.map(|byte| byte as u8)),
@@ -497,7 +620,8 @@ fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<Device
         ),
         sms: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         l2_bytes: u64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
-        shared_optin_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+        shared_optin_bytes: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?
+            as usize,
         cuda_version,
         driver_version: None,
     })
@@ -506,7 +630,14 @@ fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<Device
 /// `GPU-b2b4b6b8-0011-2233-4455-66778899aabb`.
 fn uuid_text(bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "GPU-{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 #[cfg(test)]
@@ -545,7 +676,9 @@ mod tests {
         assert_eq!((poll(long, third), asked), (Ok(None), 3));
         assert_eq!(poll(long, || Err("lost")), Err("lost"));
         let allowance = Duration::from_millis(30);
-        let waited = poll(allowance, || Ok::<_, ()>(false)).unwrap().expect("the event never happens");
+        let waited = poll(allowance, || Ok::<_, ()>(false))
+            .unwrap()
+            .expect("the event never happens");
         assert!(waited > allowance && waited < long, "{waited:?}");
     }
 }

@@ -36,7 +36,9 @@ pub fn timer_checks(
     let mut checks = vec![known_length(device, plan)?];
     for percent in [0.0, 1.0, 2.0, 5.0] {
         let mut base = device.arm(stage, prepared, pool)?;
-        let mut new = device.arm(stage, prepared, pool)?.with_delay(percent / 100.0);
+        let mut new = device
+            .arm(stage, prepared, pool)?
+            .with_delay(percent / 100.0);
         let comparison = device.measure_pair(&mut base, &mut new, plan)?.comparison;
         let (name, expected) = if percent == 0.0 {
             ("the same arm twice".to_string(), Change::Same)
@@ -87,25 +89,30 @@ fn nothing_done(
 ) -> Result<[TimerCheck; 2], CudaError> {
     // Both arms of a pair get equal graphs, and an empty kernel fills a graph with hundreds of launches. The verdict needs
     // no fine interval.
-    let plan = &Plan { samples: 40, ..plan.clone() };
+    let plan = &Plan {
+        samples: 40,
+        ..plan.clone()
+    };
     let zero_line = device.zero_line(plan)?;
-    let speed_of_light = SpeedOfLight::roofline(pool.problem(), &device.info().name, pool.rotation());
+    let speed_of_light =
+        SpeedOfLight::roofline(pool.problem(), &device.info().name, pool.rotation());
     let speed_of_light = speed_of_light.with_zero_line(zero_line.device.p50);
     let mut base = device.arm(stage, prepared, pool)?;
     let mut noop = device.noop_arm(Some(pool))?;
     let timed = device.measure_pair(&mut base, &mut noop, plan)?;
     let refused = speed_of_light.impossible(timed.comparison.new.min);
-    let untouched =
-        |output: &super::RotatedOutput| output.execution.output == pool.contents()[output.input].output.bytes;
+    let untouched = |output: &super::RotatedOutput| {
+        output.execution.output == pool.contents()[output.input].output.bytes
+    };
     let all_untouched = timed.new_outputs.iter().all(untouched);
     let base_written = !timed.base_outputs.iter().any(untouched);
     Ok([
         TimerCheck {
             name: "an empty kernel claims the problem: time".to_string(),
             expected: Verdict::Fail.to_string(),
-            found: refused
-                .as_ref()
-                .map_or("possible".to_string(), |result| format!("{}: {}", result.verdict, result.reason)),
+            found: refused.as_ref().map_or("possible".to_string(), |result| {
+                format!("{}: {}", result.verdict, result.reason)
+            }),
             ok: refused.is_some_and(|result| result.verdict == Verdict::Fail),
         },
         TimerCheck {

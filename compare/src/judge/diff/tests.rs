@@ -2,7 +2,9 @@ use super::*;
 use crate::judge::verdict::{Exit, of_differences};
 use crate::record::meta::{Refusal, Tier, TimingScope};
 use crate::record::{Claim, Relation, VariantMeta};
-use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission, timed};
+use crate::testing::{
+    CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission, timed,
+};
 use Change::{Ambiguous, Better, Missing, Same, Worse};
 use common::metric::LATENCY_CHANGE;
 
@@ -10,10 +12,17 @@ use common::metric::LATENCY_CHANGE;
 fn moved(base: &Record, new: &Record) -> Vec<String> {
     let found = differences(base, new, LATENCY_CHANGE);
     let line = |d: &Difference| {
-        let on = d.on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
+        let on =
+            d.on.as_ref()
+                .map(|on| format!(" on {on}"))
+                .unwrap_or_default();
         format!("{} {} {}{on}", d.change, d.subject, d.what)
     };
-    found.iter().filter(|d| d.change != Same).map(line).collect()
+    found
+        .iter()
+        .filter(|d| d.change != Same)
+        .map(line)
+        .collect()
 }
 
 fn verdict(base: &Record, new: &Record) -> (Exit, &'static str) {
@@ -35,15 +44,31 @@ fn first(base: &Record, new: &Record) -> (Change, String) {
 /// The same kernels of other identities, all slower by a factor.
 fn slowed(record: &Record, factor: f64) -> Record {
     let mut slowed = record.clone();
-    slowed.meta.stages.iter_mut().for_each(|stage| stage.identity.push_str("-slowed"));
-    for row in slowed.rows.iter_mut().filter(|row| row.by == Source::Gpu && row.against.is_none()) {
+    slowed
+        .meta
+        .stages
+        .iter_mut()
+        .for_each(|stage| stage.identity.push_str("-slowed"));
+    for row in slowed
+        .rows
+        .iter_mut()
+        .filter(|row| row.by == Source::Gpu && row.against.is_none())
+    {
         for metric in [Metric::P50, Metric::P90] {
-            let Some(figure) = row.figures.get_mut(&metric) else { continue };
+            let Some(figure) = row.figures.get_mut(&metric) else {
+                continue;
+            };
             figure.value *= factor;
-            figure.interval = figure.interval.map(|(low, high)| (factor * low, factor * high));
+            figure.interval = figure
+                .interval
+                .map(|(low, high)| (factor * low, factor * high));
         }
     }
-    slowed.samples.iter_mut().flat_map(|samples| &mut samples.device_ns).for_each(|ns| *ns *= factor);
+    slowed
+        .samples
+        .iter_mut()
+        .flat_map(|samples| &mut samples.device_ns)
+        .for_each(|ns| *ns *= factor);
     slowed
 }
 
@@ -83,10 +108,17 @@ fn injected_changes_of_speed_are_classified() {
         (1.0, 0.005, Same),
     ];
     let literal = timed(US);
-    for base in [&literal, &summarised(timed(US)), &committed().pop().unwrap().1] {
+    for base in [
+        &literal,
+        &summarised(timed(US)),
+        &committed().pop().unwrap().1,
+    ] {
         let candidates: Vec<&Row> = best::timed(base).collect();
         let is_quiet = |d: &&Difference| {
-            let row = candidates.iter().find(|row| row.subject == d.subject && Some(&row.on) == d.on.as_ref()).unwrap();
+            let row = candidates
+                .iter()
+                .find(|row| row.subject == d.subject && Some(&row.on) == d.on.as_ref())
+                .unwrap();
             let p50 = row.figures[&Metric::P50];
             let (low, high) = p50.interval.unwrap();
             row.value(Metric::P90).unwrap() / p50.value < 1.003 && (high - low) / p50.value < 0.001
@@ -95,17 +127,36 @@ fn injected_changes_of_speed_are_classified() {
             let found = latencies(base, &slowed(base, factor), threshold);
             assert_eq!(found.len(), candidates.len());
             let quiet: Vec<&Difference> = found.iter().filter(is_quiet).collect();
-            assert!(3 * quiet.len() > found.len(), "many candidates are quiet: {} of {}", quiet.len(), found.len());
-            quiet.iter().for_each(|d| assert_eq!(d.change, expected, "{factor} at {threshold}: {d:?}"));
+            assert!(
+                3 * quiet.len() > found.len(),
+                "many candidates are quiet: {} of {}",
+                quiet.len(),
+                found.len()
+            );
+            quiet
+                .iter()
+                .for_each(|d| assert_eq!(d.change, expected, "{factor} at {threshold}: {d:?}"));
             // A noisy candidate may stay undecided; it is never called the opposite.
             let opposite = if factor > 1.0 { Better } else { Worse };
             assert!(found.iter().all(|d| d.change != opposite));
         }
     }
-    assert_eq!(verdict(&literal, &slowed(&literal, 1.05)), (Exit::Fail, "REGRESSION"));
-    assert_eq!(verdict(&literal, &slowed(&literal, 0.95)), (Exit::Pass, "IMPROVED"));
-    assert_eq!(verdict(&literal, &slowed(&literal, 1.02)), (Exit::Undecided, "AMBIGUOUS"));
-    assert_eq!(verdict(&literal, &timed([30.0, 21.0, 15.0])), (Exit::Fail, "MIXED"));
+    assert_eq!(
+        verdict(&literal, &slowed(&literal, 1.05)),
+        (Exit::Fail, "REGRESSION")
+    );
+    assert_eq!(
+        verdict(&literal, &slowed(&literal, 0.95)),
+        (Exit::Pass, "IMPROVED")
+    );
+    assert_eq!(
+        verdict(&literal, &slowed(&literal, 1.02)),
+        (Exit::Undecided, "AMBIGUOUS")
+    );
+    assert_eq!(
+        verdict(&literal, &timed([30.0, 21.0, 15.0])),
+        (Exit::Fail, "MIXED")
+    );
 }
 
 #[test]
@@ -118,15 +169,24 @@ fn samples_decide_where_both_sides_have_them_and_the_row_says_which() {
 #[test]
 fn width_noise_and_clocks_keep_a_latency_undecided() {
     // Two speeds in one candidate: its median is anywhere between them.
-    let two_speeds: Vec<f64> = (0..40).map(|i| if i % 2 == 0 { 20.0 } else { 24.0 }).collect();
+    let two_speeds: Vec<f64> = (0..40)
+        .map(|i| if i % 2 == 0 { 20.0 } else { 24.0 })
+        .collect();
     let wide = || timed(US).sampled(SCALAR, mission(), &two_speeds);
     let changed = wide().changed(|meta| meta.stages[0].identity = "changed".into());
     let of = |record: &Record| {
         let found = latencies(&wide(), record, LATENCY_CHANGE);
-        found.iter().find(|d| d.subject.as_str() == SCALAR).map(|d| (d.change, d.why.clone())).unwrap()
+        found
+            .iter()
+            .find(|d| d.subject.as_str() == SCALAR)
+            .map(|d| (d.change, d.why.clone()))
+            .unwrap()
     };
     assert!(matches!(of(&wide()), (Same, why) if why.ends_with("and the kernel has not changed")));
-    assert_eq!(of(&changed), (Ambiguous, "the interval crosses 2.0 %".into()));
+    assert_eq!(
+        of(&changed),
+        (Ambiguous, "the interval crosses 2.0 %".into())
+    );
 
     let slower = |metric, value: &dyn Fn(&Row) -> f64| {
         let mut slower = slowed(&timed(US), 1.05);
@@ -137,12 +197,27 @@ fn width_noise_and_clocks_keep_a_latency_undecided() {
         first(&timed(US), &slower)
     };
     let (change, why) = slower(Metric::P90, &|row| 1.08 * best::p50(row));
-    assert_eq!((change, &*why), (Ambiguous, "beyond 2.0 %, but not beyond the samples' noise of 8.0 %"));
+    assert_eq!(
+        (change, &*why),
+        (
+            Ambiguous,
+            "beyond 2.0 %, but not beyond the samples' noise of 8.0 %"
+        )
+    );
     let (change, why) = slower(Metric::SmMhz, &|_| 1886.0);
-    assert_eq!((change, &*why), (Ambiguous, "beyond 2.0 % in time and not in cycles: 1980 MHz against 1886 MHz"));
+    assert_eq!(
+        (change, &*why),
+        (
+            Ambiguous,
+            "beyond 2.0 % in time and not in cycles: 1980 MHz against 1886 MHz"
+        )
+    );
     // Faster or slower without a change of the kernel is the machine's doing.
     let (change, why) = first(&timed(US), &timed([36.0, 22.0, 17.0]));
-    assert!(change == Worse && why.ends_with("look at the machine and the harness"), "{why}");
+    assert!(
+        change == Worse && why.ends_with("look at the machine and the harness"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -153,20 +228,35 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
         Gpu::Present { driver, .. } => *driver = "600.1".into(),
         Gpu::Absent { .. } => unreachable!(),
     });
-    let other_shape = slow.clone().changed(|meta| meta.shapes.get_mut("mission").unwrap().seq_kv = 1024);
+    let other_shape = slow
+        .clone()
+        .changed(|meta| meta.shapes.get_mut("mission").unwrap().seq_kv = 1024);
     let mut other_cache = slow.clone();
-    other_cache.rows.iter_mut().filter(|row| row.under.is_some()).for_each(|row| row.under = Some("cold L2".into()));
-    let red = VARIANTS.into_iter().fold(slow, |record, subject| record.failing(subject, GateId::C2));
+    other_cache
+        .rows
+        .iter_mut()
+        .filter(|row| row.under.is_some())
+        .for_each(|row| row.under = Some("cold L2".into()));
+    let red = VARIANTS
+        .into_iter()
+        .fold(slow, |record, subject| record.failing(subject, GateId::C2));
     let gpu = "NVIDIA H200 (sm_90, 132 SMs) against NVIDIA L4 (sm_90, 132 SMs)";
     for (new, rows, why) in [
         (&other_gpu, 2, gpu),
         (&other_driver, 2, "driver 580.159.04 against 600.1"),
         (&other_shape, 3, "mission is another shape in the base"),
         (&other_cache, 3, "warm L2 against cold L2"),
-        (&red, 3, "stage0-scalar/scalar-32x64 is not green on C1-C6 and B1 in the run that timed it"),
+        (
+            &red,
+            3,
+            "stage0-scalar/scalar-32x64 is not green on C1-C6 and B1 in the run that timed it",
+        ),
     ] {
         let found = latencies(&base, new, LATENCY_CHANGE);
-        assert_eq!((found.len(), found[0].change, &*found[0].why), (rows, Missing, why));
+        assert_eq!(
+            (found.len(), found[0].change, &*found[0].why),
+            (rows, Missing, why)
+        );
         assert!(found.iter().all(|d| d.change == Missing));
     }
     // Gates and counters still are the same thing; that no latency of the base could be compared is not passed over.
@@ -176,22 +266,43 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     // A run narrowed by flags, on another GPU, without what could be compared.
     let nothing = other_gpu
         .without(|row| matches!(row.by, Source::Emulator | Source::SelfTest) || row.on == On::All)
-        .changed(|meta| meta.scope = Scope::Selected { flags: vec!["--iters 0".into()] });
+        .changed(|meta| {
+            meta.scope = Scope::Selected {
+                flags: vec!["--iters 0".into()],
+            }
+        });
     assert_eq!(verdict(&base, &nothing).0, Exit::Undecided);
-    let only_the_self_test = emulated().without(|row| row.by != Source::SelfTest).changed(|meta| meta.stages.clear());
-    assert_eq!(verdict(&only_the_self_test, &only_the_self_test), (Exit::Undecided, "NO DATA"));
+    let only_the_self_test = emulated()
+        .without(|row| row.by != Source::SelfTest)
+        .changed(|meta| meta.stages.clear());
+    assert_eq!(
+        verdict(&only_the_self_test, &only_the_self_test),
+        (Exit::Undecided, "NO DATA")
+    );
 }
 
 #[test]
 fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     let whole = "MISSING the record whole run".to_string();
-    let interrupted = || emulated().changed(|meta| meta.progress = Progress::Partial { finished: 1, planned: 3 });
+    let interrupted = || {
+        emulated().changed(|meta| {
+            meta.progress = Progress::Partial {
+                finished: 1,
+                planned: 3,
+            }
+        })
+    };
     for (base, new) in [(emulated(), interrupted()), (interrupted(), emulated())] {
         assert_eq!(moved(&base, &new), std::slice::from_ref(&whole));
         assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
     }
-    let why = differences(&emulated(), &interrupted(), LATENCY_CHANGE).remove(0).why;
-    assert_eq!(why, "the new record is of a run that ended after 1 of 3 cases");
+    let why = differences(&emulated(), &interrupted(), LATENCY_CHANGE)
+        .remove(0)
+        .why;
+    assert_eq!(
+        why,
+        "the new record is of a run that ended after 1 of 3 cases"
+    );
     for (base, new) in [(timed(US), emulated()), (emulated(), timed(US))] {
         assert!(moved(&base, &new).contains(&whole));
         assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
@@ -200,35 +311,65 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     assert_eq!(outdated(&emulated(), &now), []);
     now[1].identity = "changed since".into();
     let found = outdated(&emulated(), &now);
-    assert_eq!((found.len(), found[0].subject.as_str(), &*found[0].what), (1, "stage1-cpasync", "whole run"));
+    assert_eq!(
+        (found.len(), found[0].subject.as_str(), &*found[0].what),
+        (1, "stage1-cpasync", "whole run")
+    );
     let all = [differences(&emulated(), &emulated(), LATENCY_CHANGE), found].concat();
-    assert_eq!((of_differences(&all).exit, of_differences(&all).word), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(
+        (of_differences(&all).exit, of_differences(&all).word),
+        (Exit::Undecided, "INCOMPLETE")
+    );
 }
 
 #[test]
 fn a_gate_that_fails_now_is_worse_on_any_backend() {
     let fails = || emulated().failing(WMMA, GateId::C3);
     let expected = format!("WORSE {WMMA} gate C3");
-    assert_eq!(moved(&emulated(), &fails()), std::slice::from_ref(&expected));
+    assert_eq!(
+        moved(&emulated(), &fails()),
+        std::slice::from_ref(&expected)
+    );
     assert!(moved(&timed(US), &fails()).contains(&expected));
     assert_eq!(verdict(&emulated(), &fails()), (Exit::Fail, "REGRESSION"));
     // Fixed again, on the same backend; and what failed before and still fails is no news.
-    assert_eq!(moved(&fails(), &emulated()), [format!("BETTER {WMMA} gate C3")]);
+    assert_eq!(
+        moved(&fails(), &emulated()),
+        [format!("BETTER {WMMA} gate C3")]
+    );
     assert_eq!(moved(&fails(), &fails()), [""; 0]);
     let undecided = emulated().says(WMMA, GateId::C5, Verdict::Ambiguous);
-    assert_eq!(moved(&emulated(), &undecided), [format!("AMBIGUOUS {WMMA} gate C5")]);
+    assert_eq!(
+        moved(&emulated(), &undecided),
+        [format!("AMBIGUOUS {WMMA} gate C5")]
+    );
 }
 
 #[test]
 fn a_new_finding_of_the_sanitizer_is_worse_and_a_lost_one_missing() {
     let clean = || timed(US).clean();
     let found = clean().sanitized(CPASYNC, [Verdict::Pass, Verdict::Fail]);
-    assert_eq!(moved(&clean(), &found), [format!("WORSE {CPASYNC} gate C7")]);
-    assert_eq!(moved(&timed(US), &found), [format!("WORSE {CPASYNC} gate C7")]);
+    assert_eq!(
+        moved(&clean(), &found),
+        [format!("WORSE {CPASYNC} gate C7")]
+    );
+    assert_eq!(
+        moved(&timed(US), &found),
+        [format!("WORSE {CPASYNC} gate C7")]
+    );
     assert_eq!(verdict(&clean(), &found), (Exit::Fail, "REGRESSION"));
-    assert_eq!(moved(&found, &clean()), [format!("BETTER {CPASYNC} gate C7")]);
-    assert_eq!(moved(&clean(), &timed(US)), VARIANTS.map(|subject| format!("MISSING {subject} gate C7")));
-    assert_eq!(verdict(&clean(), &timed(US)), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(
+        moved(&found, &clean()),
+        [format!("BETTER {CPASYNC} gate C7")]
+    );
+    assert_eq!(
+        moved(&clean(), &timed(US)),
+        VARIANTS.map(|subject| format!("MISSING {subject} gate C7"))
+    );
+    assert_eq!(
+        verdict(&clean(), &timed(US)),
+        (Exit::Undecided, "INCOMPLETE")
+    );
 }
 
 #[test]
@@ -237,15 +378,37 @@ fn a_failure_is_attributed_to_the_variant_of_that_very_name() {
     let with_k2 = |is_good: bool| {
         let mut record = timed(US).built(96, 0);
         let name = k2.split_once('/').unwrap().1.to_string();
-        let variant = VariantMeta { name, ..record.meta.stages[0].variants[1].clone() };
+        let variant = VariantMeta {
+            name,
+            ..record.meta.stages[0].variants[1].clone()
+        };
         record.meta.stages[0].variants.push(variant);
-        let copies: Vec<Row> = record.rows.iter().filter(|row| row.subject.as_str() == WMMA).cloned().collect();
-        record.rows.extend(copies.into_iter().map(|row| Row { subject: k2.into(), ..row }));
-        let judged = &mut record.row_mut(k2, &instance(), Source::Ptxas).verdicts.get_mut(&GateId::R1).unwrap();
-        judged.verdict = if is_good { Verdict::Pass } else { Verdict::Fail };
+        let copies: Vec<Row> = record
+            .rows
+            .iter()
+            .filter(|row| row.subject.as_str() == WMMA)
+            .cloned()
+            .collect();
+        record.rows.extend(copies.into_iter().map(|row| Row {
+            subject: k2.into(),
+            ..row
+        }));
+        let judged = &mut record
+            .row_mut(k2, &instance(), Source::Ptxas)
+            .verdicts
+            .get_mut(&GateId::R1)
+            .unwrap();
+        judged.verdict = if is_good {
+            Verdict::Pass
+        } else {
+            Verdict::Fail
+        };
         record
     };
-    assert_eq!(moved(&with_k2(true), &with_k2(false)), [format!("WORSE {k2} gate R1")]);
+    assert_eq!(
+        moved(&with_k2(true), &with_k2(false)),
+        [format!("WORSE {k2} gate R1")]
+    );
 }
 
 #[test]
@@ -257,38 +420,69 @@ fn what_the_new_record_lacks_is_missing_and_what_it_does_not_declare_was_removed
         meta.stages[0].claims.clear();
     });
     let title = "stage0-scalar claim wmma-qk: global bytes read as in stage0-scalar scalar";
-    assert_eq!(moved(&base, &gone), [format!("DIFFERS {SCALAR} variant"), format!("DIFFERS {title}")]);
-    assert_eq!(verdict(&base, &gone), (Exit::Pass, "SAME"), "what is no longer declared was removed");
+    assert_eq!(
+        moved(&base, &gone),
+        [
+            format!("DIFFERS {SCALAR} variant"),
+            format!("DIFFERS {title}")
+        ]
+    );
+    assert_eq!(
+        verdict(&base, &gone),
+        (Exit::Pass, "SAME"),
+        "what is no longer declared was removed"
+    );
     assert_eq!(moved(&gone, &base), [format!("DIFFERS {SCALAR} variant")]);
     let on_smaller = gone.changed(|meta| {
-        meta.stages[0].refused.push(Refusal { variant: "scalar-32x64".into(), reason: "too large".into() });
+        meta.stages[0].refused.push(Refusal {
+            variant: "scalar-32x64".into(),
+            reason: "too large".into(),
+        });
     });
-    assert_eq!(moved(&base, &on_smaller)[0], format!("MISSING {SCALAR} variant"));
+    assert_eq!(
+        moved(&base, &on_smaller)[0],
+        format!("MISSING {SCALAR} variant")
+    );
 
     let unchecked = || emulated().without(|row| is_scalar(row) && row.on == On::All);
-    assert_eq!(moved(&base, &unchecked()), [format!("MISSING {SCALAR} variant")]);
+    assert_eq!(
+        moved(&base, &unchecked()),
+        [format!("MISSING {SCALAR} variant")]
+    );
     // Flags or a smaller tier explain it; the data is missing all the same.
-    let selected = unchecked().changed(|meta| meta.scope = Scope::Selected { flags: vec!["--variants x".into()] });
+    let selected = unchecked().changed(|meta| {
+        meta.scope = Scope::Selected {
+            flags: vec!["--variants x".into()],
+        }
+    });
     let quick = unchecked().changed(|meta| meta.tier = Tier::T0);
     for new in [selected, quick] {
         assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
     }
     let mut ungated = emulated();
     ungated.summary_mut(SCALAR).verdicts.remove(&GateId::C5);
-    assert_eq!(moved(&base, &ungated), [format!("MISSING {SCALAR} gate C5")]);
+    assert_eq!(
+        moved(&base, &ungated),
+        [format!("MISSING {SCALAR} gate C5")]
+    );
     assert_eq!(verdict(&base, &ungated), (Exit::Undecided, "INCOMPLETE"));
-    let uncounted = emulated().without(|row| row.subject.as_str() == CPASYNC && row.on == mission());
+    let uncounted =
+        emulated().without(|row| row.subject.as_str() == CPASYNC && row.on == mission());
     assert_eq!(
         moved(&base, &uncounted),
         [
-            "MISSING stage1-cpasync claim cpasync: global bytes read as in stage0-scalar wmma-qk".to_string(),
+            "MISSING stage1-cpasync claim cpasync: global bytes read as in stage0-scalar wmma-qk"
+                .to_string(),
             format!("MISSING {CPASYNC} counters on mission f16 full"),
         ]
     );
     let mut hazardous = emulated();
     *hazardous.row_mut(SCALAR, &mission(), Source::Emulator) =
         Row::new(SCALAR, mission(), Source::Emulator).note("not traced");
-    assert!(moved(&base, &hazardous).contains(&format!("MISSING {SCALAR} counters on mission f16 full")));
+    assert!(
+        moved(&base, &hazardous)
+            .contains(&format!("MISSING {SCALAR} counters on mission f16 full"))
+    );
 }
 
 #[test]
@@ -296,26 +490,41 @@ fn what_the_sources_no_longer_measure_was_removed() {
     // A metric and a claim that the registry no longer has, as they are read.
     let mut base = emulated().changed(|meta| {
         let claim = meta.stages[0].claims.remove(1);
-        meta.stages[0].retired.push(serde_json::json!({ "family": claim.family, "metric": "global_read_lines" }));
+        meta.stages[0]
+            .retired
+            .push(serde_json::json!({ "family": claim.family, "metric": "global_read_lines" }));
     });
-    base.row_mut(SCALAR, &mission(), Source::Emulator).retired.insert("global_read_lines".into(), 7.0.into());
+    base.row_mut(SCALAR, &mission(), Source::Emulator)
+        .retired
+        .insert("global_read_lines".into(), 7.0.into());
     let new = emulated().changed(|meta| drop(meta.stages[0].claims.remove(1)));
     assert_eq!(
         moved(&base, &new),
-        ["DIFFERS the record metric global_read_lines", "DIFFERS stage0-scalar claim wmma-qk: global_read_lines"]
+        [
+            "DIFFERS the record metric global_read_lines",
+            "DIFFERS stage0-scalar claim wmma-qk: global_read_lines"
+        ]
     );
     assert_eq!(verdict(&base, &new), (Exit::Pass, "SAME"));
     // One that ncu still has, and the emulator does not count any more.
     let mut base = emulated();
-    base.row_mut(SCALAR, &mission(), Source::Emulator).figures.insert(Metric::Occupancy, 0.5.into());
-    assert_eq!(moved(&base, &emulated()), [format!("DIFFERS {SCALAR} occupancy on mission f16 full")]);
+    base.row_mut(SCALAR, &mission(), Source::Emulator)
+        .figures
+        .insert(Metric::Occupancy, 0.5.into());
+    assert_eq!(
+        moved(&base, &emulated()),
+        [format!("DIFFERS {SCALAR} occupancy on mission f16 full")]
+    );
     assert_eq!(verdict(&base, &emulated()), (Exit::Pass, "SAME"));
 }
 
 #[test]
 fn an_arm_that_is_no_longer_timed_is_missing_unless_the_run_says_so() {
-    let untimed =
-        || timed(US).without(|row| row.subject.as_str() == CPASYNC && row.by == Source::Gpu && row.on != On::All);
+    let untimed = || {
+        timed(US).without(|row| {
+            row.subject.as_str() == CPASYNC && row.by == Source::Gpu && row.on != On::All
+        })
+    };
     let lost = |new: &Record| {
         let found = latencies(&timed(US), new, LATENCY_CHANGE);
         let found: Vec<_> = found.iter().filter(|d| d.change == Missing).collect();
@@ -326,37 +535,74 @@ fn an_arm_that_is_no_longer_timed_is_missing_unless_the_run_says_so() {
         found[0].required
     };
     assert!(lost(&untimed()));
-    let scope = TimingScope { stage: "stage1-cpasync".into(), left_out: 1, of: 1, why: "only the best".into() };
+    let scope = TimingScope {
+        stage: "stage1-cpasync".into(),
+        left_out: 1,
+        of: 1,
+        why: "only the best".into(),
+    };
     assert!(!lost(&untimed().changed(|meta| meta.left_out.push(scope))));
 }
 
 #[test]
 fn a_counter_that_doubles_is_worse_where_it_is_a_cost() {
-    let doubled =
-        |record: Record| record.counted(SCALAR, 2_097_152, 0).changed(|meta| drop(meta.stages[0].claims.pop()));
+    let doubled = |record: Record| {
+        record
+            .counted(SCALAR, 2_097_152, 0)
+            .changed(|meta| drop(meta.stages[0].claims.pop()))
+    };
     let base = |record: Record| record.changed(|meta| drop(meta.stages[0].claims.pop()));
     let of = |what: &str| format!("{what} on mission f16 full");
     assert_eq!(
         moved(&base(emulated()), &doubled(emulated())),
-        [of(&format!("WORSE {SCALAR} global sectors read")), of(&format!("DIFFERS {SCALAR} global bytes read"))]
+        [
+            of(&format!("WORSE {SCALAR} global sectors read")),
+            of(&format!("DIFFERS {SCALAR} global bytes read"))
+        ]
     );
-    assert_eq!(verdict(&base(emulated()), &doubled(emulated())), (Exit::Fail, "REGRESSION"));
-    let fewer = moved(&base(emulated().counted(WMMA, 1_048_576, 12_288)), &base(emulated()));
-    assert_eq!(fewer[0], of(&format!("BETTER {WMMA} shared-load bank conflicts")));
+    assert_eq!(
+        verdict(&base(emulated()), &doubled(emulated())),
+        (Exit::Fail, "REGRESSION")
+    );
+    let fewer = moved(
+        &base(emulated().counted(WMMA, 1_048_576, 12_288)),
+        &base(emulated()),
+    );
+    assert_eq!(
+        fewer[0],
+        of(&format!("BETTER {WMMA} shared-load bank conflicts"))
+    );
     // A faster kernel may read more.
     let faster = moved(&base(timed(US)), &doubled(timed([30.0, 20.0, 15.0])));
-    assert!(faster.contains(&of(&format!("DIFFERS {SCALAR} global sectors read"))), "{faster:?}");
+    assert!(
+        faster.contains(&of(&format!("DIFFERS {SCALAR} global sectors read"))),
+        "{faster:?}"
+    );
     // Counters hold for one host compiler.
-    let other =
-        doubled(emulated()).changed(|meta| meta.stages.iter_mut().for_each(|s| s.host_compiler = "g++ 13".into()));
+    let other = doubled(emulated()).changed(|meta| {
+        meta.stages
+            .iter_mut()
+            .for_each(|s| s.host_compiler = "g++ 13".into())
+    });
     assert_eq!(
         moved(&base(emulated()), &other),
         ["stage0-scalar", "stage1-cpasync"].map(|id| format!("MISSING {id} counters"))
     );
     // One line for what says the same of one variant.
-    let found = differences(&base(emulated()), &emulated().counted(SCALAR, 2_097_152, 32), LATENCY_CHANGE);
-    let lines = lines(found.iter().filter(|d| d.change == Change::Differs && d.group == Group::Counters));
-    let words: Vec<_> = lines.iter().map(|line| (&*line.what, &*line.base, &*line.new)).collect();
+    let found = differences(
+        &base(emulated()),
+        &emulated().counted(SCALAR, 2_097_152, 32),
+        LATENCY_CHANGE,
+    );
+    let lines = lines(
+        found
+            .iter()
+            .filter(|d| d.change == Change::Differs && d.group == Group::Counters),
+    );
+    let words: Vec<_> = lines
+        .iter()
+        .map(|line| (&*line.what, &*line.base, &*line.new))
+        .collect();
     let what = "global bytes read (mission f16 full); shared-load wavefronts (mission f16 full)";
     assert_eq!(words, [(what, "1,048,576; 96", "2,097,152; 128")]);
 }
@@ -367,24 +613,50 @@ fn registers_are_worse_only_where_they_cost_something() {
     let said = |change: &str, what: &str| format!("{change} {SCALAR} {what} on f16 d64 sm_90a");
     assert_eq!(moved(&build(96, 0), &build(96, 0)), [""; 0]);
     // 512 / 88 and 512 / 96 are five blocks.
-    assert_eq!(moved(&build(88, 0), &build(96, 0))[0], said("DIFFERS", "registers"));
+    assert_eq!(
+        moved(&build(88, 0), &build(96, 0))[0],
+        said("DIFFERS", "registers")
+    );
     assert_eq!(verdict(&build(88, 0), &build(96, 0)), (Exit::Pass, "SAME"));
     let fewer_blocks = moved(&build(96, 0), &build(104, 0));
-    assert_eq!(fewer_blocks[0], said("WORSE", "occupancy"), "{fewer_blocks:?}");
-    assert_eq!(verdict(&build(96, 0), &build(104, 0)), (Exit::Fail, "REGRESSION"));
+    assert_eq!(
+        fewer_blocks[0],
+        said("WORSE", "occupancy"),
+        "{fewer_blocks:?}"
+    );
+    assert_eq!(
+        verdict(&build(96, 0), &build(104, 0)),
+        (Exit::Fail, "REGRESSION")
+    );
     let spills = moved(&build(96, 0), &build(96, 8));
-    assert_eq!(spills[..2], [format!("WORSE {SCALAR} gate R1"), format!("WORSE {WMMA} gate R1")]);
-    assert!(spills.contains(&said("WORSE", "spilled bytes")), "{spills:?}");
+    assert_eq!(
+        spills[..2],
+        [
+            format!("WORSE {SCALAR} gate R1"),
+            format!("WORSE {WMMA} gate R1")
+        ]
+    );
+    assert!(
+        spills.contains(&said("WORSE", "spilled bytes")),
+        "{spills:?}"
+    );
     // The latency of that instance has the last word on occupancy, and none on spills.
     let faster = timed(US.map(|us| 0.9 * us)).built(104, 8);
     let decided = moved(&build(96, 0), &faster);
-    assert!(decided.contains(&said("DIFFERS", "occupancy")) && decided.contains(&said("WORSE", "spilled bytes")));
+    assert!(
+        decided.contains(&said("DIFFERS", "occupancy"))
+            && decided.contains(&said("WORSE", "spilled bytes"))
+    );
     let faster = timed(US.map(|us| 0.9 * us)).built(104, 0);
     assert_eq!(verdict(&build(96, 0), &faster), (Exit::Pass, "IMPROVED"));
     // Another nvcc.
     let other = build(104, 8).changed(|meta| {
         for stage in &mut meta.stages {
-            stage.device_compiler = DeviceCompiler::Built { nvcc: "13.1".into(), flags: vec![], archs: vec![] };
+            stage.device_compiler = DeviceCompiler::Built {
+                nvcc: "13.1".into(),
+                flags: vec![],
+                archs: vec![],
+            };
         }
     });
     assert!(moved(&build(96, 0), &other).contains(&"MISSING stage1-cpasync resources".to_string()));
@@ -402,7 +674,10 @@ fn errors_are_judged_by_their_bounds() {
     };
     let with = |metric: Metric, share: f64| {
         let mut record = emulated();
-        record.summary_mut(SCALAR).figures.insert(metric, share.into());
+        record
+            .summary_mut(SCALAR)
+            .figures
+            .insert(metric, share.into());
         record
     };
     for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
@@ -416,14 +691,22 @@ fn errors_are_judged_by_their_bounds() {
             (f64::NAN, 0.17, Better),
         ] {
             let found = errors(&with(metric, was), &with(metric, is));
-            assert!(found.contains(&(Some(metric), expected)), "{metric} {was} {is}: {found:?}");
+            assert!(
+                found.contains(&(Some(metric), expected)),
+                "{metric} {was} {is}: {found:?}"
+            );
         }
     }
     // A case that was no number and is one hides no other that got worse; with cases of both, the largest has no say.
     let cases = |shares: [f64; 2]| {
         let mut record = with(Metric::ErrorOfBound, 0.9);
-        let place =
-            |shape: &str| crate::record::Place::new(shape, common::problem::Dtype::F16, common::problem::Mask::Full);
+        let place = |shape: &str| {
+            crate::record::Place::new(
+                shape,
+                common::problem::Dtype::F16,
+                common::problem::Mask::Full,
+            )
+        };
         record.cases = ["mission", "long"]
             .into_iter()
             .zip(shares)
@@ -434,8 +717,14 @@ fn errors_are_judged_by_their_bounds() {
             .collect();
         record
     };
-    assert_eq!(errors(&cases([f64::NAN, 0.17]), &cases([0.17, 0.29]))[0].1, Worse);
-    assert_eq!(errors(&cases([0.17, 0.29]), &cases([0.17, 0.1]))[0].1, Better);
+    assert_eq!(
+        errors(&cases([f64::NAN, 0.17]), &cases([0.17, 0.29]))[0].1,
+        Worse
+    );
+    assert_eq!(
+        errors(&cases([0.17, 0.29]), &cases([0.17, 0.1]))[0].1,
+        Better
+    );
     assert_eq!(errors(&emulated(), &timed(US)), []);
 }
 
@@ -445,7 +734,10 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     let wrong = || emulated().counted(CPASYNC, 1_048_577, 0);
     assert_eq!(moved(&emulated(), &wrong())[0], format!("WORSE {title}"));
     let refuted = moved(&emulated(), &wrong().refuting("it reads ahead"));
-    assert!(refuted.contains(&format!("DIFFERS {title}")) && !refuted.contains(&format!("WORSE {title}")));
+    assert!(
+        refuted.contains(&format!("DIFFERS {title}"))
+            && !refuted.contains(&format!("WORSE {title}"))
+    );
     let silent = emulated().changed(|meta| drop(meta.stages[1].claims.pop()));
     assert_eq!(moved(&emulated(), &silent), [format!("DIFFERS {title}")]);
 
@@ -454,9 +746,17 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     assert!(moved(&timed(US), &timed([32.0, 20.0, 19.0])).contains(&format!("WORSE {speed}")));
     assert!(moved(&timed([32.0, 20.0, 19.0]), &timed(US)).contains(&format!("BETTER {speed}")));
     let beside = |us| timed(US).peers("mission", 10.0, &[("torch-flash", us, true)]);
-    let over = "stage1-cpasync claim cpasync >= 1.50x over the fastest of PyTorch on mission f16 full".to_string();
-    assert_eq!(moved(&beside(16.0), &beside(14.0)), [format!("WORSE {over}")]);
-    assert_eq!(verdict(&beside(16.0), &beside(14.0)), (Exit::Fail, "REGRESSION"));
+    let over =
+        "stage1-cpasync claim cpasync >= 1.50x over the fastest of PyTorch on mission f16 full"
+            .to_string();
+    assert_eq!(
+        moved(&beside(16.0), &beside(14.0)),
+        [format!("WORSE {over}")]
+    );
+    assert_eq!(
+        verdict(&beside(16.0), &beside(14.0)),
+        (Exit::Fail, "REGRESSION")
+    );
     let lost = beside(16.0).without(|row| row.by == Source::Peers);
     assert_eq!(
         moved(&beside(16.0), &lost),
@@ -465,32 +765,59 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
             format!("MISSING {over}"),
         ]
     );
-    assert_eq!(verdict(&beside(16.0), &lost), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(
+        verdict(&beside(16.0), &lost),
+        (Exit::Undecided, "INCOMPLETE")
+    );
     let elsewhere = moved(&beside(16.0), &beside(14.0).on_gpu("NVIDIA L4"));
-    assert!(elsewhere.iter().all(|line| !line.contains("claim")), "{elsewhere:?}");
+    assert!(
+        elsewhere.iter().all(|line| !line.contains("claim")),
+        "{elsewhere:?}"
+    );
     // Words decide, not places.
-    let Relation::Faster { at_least, .. } = &ladder()[0].claims[0].relation else { unreachable!() };
+    let Relation::Faster { at_least, .. } = &ladder()[0].claims[0].relation else {
+        unreachable!()
+    };
     let louder = timed(US).changed(|meta| {
-        let Claim { relation: Relation::Faster { at_least, .. }, .. } = &mut meta.stages[0].claims[0] else {
+        let Claim {
+            relation: Relation::Faster { at_least, .. },
+            ..
+        } = &mut meta.stages[0].claims[0]
+        else {
             unreachable!()
         };
         *at_least = 1.55;
     });
     assert!(
         *at_least < 1.55
-            && moved(&timed(US), &louder)
-                .contains(&"DIFFERS stage0-scalar claim wmma-qk >= 1.50x over stage0-scalar scalar".to_string())
+            && moved(&timed(US), &louder).contains(
+                &"DIFFERS stage0-scalar claim wmma-qk >= 1.50x over stage0-scalar scalar"
+                    .to_string()
+            )
     );
 }
 
 #[test]
 fn a_gate_that_goes_blind_is_a_regression() {
     let mut blind = emulated();
-    let fault =
-        blind.rows.iter_mut().find(|row| row.by == Source::SelfTest && row.value(Metric::CasesFailed) == Some(4.0));
-    fault.unwrap().verdicts.get_mut(&GateId::S1).unwrap().verdict = Verdict::Fail;
-    assert_eq!(moved(&emulated(), &blind), ["WORSE the record self-test (S1)"]);
-    assert_eq!(moved(&blind, &emulated()), ["BETTER the record self-test (S1)"]);
+    let fault = blind
+        .rows
+        .iter_mut()
+        .find(|row| row.by == Source::SelfTest && row.value(Metric::CasesFailed) == Some(4.0));
+    fault
+        .unwrap()
+        .verdicts
+        .get_mut(&GateId::S1)
+        .unwrap()
+        .verdict = Verdict::Fail;
+    assert_eq!(
+        moved(&emulated(), &blind),
+        ["WORSE the record self-test (S1)"]
+    );
+    assert_eq!(
+        moved(&blind, &emulated()),
+        ["BETTER the record self-test (S1)"]
+    );
 }
 
 #[test]
@@ -505,9 +832,17 @@ fn a_report_is_compared_with_the_newest_record_like_it() {
     ];
     let since = |run: Option<&Record>, committed: &[(String, Record)]| {
         let stages = ladder();
-        let known = Known { stages: &stages, run: run.map(|run| ("run", run)), committed };
-        super::since(&known)
-            .map(|(name, _, found)| (name.to_string(), found.iter().filter(|d| d.change != Same).count()))
+        let known = Known {
+            stages: &stages,
+            run: run.map(|run| ("run", run)),
+            committed,
+        };
+        super::since(&known).map(|(name, _, found)| {
+            (
+                name.to_string(),
+                found.iter().filter(|d| d.change != Same).count(),
+            )
+        })
     };
     assert_eq!(since(Some(&timed(US)), &all), Some(("2".to_string(), 0)));
     assert_eq!(since(Some(&emulated()), &all), Some(("4".to_string(), 0)));

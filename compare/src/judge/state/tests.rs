@@ -3,19 +3,34 @@ use crate::judge::verdict;
 use crate::judge::verdict::Exit;
 use crate::record::StageMeta;
 use crate::record::meta::Gpu;
-use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed};
+use crate::testing::{
+    CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed,
+};
 use common::verdict::GateResult;
 
 fn states(stages: &[StageMeta], record: &Record) -> Vec<State> {
-    let known = Known { stages, run: Some(("run", record)), committed: &[] };
+    let known = Known {
+        stages,
+        run: Some(("run", record)),
+        committed: &[],
+    };
     stages
         .iter()
-        .flat_map(|stage| stage.subjects().map(|subject| state(&known, stage, &subject)).collect::<Vec<_>>())
+        .flat_map(|stage| {
+            stage
+                .subjects()
+                .map(|subject| state(&known, stage, &subject))
+                .collect::<Vec<_>>()
+        })
         .collect()
 }
 
 fn exit(record: &Record) -> (Exit, &'static str) {
-    let known = Known { stages: &record.meta.stages, run: Some(("run", record)), committed: &[] };
+    let known = Known {
+        stages: &record.meta.stages,
+        run: Some(("run", record)),
+        committed: &[],
+    };
     let overall = verdict::report(known).overall;
     (overall.exit, overall.word)
 }
@@ -24,25 +39,52 @@ fn exit(record: &Record) -> (Exit, &'static str) {
 fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
     use Verdict::{Ambiguous, Fail, NoData, Pass};
     let subject = Subject::from(WMMA);
-    for gate in [GateId::C1, GateId::C2, GateId::C3, GateId::C4, GateId::C5, GateId::C6, GateId::B1] {
-        for (verdict, is_green_then) in
-            [(Pass, true), (Fail, false), (Ambiguous, false), (NoData, gate == GateId::C4 || gate == GateId::B1)]
-        {
-            assert_eq!(is_green(&emulated().says(WMMA, gate, verdict), &subject), is_green_then, "{gate} {verdict}");
+    for gate in [
+        GateId::C1,
+        GateId::C2,
+        GateId::C3,
+        GateId::C4,
+        GateId::C5,
+        GateId::C6,
+        GateId::B1,
+    ] {
+        for (verdict, is_green_then) in [
+            (Pass, true),
+            (Fail, false),
+            (Ambiguous, false),
+            (NoData, gate == GateId::C4 || gate == GateId::B1),
+        ] {
+            assert_eq!(
+                is_green(&emulated().says(WMMA, gate, verdict), &subject),
+                is_green_then,
+                "{gate} {verdict}"
+            );
         }
         let mut without = emulated();
         without.summary_mut(WMMA).verdicts.remove(&gate);
-        assert_eq!(is_green(&without, &subject), matches!(gate, GateId::C4 | GateId::B1), "without {gate}");
+        assert_eq!(
+            is_green(&without, &subject),
+            matches!(gate, GateId::C4 | GateId::B1),
+            "without {gate}"
+        );
     }
     let mut lost = emulated();
-    lost.summary_mut(WMMA).figures.insert(Metric::CasesFailed, 1_u32.into());
+    lost.summary_mut(WMMA)
+        .figures
+        .insert(Metric::CasesFailed, 1_u32.into());
     assert!(!is_green(&lost, &subject));
-    assert!(!is_green(&emulated().without(|row| row.on == On::All), &subject));
+    assert!(!is_green(
+        &emulated().without(|row| row.on == On::All),
+        &subject
+    ));
     // A hazard that another row has is one.
     let hazard = GateResult::judge(GateId::H1, false, "race");
     let hazardous = emulated().with(Row::new(WMMA, mission(), Source::Emulator).verdict(&hazard));
     assert!(!is_green(&hazardous, &subject) && is_green(&hazardous, &SCALAR.into()));
-    assert_eq!(states(&ladder(), &hazardous)[1], State::Failed(vec![GateId::H1]));
+    assert_eq!(
+        states(&ladder(), &hazardous)[1],
+        State::Failed(vec![GateId::H1])
+    );
 }
 
 /// What is said of wmma-qk-32x64 where the others are green, and how the run ends: whole, and where flags selected it.
@@ -75,7 +117,9 @@ fn each_state_has_its_cause_and_its_end() {
         VARIANTS
             .into_iter()
             .filter(|subject| *subject != WMMA)
-            .fold(record, |record, subject| record.says(subject, GateId::B1, Verdict::Pass))
+            .fold(record, |record, subject| {
+                record.says(subject, GateId::B1, Verdict::Pass)
+            })
     };
     let pass = (Exit::Pass, "PASS");
     let incomplete = (Exit::Undecided, "INCOMPLETE");
@@ -88,21 +132,45 @@ fn each_state_has_its_cause_and_its_end() {
             (Exit::Fail, "FAIL"),
             (Exit::Fail, "FAIL"),
         ),
-        (built(8), State::Failed(vec![GateId::R1]), (Exit::Fail, "FAIL"), (Exit::Fail, "FAIL")),
+        (
+            built(8),
+            State::Failed(vec![GateId::R1]),
+            (Exit::Fail, "FAIL"),
+            (Exit::Fail, "FAIL"),
+        ),
         (with_b1(), State::NoData(vec![GateId::B1]), incomplete, pass),
-        (of(|row| drop(row.verdicts.remove(&GateId::C5))), State::NoData(vec![GateId::C5]), incomplete, pass),
-        (of(|row| drop(row.verdicts.remove(&GateId::C4))), State::NoData(vec![GateId::C4]), incomplete, pass),
+        (
+            of(|row| drop(row.verdicts.remove(&GateId::C5))),
+            State::NoData(vec![GateId::C5]),
+            incomplete,
+            pass,
+        ),
+        (
+            of(|row| drop(row.verdicts.remove(&GateId::C4))),
+            State::NoData(vec![GateId::C4]),
+            incomplete,
+            pass,
+        ),
         (
             emulated().says(WMMA, GateId::C5, Verdict::Ambiguous),
             State::Ambiguous(vec![GateId::C5]),
             (Exit::Undecided, "AMBIGUOUS"),
             (Exit::Undecided, "AMBIGUOUS"),
         ),
-        (no_case(2), State::NotRun("it takes none of these problems".into()), pass, pass),
+        (
+            no_case(2),
+            State::NotRun("it takes none of these problems".into()),
+            pass,
+            pass,
+        ),
     ] {
         assert_eq!(states(&ladder(), &record)[1], expected);
         assert_eq!(exit(&record), whole, "{expected:?}");
-        let record = record.changed(|meta| meta.scope = Scope::Selected { flags: vec!["--seeds 0".into()] });
+        let record = record.changed(|meta| {
+            meta.scope = Scope::Selected {
+                flags: vec!["--seeds 0".into()],
+            }
+        });
         assert_eq!(exit(&record), selected, "{expected:?} selected");
     }
     // A variant whose other cases are refused may lack C4, and no other gate.
@@ -113,12 +181,21 @@ fn each_state_has_its_cause_and_its_end() {
         row.figures.insert(Metric::CasesUnsupported, 1_u32.into());
         states(&ladder(), &record)[1].clone()
     };
-    assert_eq!((refused(GateId::C4), refused(GateId::C5)), (State::Green, State::NoData(vec![GateId::C5])));
+    assert_eq!(
+        (refused(GateId::C4), refused(GateId::C5)),
+        (State::Green, State::NoData(vec![GateId::C5]))
+    );
     let mut changed = ladder();
     changed[0].identity = "another".into();
-    assert_eq!(states(&changed, &emulated()), [State::Stale, State::Stale, State::Green]);
+    assert_eq!(
+        states(&changed, &emulated()),
+        [State::Stale, State::Stale, State::Green]
+    );
     let absent = emulated().without(|row| row.on == On::All && row.subject.as_str() == WMMA);
-    assert_eq!(states(&ladder(), &absent)[1], State::NotRun("not in tier T1".into()));
+    assert_eq!(
+        states(&ladder(), &absent)[1],
+        State::NotRun("not in tier T1".into())
+    );
 }
 
 #[test]
@@ -127,11 +204,23 @@ fn what_the_sanitizer_finds_fails_the_variant() {
     let with = |verdicts: [Verdict; 2]| timed(US).clean().sanitized(CPASYNC, verdicts);
     let c7 = |record: &Record| gates(record, &CPASYNC.into()).get(&GateId::C7).cloned();
     let clean = c7(&with([Pass, Pass])).unwrap();
-    assert_eq!((clean.verdict, clean.passed, clean.of), (Pass, Some(2), Some(2)));
-    assert_eq!(states(&ladder(), &with([NoData, Fail]))[2], State::Failed(vec![GateId::C7]));
+    assert_eq!(
+        (clean.verdict, clean.passed, clean.of),
+        (Pass, Some(2), Some(2))
+    );
+    assert_eq!(
+        states(&ladder(), &with([NoData, Fail]))[2],
+        State::Failed(vec![GateId::C7])
+    );
     assert_eq!(exit(&with([NoData, Fail])), (Exit::Fail, "FAIL"));
-    assert_eq!(failures(&with([NoData, Fail]))[0].reason, "racecheck: planted");
-    assert_eq!(states(&ladder(), &with([Pass, NoData]))[2], State::NoData(vec![GateId::C7]));
+    assert_eq!(
+        failures(&with([NoData, Fail]))[0].reason,
+        "racecheck: planted"
+    );
+    assert_eq!(
+        states(&ladder(), &with([Pass, NoData]))[2],
+        State::NoData(vec![GateId::C7])
+    );
     assert_eq!(exit(&with([Pass, NoData])), (Exit::Undecided, "INCOMPLETE"));
 }
 
@@ -139,20 +228,38 @@ fn what_the_sanitizer_finds_fails_the_variant() {
 fn a_whole_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had_it() {
     let record = timed(US);
     // A run ends before the command that completes it can begin.
-    assert_eq!((states(&ladder(), &record), exit(&record)), (vec![State::Green; 3], (Exit::Pass, "PASS")));
+    assert_eq!(
+        (states(&ladder(), &record), exit(&record)),
+        (vec![State::Green; 3], (Exit::Pass, "PASS"))
+    );
     assert_eq!(unsanitized(&record).len(), 3);
     let committed = [("a".to_string(), record.clone())];
     let stages = ladder();
-    let overall = verdict::report(Known { stages: &stages, run: None, committed: &committed }).overall;
-    assert_eq!((overall.exit, overall.word), (Exit::Undecided, "INCOMPLETE"));
+    let overall = verdict::report(Known {
+        stages: &stages,
+        run: None,
+        committed: &committed,
+    })
+    .overall;
+    assert_eq!(
+        (overall.exit, overall.word),
+        (Exit::Undecided, "INCOMPLETE")
+    );
 
     assert_eq!(exit(&record.clone().clean()), (Exit::Pass, "PASS"));
-    let mut some = record.clean().without(|row| row.by == Source::ComputeSanitizer && row.subject.as_str() == CPASYNC);
-    assert_eq!(states(&ladder(), &some), [State::Green, State::Green, State::NoData(vec![GateId::C7])]);
+    let mut some = record
+        .clean()
+        .without(|row| row.by == Source::ComputeSanitizer && row.subject.as_str() == CPASYNC);
+    assert_eq!(
+        states(&ladder(), &some),
+        [State::Green, State::Green, State::NoData(vec![GateId::C7])]
+    );
     assert_eq!(exit(&some), (Exit::Undecided, "INCOMPLETE"));
     assert_eq!(unsanitized(&some), [CPASYNC.into()]);
     // What a device refuses has no case, and nothing to be sanitized.
-    some.summary_mut(CPASYNC).figures.insert(Metric::Cases, 0_u32.into());
+    some.summary_mut(CPASYNC)
+        .figures
+        .insert(Metric::Cases, 0_u32.into());
     assert_eq!(unsanitized(&some), []);
     for narrowed in [
         timed(US).changed(|meta| meta.scope = Scope::Selected { flags: vec![] }),
@@ -166,19 +273,36 @@ fn a_whole_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_ha
 #[test]
 fn a_reason_is_said_once_and_several_are_said_together() {
     let fail = |reason: &str| GateResult::judge(GateId::H1, false, reason);
-    let mut record = emulated().with(Row::new(WMMA, mission(), Source::Emulator).verdict(&fail("race at 88")));
+    let mut record =
+        emulated().with(Row::new(WMMA, mission(), Source::Emulator).verdict(&fail("race at 88")));
     let all = record.summary_mut(WMMA);
     all.judge(GateId::H1, Judged::from(&fail("race at 88")));
-    assert_eq!(failures(&record).iter().map(|f| &*f.reason).collect::<Vec<_>>(), ["race at 88"]);
-    record.summary_mut(WMMA).verdicts.get_mut(&GateId::H1).unwrap().reason = "race at 99".into();
+    assert_eq!(
+        failures(&record)
+            .iter()
+            .map(|f| &*f.reason)
+            .collect::<Vec<_>>(),
+        ["race at 88"]
+    );
+    record
+        .summary_mut(WMMA)
+        .verdicts
+        .get_mut(&GateId::H1)
+        .unwrap()
+        .reason = "race at 99".into();
     let found = failures(&record);
     assert_eq!(found.len(), 1);
-    assert!(found[0].reason.contains("race at 88") && found[0].reason.contains("race at 99"), "{}", found[0].reason);
+    assert!(
+        found[0].reason.contains("race at 88") && found[0].reason.contains("race at 99"),
+        "{}",
+        found[0].reason
+    );
     // Buffers that were timed withhold the time; the gate is not said to fail of all.
     let mut timed = timed(US);
-    timed
-        .row_mut(WMMA, &mission(), Source::Gpu)
-        .judge(GateId::C5, Judged::from(&GateResult::judge(GateId::C5, false, "x")));
+    timed.row_mut(WMMA, &mission(), Source::Gpu).judge(
+        GateId::C5,
+        Judged::from(&GateResult::judge(GateId::C5, false, "x")),
+    );
     assert_eq!(failures(&timed), []);
 }
 
@@ -188,11 +312,22 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
     let mut survived = suppressed().sites[0].clone();
     survived.listed = None;
     let unlisted = emulated().with(crate::measure::rows::site(&survived));
-    assert_eq!((self_test(&unlisted).count(), exit(&unlisted)), (1, (Exit::Fail, "FAIL")));
+    assert_eq!(
+        (self_test(&unlisted).count(), exit(&unlisted)),
+        (1, (Exit::Fail, "FAIL"))
+    );
     let fault = common::faults::Fault::ALL[0];
-    let escaped = common::faults::Caught { fault: Some(fault), cases: 4, cases_failed: 0, gates_that_failed: vec![] };
+    let escaped = common::faults::Caught {
+        fault: Some(fault),
+        cases: 4,
+        cases_failed: 0,
+        gates_that_failed: vec![],
+    };
     let blind = emulated().with(crate::measure::rows::planted(&escaped));
-    assert_eq!((self_test(&blind).count(), exit(&blind)), (1, (Exit::Fail, "FAIL")));
+    assert_eq!(
+        (self_test(&blind).count(), exit(&blind)),
+        (1, (Exit::Fail, "FAIL"))
+    );
     // Figures and verdicts are counted, whatever the words.
     let counts = |mut record: Record| {
         record
@@ -200,10 +335,21 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
             .iter_mut()
             .filter(|row| row.by == Source::SelfTest)
             .for_each(|row| row.note = Some("killed".into()));
-        let Tally { faults, faults_killed, sites, sites_killed, redundant } = tally(record.by(Source::SelfTest));
+        let Tally {
+            faults,
+            faults_killed,
+            sites,
+            sites_killed,
+            redundant,
+        } = tally(record.by(Source::SelfTest));
         [faults_killed, faults, sites_killed, redundant, sites]
     };
-    let not_tried = || emulated().with(crate::measure::rows::not_tested("synchronisation", "no traced build"));
+    let not_tried = || {
+        emulated().with(crate::measure::rows::not_tested(
+            "synchronisation",
+            "no traced build",
+        ))
+    };
     for (record, expected) in [
         (emulated(), [1, 1, 1, 1, 2]),
         (blind, [0, 1, 1, 1, 2]),
@@ -212,7 +358,10 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
     ] {
         assert_eq!(counts(record), expected);
     }
-    let wrong = common::suppression::Suppressed { errors: vec!["an entry names nothing".into()], ..Default::default() };
+    let wrong = common::suppression::Suppressed {
+        errors: vec!["an entry names nothing".into()],
+        ..Default::default()
+    };
     let listed = emulated().with(crate::measure::rows::self_test(Ok(vec![]), &Ok(wrong)).remove(0));
     assert_eq!(exit(&listed), (Exit::Fail, "FAIL"));
     assert_eq!(exit(&not_tried()), (Exit::Pass, "PASS"));
@@ -223,10 +372,22 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
 fn a_committed_selection_stands_beside_the_whole_record_before_it() {
     let whole = ("1".to_string(), timed(US).clean());
     let of_one = timed(US).without(|row| row.subject.as_str() == WMMA);
-    let of_one = of_one.changed(|meta| meta.scope = Scope::Selected { flags: vec!["--stages 1".into()] });
-    let state_of = |stages: &[StageMeta], run: Option<(&str, &Record)>, committed: &[(String, Record)]| {
-        verdict::report(Known { stages, run, committed }).states[1].1.clone()
-    };
+    let of_one = of_one.changed(|meta| {
+        meta.scope = Scope::Selected {
+            flags: vec!["--stages 1".into()],
+        }
+    });
+    let state_of =
+        |stages: &[StageMeta], run: Option<(&str, &Record)>, committed: &[(String, Record)]| {
+            verdict::report(Known {
+                stages,
+                run,
+                committed,
+            })
+            .states[1]
+                .1
+                .clone()
+        };
     let committed = [whole.clone(), ("2".to_string(), of_one.clone())];
     assert_eq!(state_of(&ladder(), None, &committed), State::Green);
     let mut changed = ladder();
@@ -242,5 +403,8 @@ fn a_committed_selection_stands_beside_the_whole_record_before_it() {
         Gpu::Absent { .. } => unreachable!(),
     });
     let committed = [("1".to_string(), elsewhere), ("2".to_string(), of_one)];
-    assert_eq!(state_of(&ladder(), None, &committed), State::NotRun("not selected".into()));
+    assert_eq!(
+        state_of(&ladder(), None, &committed),
+        State::NotRun("not selected".into())
+    );
 }

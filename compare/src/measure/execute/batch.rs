@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 /// The stage of a planned case. Plans are made from the same ladder.
 pub fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
-    stages.iter().find(|stage| stage.info().id == id).expect("the plan names stages of the ladder")
+    stages
+        .iter()
+        .find(|stage| stage.info().id == id)
+        .expect("the plan names stages of the ladder")
 }
 
 /// Launched cases of one problem, which wait to be judged.
@@ -42,13 +45,21 @@ impl<'p> Batch<'p> {
         stages: &[LoadedStage],
         references: &mut References,
     ) -> Result<Vec<(&'p PlannedCase, Checked)>, ExecuteError> {
-        if references.of.as_ref().is_none_or(|of| !Arc::ptr_eq(of, &self.inputs)) {
-            *references = References { of: Some(Arc::clone(&self.inputs)), by_probability: HashMap::new() };
+        if references
+            .of
+            .as_ref()
+            .is_none_or(|of| !Arc::ptr_eq(of, &self.inputs))
+        {
+            *references = References {
+                of: Some(Arc::clone(&self.inputs)),
+                by_probability: HashMap::new(),
+            };
         }
         for probability in self.launched.iter().flatten().map(Launched::probability) {
             if let Entry::Vacant(place) = references.by_probability.entry(probability) {
                 place.insert(
-                    reference(&self.inputs, probability).map_err(|source| no_reference(self.cases[0], source))?,
+                    reference(&self.inputs, probability)
+                        .map_err(|source| no_reference(self.cases[0], source))?,
                 );
             }
         }
@@ -58,14 +69,20 @@ impl<'p> Batch<'p> {
             if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
                 (case.mode, &mut checked.outcome, &checked.output)
             {
-                let (stage, variant) = (stage_of(stages, case.subject.stage()), case.subject.name());
+                let (stage, variant) =
+                    (stage_of(stages, case.subject.stage()), case.subject.name());
                 gates.push(check::both_backends(stage, variant, &self.staged, output));
             }
             checked
         };
         let launched = self.cases.into_par_iter().zip(self.launched);
         Ok(launched
-            .map(|(case, launched)| (case, launched.map_or_else(Checked::from, |launched| judge(case, launched))))
+            .map(|(case, launched)| {
+                (
+                    case,
+                    launched.map_or_else(Checked::from, |launched| judge(case, launched)),
+                )
+            })
             .collect())
     }
 }
@@ -84,7 +101,10 @@ pub fn keep(
         measured.append(case, &checked.outcome);
         wanted = wanted.and(sink.grown(measured));
         if let (Outcome::Failed { reason }, true) = (checked.outcome, checked.fatal) {
-            return Err(ExecuteError::Sticky { case: label(case), reason });
+            return Err(ExecuteError::Sticky {
+                case: label(case),
+                reason,
+            });
         }
     }
     Ok(wanted?)
@@ -97,5 +117,8 @@ pub fn label(case: &PlannedCase) -> String {
 
 /// There is nothing to compare `case` with.
 pub fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
-    ExecuteError::Reference { case: case.on().to_string(), source }
+    ExecuteError::Reference {
+        case: case.on().to_string(),
+        source,
+    }
 }

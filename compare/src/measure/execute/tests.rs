@@ -42,12 +42,21 @@ impl Sink for Told {
 fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let stages = registry::load().unwrap();
     let builds = builds(&stages);
-    let arguments =
-        ["compare", "--stages", "stage0-scalar", "--shapes", "1x1x17x64,1x2:1x9x64", "--families", "normal,large"];
+    let arguments = [
+        "compare",
+        "--stages",
+        "stage0-scalar",
+        "--shapes",
+        "1x1x17x64,1x2:1x9x64",
+        "--families",
+        "normal,large",
+    ];
     let request = crate::cli::Cli::parse_from(arguments).run.request;
     let mut plan = plan(&builds, &request, BackendKind::Emulated).unwrap();
     // As on a GPU, whose place the emulator takes.
-    plan.cases.iter_mut().for_each(|case| case.mode = Mode::Both);
+    plan.cases
+        .iter_mut()
+        .for_each(|case| case.mode = Mode::Both);
     let blank = || testing::emulated().without(|_| true);
     let run = |in_flight, begun: Record| {
         let (mut measured, mut told) = (Measured::new(begun), Told::default());
@@ -70,13 +79,30 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let record = &alone.record;
     assert_eq!(record.cases.len(), plan.cases.len());
     for case in &record.cases {
-        assert!(case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass, "{case:?}");
+        assert!(
+            case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass,
+            "{case:?}"
+        );
     }
-    assert!(record.rows.iter().all(|row| row.on == On::All), "{:?}", record.rows);
-    assert_eq!(record.rows.iter().map(|row| row.value(Metric::Cases).unwrap()).sum::<f64>(), plan.cases.len() as f64);
+    assert!(
+        record.rows.iter().all(|row| row.on == On::All),
+        "{:?}",
+        record.rows
+    );
+    assert_eq!(
+        record
+            .rows
+            .iter()
+            .map(|row| row.value(Metric::Cases).unwrap())
+            .sum::<f64>(),
+        plan.cases.len() as f64
+    );
     assert_eq!(told_alone.started, told_together.started);
     assert_eq!(told_alone.outputs, told_together.outputs);
-    assert_eq!(told_alone.recorded, (1..=plan.cases.len()).collect::<Vec<_>>());
+    assert_eq!(
+        told_alone.recorded,
+        (1..=plan.cases.len()).collect::<Vec<_>>()
+    );
     assert_eq!(told_alone.recorded, told_together.recorded);
 
     // Interrupted after its first problem and read back, the rest is added, and the record is as if nothing had been.
@@ -92,19 +118,34 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let mut measured = Measured::new(record.clone());
     assert_eq!(measured.missing(&plan.cases).len(), 0);
     plan.cases[0].mode = Mode::Traced;
-    assert_eq!((measured.missing(&plan.cases).len(), measured.finished()), (1, plan.cases.len() - 1));
+    assert_eq!(
+        (measured.missing(&plan.cases).len(), measured.finished()),
+        (1, plan.cases.len() - 1)
+    );
 }
 
 #[test]
 fn nothing_is_launched_on_a_gpu_that_is_lost() {
-    let failed = |fatal| NoOutput::Failed { reason: "illegal address".into(), fatal };
+    let failed = |fatal| NoOutput::Failed {
+        reason: "illegal address".into(),
+        fatal,
+    };
     let launch = |_: usize, case: &i32| match case {
         0 => Ok(*case),
         1 => Err(failed(false)),
         _ => Err(failed(true)),
     };
-    let shown = |cases: &[i32]| until_lost(cases, launch).iter().map(Result::is_ok).collect::<Vec<_>>();
-    assert_eq!(shown(&[0, 1, 0, 2, 0, 2]), [true, false, true, false], "the failure that loses it is the last result");
+    let shown = |cases: &[i32]| {
+        until_lost(cases, launch)
+            .iter()
+            .map(Result::is_ok)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        shown(&[0, 1, 0, 2, 0, 2]),
+        [true, false, true, false],
+        "the failure that loses it is the last result"
+    );
     assert_eq!(shown(&[0, 1]), [true, false]);
 }
 
@@ -114,23 +155,46 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     let stages = registry::load().unwrap();
     let (stage, variant) = (&stages[0], stages[0].info().default_variant);
     for dtype in Dtype::ALL {
-        let shape = Shape { batch: 1, heads_q: 2, heads_kv: 2, seq_q: 18, seq_kv: 5, head_dim: 64 };
+        let shape = Shape {
+            batch: 1,
+            heads_q: 2,
+            heads_kv: 2,
+            seq_q: 18,
+            seq_kv: 5,
+            head_dim: 64,
+        };
         let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
         for &family in Family::for_dtype(dtype) {
-            let (inputs, source) = (Inputs::generate(&problem, family, 0), Source::Seeded { family, seed: 0 });
+            let (inputs, source) = (
+                Inputs::generate(&problem, family, 0),
+                Source::Seeded { family, seed: 0 },
+            );
             let reference = reference(&inputs, Probability::F16).unwrap();
-            let target = Target::Emulated { schedules: &tier0::SCHEDULES[1..2], traced: &[] };
-            let output = check(stage, variant, &inputs, &source, &reference, target).output.unwrap();
+            let target = Target::Emulated {
+                schedules: &tier0::SCHEDULES[1..2],
+                traced: &[],
+            };
+            let output = check(stage, variant, &inputs, &source, &reference, target)
+                .output
+                .unwrap();
             let staged = Arc::new(StagedInputs::new(&inputs, &source));
             let judge = |wrong: fn(f16) -> f16| {
                 let mut output = output.clone();
                 // Row 16 of head 1; the zero-head family has its zeros in V's head 0.
-                output[34 * 64..35 * 64].iter_mut().for_each(|element| *element = wrong(*element));
+                output[34 * 64..35 * 64]
+                    .iter_mut()
+                    .for_each(|element| *element = wrong(*element));
                 both_backends(stage, variant, &staged, &output)
             };
-            let is_zero = output[34 * 64..35 * 64].iter().all(|element| element.to_f32() == 0.0);
+            let is_zero = output[34 * 64..35 * 64]
+                .iter()
+                .all(|element| element.to_f32() == 0.0);
             assert!(!is_zero, "{dtype} {family}: a fault would change nothing");
-            assert_eq!(judge(|element| element).verdict, Verdict::Pass, "{dtype} {family}");
+            assert_eq!(
+                judge(|element| element).verdict,
+                Verdict::Pass,
+                "{dtype} {family}"
+            );
             let wrong: [fn(f16) -> f16; 4] = [
                 |x| f16::from_f32(1.01 * x.to_f32()),
                 |x| f16::from_f32(0.99 * x.to_f32()),
@@ -139,13 +203,34 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
             ];
             for fault in wrong {
                 let result = judge(fault);
-                assert_eq!(result.verdict, Verdict::Fail, "{dtype} {family}: {}", result.reason);
-                assert!(result.reason.starts_with("row [0, 1, 16] differs"), "{}", result.reason);
+                assert_eq!(
+                    result.verdict,
+                    Verdict::Fail,
+                    "{dtype} {family}: {}",
+                    result.reason
+                );
+                assert!(
+                    result.reason.starts_with("row [0, 1, 16] differs"),
+                    "{}",
+                    result.reason
+                );
             }
         }
     }
     let shape = Shape::bhsd(1, 1, 5, 64);
-    let inputs = Inputs::generate(&Problem::new(shape, Dtype::F16, Mask::Full).unwrap(), Family::Normal, 0);
-    let staged = Arc::new(StagedInputs::new(&inputs, &Source::File { name: "real".into() }));
-    assert_eq!(both_backends(stage, variant, &staged, &[]).verdict, Verdict::NoData);
+    let inputs = Inputs::generate(
+        &Problem::new(shape, Dtype::F16, Mask::Full).unwrap(),
+        Family::Normal,
+        0,
+    );
+    let staged = Arc::new(StagedInputs::new(
+        &inputs,
+        &Source::File {
+            name: "real".into(),
+        },
+    ));
+    assert_eq!(
+        both_backends(stage, variant, &staged, &[]).verdict,
+        Verdict::NoData
+    );
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 fn request(list: &[&str]) -> Request {
     use clap::Parser;
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list)).run.request
+    crate::cli::Cli::parse_from(["compare"].iter().chain(list))
+        .run
+        .request
 }
 
 fn planned(list: &[&str], backend: BackendKind) -> Plan {
@@ -13,12 +15,18 @@ fn planned(list: &[&str], backend: BackendKind) -> Plan {
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
-    plan.cases.iter().map(|case| format!("{} {} {:?}", case.subject.name(), case.on(), case.mode)).collect()
+    plan.cases
+        .iter()
+        .map(|case| format!("{} {} {:?}", case.subject.name(), case.on(), case.mode))
+        .collect()
 }
 
 #[test]
 fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant() {
-    let plan = planned(&["--quick", "--stages", "stage0-scalar"], BackendKind::Emulated);
+    let plan = planned(
+        &["--quick", "--stages", "stage0-scalar"],
+        BackendKind::Emulated,
+    );
     assert_eq!(plan.tier, Tier::T0);
     assert_eq!(
         lines(&plan),
@@ -65,11 +73,16 @@ fn tier1_is_the_default_without_a_gpu() {
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 1x1x7x64 e4m3 causal huge:0 Plain".to_string()));
-    let quantised: Vec<_> = lines.iter().filter(|line| line.contains("mission e4m3")).collect();
+    let quantised: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("mission e4m3"))
+        .collect();
     assert_eq!(quantised, ["scalar-32x64 mission e4m3 full normal:0 Plain"]);
     // Of 32x64 tiles: seven and one key.
-    let rings: Vec<&String> =
-        lines.iter().filter(|line| line.contains(":449x64") && line.ends_with("TracedOnce")).collect();
+    let rings: Vec<&String> = lines
+        .iter()
+        .filter(|line| line.contains(":449x64") && line.ends_with("TracedOnce"))
+        .collect();
     assert_eq!(
         rings,
         [
@@ -88,16 +101,34 @@ fn tier1_is_the_default_without_a_gpu() {
     assert_eq!(whole.scope, Scope::Whole);
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let modes = |variant: &str, mode: Mode| {
-        let cases = whole.cases.iter().filter(|case| case.subject.name() == variant && case.mode == mode);
+        let cases = whole
+            .cases
+            .iter()
+            .filter(|case| case.subject.name() == variant && case.mode == mode);
         cases.count()
     };
     assert_eq!(
-        [modes("wmma-qk-32x64", Mode::Traced), modes("wmma-qk-32x64", Mode::TracedOnce)],
+        [
+            modes("wmma-qk-32x64", Mode::Traced),
+            modes("wmma-qk-32x64", Mode::TracedOnce)
+        ],
         [8, 6],
         "a deeper ring"
     );
-    assert_eq!([modes("scalar-32x64", Mode::Traced), modes("scalar-32x64", Mode::TracedOnce)], [0, 13]);
-    assert_eq!(plan.cases.iter().filter(|case| case.mode == Mode::Traced).count(), 8);
+    assert_eq!(
+        [
+            modes("scalar-32x64", Mode::Traced),
+            modes("scalar-32x64", Mode::TracedOnce)
+        ],
+        [0, 13]
+    );
+    assert_eq!(
+        plan.cases
+            .iter()
+            .filter(|case| case.mode == Mode::Traced)
+            .count(),
+        8
+    );
 }
 
 #[test]
@@ -106,14 +137,36 @@ fn tier2_is_the_default_on_a_gpu() {
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
     // extreme families on 131:5 keys; T0's ten others; and the rings.
-    let families: usize = Dtype::ALL.map(|dtype| Family::for_dtype(dtype).len()).iter().sum();
-    let both = |plan: &Plan| plan.cases.iter().filter(|case| case.mode == Mode::Both).count();
+    let families: usize = Dtype::ALL
+        .map(|dtype| Family::for_dtype(dtype).len())
+        .iter()
+        .sum();
+    let both = |plan: &Plan| {
+        plan.cases
+            .iter()
+            .filter(|case| case.mode == Mode::Both)
+            .count()
+    };
     assert_eq!(both(&plan), 8 * families + 6 + 10 + 3);
-    assert!(plan.cases.iter().all(|case| matches!(case.mode, Mode::Device | Mode::Both)));
-    assert_eq!(both(&planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Cuda)), 10);
-    let count = |pick: &dyn Fn(&Place) -> bool| plan.cases.iter().filter(|case| pick(&case.place)).count();
+    assert!(
+        plan.cases
+            .iter()
+            .all(|case| matches!(case.mode, Mode::Device | Mode::Both))
+    );
+    assert_eq!(
+        both(&planned(
+            &["--quick", "--variants", "scalar-32x64"],
+            BackendKind::Cuda
+        )),
+        10
+    );
+    let count =
+        |pick: &dyn Fn(&Place) -> bool| plan.cases.iter().filter(|case| pick(&case.place)).count();
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
-    assert_eq!(count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)), 2 * 23 * 14);
+    assert_eq!(
+        count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)),
+        2 * 23 * 14
+    );
     // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
     // families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
@@ -124,10 +177,17 @@ fn tier2_is_the_default_on_a_gpu() {
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
     // On the emulator --full adds the same problems, and keeps T0's traced.
-    let emulated = planned(&["--full", "--variants", "scalar-32x64"], BackendKind::Emulated);
+    let emulated = planned(
+        &["--full", "--variants", "scalar-32x64"],
+        BackendKind::Emulated,
+    );
     assert_eq!(emulated.cases.len(), plan.cases.len());
     assert_eq!(
-        emulated.cases.iter().filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)).count(),
+        emulated
+            .cases
+            .iter()
+            .filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce))
+            .count(),
         10 + 3
     );
 }
@@ -136,16 +196,28 @@ fn tier2_is_the_default_on_a_gpu() {
 fn a_sweep_times_each_stages_default_on_growing_lengths() {
     let swept = planned(&["--sweep"], BackendKind::Cuda);
     let of = |plan: &Plan, variant: &str| -> Vec<String> {
-        let timings = plan.timings.iter().filter(|timing| timing.subject.name() == variant);
-        let f16 = timings.filter(|timing| (timing.problem.dtype, timing.problem.mask) == (Dtype::F16, Mask::Full));
+        let timings = plan
+            .timings
+            .iter()
+            .filter(|timing| timing.subject.name() == variant);
+        let f16 = timings.filter(|timing| {
+            (timing.problem.dtype, timing.problem.mask) == (Dtype::F16, Mask::Full)
+        });
         f16.map(|timing| timing.place.shape.clone()).collect()
     };
     let named = ["mission", "mission_b2", "stretch", "long", "wide"];
     assert_eq!(of(&swept, "scalar-32x64"), named);
     let longer = ["1x8x1024x64", "1x8x4096x64", "1x8x8192x64", "1x8x16384x64"];
-    assert_eq!(of(&swept, "wmma-qk-32x64"), [&named[..], &longer].concat(), "512 is mission, 2048 is long");
+    assert_eq!(
+        of(&swept, "wmma-qk-32x64"),
+        [&named[..], &longer].concat(),
+        "512 is mission, 2048 is long"
+    );
     assert_eq!(swept.scope, Scope::Whole);
-    assert_eq!(planned(&["--sweep"], BackendKind::Emulated), planned(&[], BackendKind::Emulated));
+    assert_eq!(
+        planned(&["--sweep"], BackendKind::Emulated),
+        planned(&[], BackendKind::Emulated)
+    );
 }
 
 #[test]
@@ -173,7 +245,9 @@ fn shapes_seeds_and_families_replace_the_tier() {
             "scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced",
         ]
     );
-    let Scope::Selected { flags } = plan.scope else { panic!("selected") };
+    let Scope::Selected { flags } = plan.scope else {
+        panic!("selected")
+    };
     assert_eq!(
         flags,
         [
@@ -184,15 +258,25 @@ fn shapes_seeds_and_families_replace_the_tier() {
             "--families large,zero-head"
         ]
     );
-    let large = planned(&["--shapes", "mission", "--dtypes", "f16"], BackendKind::Emulated);
+    let large = planned(
+        &["--shapes", "mission", "--dtypes", "f16"],
+        BackendKind::Emulated,
+    );
     assert!(large.cases.iter().all(|case| case.mode == Mode::Plain));
-    let timed = planned(&["--shapes", "1x4x256x64", "--variants", "scalar-32x64"], BackendKind::Cuda);
+    let timed = planned(
+        &["--shapes", "1x4x256x64", "--variants", "scalar-32x64"],
+        BackendKind::Cuda,
+    );
     assert_eq!(timed.timings.len(), 4);
 }
 
 #[test]
 fn a_plan_without_cases_is_an_error() {
-    let error = plan(&builds(), &request(&["--families", "zero-head", "--dtypes", "f16"]), BackendKind::Emulated);
+    let error = plan(
+        &builds(),
+        &request(&["--families", "zero-head", "--dtypes", "f16"]),
+        BackendKind::Emulated,
+    );
     assert_eq!(
         error.unwrap_err().to_string(),
         "no case is left to run: --dtypes f16 --families zero-head exclude each other"
@@ -201,50 +285,101 @@ fn a_plan_without_cases_is_an_error() {
 
 #[test]
 fn an_input_file_is_the_only_problem() {
-    let file = FileProblem { name: "a.safetensors".into(), shape: Shape::bhsd(1, 2, 40, 64), dtype: Dtype::E4m3 };
-    let request = Request { file: Some(file), ..request(&["--stages", "stage1-cpasync"]) };
+    let file = FileProblem {
+        name: "a.safetensors".into(),
+        shape: Shape::bhsd(1, 2, 40, 64),
+        dtype: Dtype::E4m3,
+    };
+    let request = Request {
+        file: Some(file),
+        ..request(&["--stages", "stage1-cpasync"])
+    };
     let plan = plan(&builds(), &request, BackendKind::Emulated).unwrap();
-    assert_eq!(lines(&plan), ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]);
-    let Scope::Selected { flags } = plan.scope else { panic!("selected") };
+    assert_eq!(
+        lines(&plan),
+        ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]
+    );
+    let Scope::Selected { flags } = plan.scope else {
+        panic!("selected")
+    };
     assert_eq!(flags.last().unwrap(), "--input a.safetensors");
 }
 
 #[test]
 fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
-    let plan = planned(&["--quick", "--variants", "scalar-32x64"], BackendKind::Emulated);
+    let plan = planned(
+        &["--quick", "--variants", "scalar-32x64"],
+        BackendKind::Emulated,
+    );
     assert_eq!(plan.cases.len(), 10 + 6 + 10);
 }
 
 #[test]
 fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_what_has() {
     let counted = |list: &[&str], backend| -> Vec<String> {
-        planned(list, backend).counted.iter().map(|subject| subject.name().to_string()).collect()
+        planned(list, backend)
+            .counted
+            .iter()
+            .map(|subject| subject.name().to_string())
+            .collect()
     };
     let all = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
     assert_eq!(counted(&[], BackendKind::Emulated), all);
     assert_eq!(counted(&["--iters", "0"], BackendKind::Cuda), all);
-    assert_eq!(counted(&["--stages", "stage1-cpasync"], BackendKind::Emulated), all[1..]);
-    assert_eq!(counted(&["--variants", "scalar-32x64"], BackendKind::Emulated), all[..1]);
-    for without in [&["--quick"][..], &["--dtypes", "e4m3"], &["--masks", "causal"], &["--shapes", "small"]] {
-        assert_eq!(counted(without, BackendKind::Emulated), [""; 0], "{without:?}");
+    assert_eq!(
+        counted(&["--stages", "stage1-cpasync"], BackendKind::Emulated),
+        all[1..]
+    );
+    assert_eq!(
+        counted(&["--variants", "scalar-32x64"], BackendKind::Emulated),
+        all[..1]
+    );
+    for without in [
+        &["--quick"][..],
+        &["--dtypes", "e4m3"],
+        &["--masks", "causal"],
+        &["--shapes", "small"],
+    ] {
+        assert_eq!(
+            counted(without, BackendKind::Emulated),
+            [""; 0],
+            "{without:?}"
+        );
     }
     let counts_e4m3 = |list: &[&str]| planned(list, BackendKind::Emulated).counts_e4m3();
-    assert_eq!([counts_e4m3(&[]), counts_e4m3(&["--dtypes", "f16"])], [true, false]);
+    assert_eq!(
+        [counts_e4m3(&[]), counts_e4m3(&["--dtypes", "f16"])],
+        [true, false]
+    );
 }
 
 #[test]
 fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
     let timed = |shape: &str| -> Vec<String> {
         let mut all = builds();
-        let claim =
-            all[1].meta.claims.iter_mut().find(|claim| matches!(claim.relation, Relation::Faster { .. })).unwrap();
+        let claim = all[1]
+            .meta
+            .claims
+            .iter_mut()
+            .find(|claim| matches!(claim.relation, Relation::Faster { .. }))
+            .unwrap();
         claim.on = Place::new(shape, Dtype::F16, Mask::Causal);
-        let timings = plan(&all, &Request::default(), BackendKind::Cuda).unwrap().timings;
+        let timings = plan(&all, &Request::default(), BackendKind::Cuda)
+            .unwrap()
+            .timings;
         let large = timings.iter().filter(|timing| timing.place.shape == "big");
-        large.map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask)).collect()
+        large
+            .map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask))
+            .collect()
     };
     let on_big = timed("big");
-    assert!(on_big.contains(&"cpasync-32x64 causal".to_string()), "{on_big:?}");
-    assert!(on_big.contains(&"wmma-qk-32x64 causal".to_string()), "{on_big:?}");
+    assert!(
+        on_big.contains(&"cpasync-32x64 causal".to_string()),
+        "{on_big:?}"
+    );
+    assert!(
+        on_big.contains(&"wmma-qk-32x64 causal".to_string()),
+        "{on_big:?}"
+    );
     assert_eq!(timed("mission"), [""; 0]);
 }

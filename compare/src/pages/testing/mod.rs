@@ -1,7 +1,9 @@
 //! A small literal record.
 
 use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress};
-use crate::record::{Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta};
+use crate::record::{
+    Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta,
+};
 pub use crate::testing::{instance, mission};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -17,13 +19,23 @@ pub fn record() -> Record {
     let claim = Claim {
         family: "mma".into(),
         metric: Metric::P50,
-        relation: Relation::Faster { stage: "stage0-scalar".into(), family: "scalar".into(), at_least: 1.5 },
+        relation: Relation::Faster {
+            stage: "stage0-scalar".into(),
+            family: "scalar".into(),
+            at_least: 1.5,
+        },
         on: Place::claims(Dtype::F16),
         why: String::new(),
     };
     let stages = vec![
         stage("stage0-scalar", None, "scalar", &["scalar-32x64"], vec![]),
-        stage("stage1-mma", Some("stage0-scalar"), "mma", &["mma-32x64", "mma-64x64"], vec![claim]),
+        stage(
+            "stage1-mma",
+            Some("stage0-scalar"),
+            "mma",
+            &["mma-32x64", "mma-64x64"],
+            vec![claim],
+        ),
     ];
     let mut record = Record::new(meta(stages));
     for (subject, p50) in [(BASE, 10.0), (BEST, 5.0), (OTHER, 6.0)] {
@@ -33,26 +45,54 @@ pub fn record() -> Record {
     }
     let speedup = |row: Row, ratio: f64| {
         let interval = (ratio, ratio - 0.01, ratio + 0.01);
-        let row = row.figure(Metric::SpeedupP50, interval).figure(Metric::SpeedupP90, interval);
-        row.figure(Metric::SpeedupMean, interval).figure(Metric::Noise, 0.01)
+        let row = row
+            .figure(Metric::SpeedupP50, interval)
+            .figure(Metric::SpeedupP90, interval);
+        row.figure(Metric::SpeedupMean, interval)
+            .figure(Metric::Noise, 0.01)
     };
-    record.append(speedup(Row::new(BEST, mission(), Source::Gpu).against(BASE), 2.0));
+    record.append(speedup(
+        Row::new(BEST, mission(), Source::Gpu).against(BASE),
+        2.0,
+    ));
     for (shape, ours, theirs) in [("mission", 5.0, 7.5), ("long", 30.0, 24.0)] {
         let on = || On::Problem(Place::new(shape, Dtype::F16, Mask::Full));
         record.append(Row::new(BEST, on(), Source::Peers).figure(Metric::P50, ours));
         record.append(Row::new("torch-default", on(), Source::Peers).figure(Metric::P50, theirs));
-        record.append(speedup(Row::new(BEST, on(), Source::Peers).against("torch-default"), theirs / ours));
+        record.append(speedup(
+            Row::new(BEST, on(), Source::Peers).against("torch-default"),
+            theirs / ours,
+        ));
     }
-    let fault = Row::new("self-test", On::Named("skipped rescaling".into()), Source::SelfTest);
-    record.append(fault.figure(Metric::Cases, 4_usize).figure(Metric::CasesFailed, 3_usize).note("in words"));
+    let fault = Row::new(
+        "self-test",
+        On::Named("skipped rescaling".into()),
+        Source::SelfTest,
+    );
+    record.append(
+        fault
+            .figure(Metric::Cases, 4_usize)
+            .figure(Metric::CasesFailed, 3_usize)
+            .note("in words"),
+    );
     record
 }
 
 fn of_variant(subject: &str, p50: f64) -> [Row; 4] {
     let pass = |row: Row, gate| row.verdict(&GateResult::judge(gate, true, ""));
-    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6, GateId::H1];
+    let gates = [
+        GateId::C1,
+        GateId::C2,
+        GateId::C3,
+        GateId::C5,
+        GateId::C6,
+        GateId::H1,
+    ];
     let all = Row::new(subject, On::All, Source::Gpu).figure(Metric::Cases, 40_usize);
-    let all = all.figure(Metric::MaxError, 1e-3).figure(Metric::ErrorOfBound, 0.4).note("mission f16 full normal:0");
+    let all = all
+        .figure(Metric::MaxError, 1e-3)
+        .figure(Metric::ErrorOfBound, 0.4)
+        .note("mission f16 full normal:0");
     [
         gates.into_iter().fold(all, pass),
         Row::new(subject, mission(), Source::Gpu)
@@ -73,9 +113,18 @@ fn of_variant(subject: &str, p50: f64) -> [Row; 4] {
     ]
 }
 
-fn stage(id: &str, predecessor: Option<&str>, family: &str, names: &[&str], claims: Vec<Claim>) -> StageMeta {
-    let variant =
-        |name: &&str| VariantMeta { name: name.to_string(), family: family.into(), takes_claims: vec![Dtype::F16] };
+fn stage(
+    id: &str,
+    predecessor: Option<&str>,
+    family: &str,
+    names: &[&str],
+    claims: Vec<Claim>,
+) -> StageMeta {
+    let variant = |name: &&str| VariantMeta {
+        name: name.to_string(),
+        family: family.into(),
+        takes_claims: vec![Dtype::F16],
+    };
     StageMeta {
         id: id.into(),
         idea: "one idea".into(),
@@ -83,7 +132,9 @@ fn stage(id: &str, predecessor: Option<&str>, family: &str, names: &[&str], clai
         default_variant: names[0].into(),
         identity: format!("{id}-identity"),
         host_compiler: "g++ 12".into(),
-        device_compiler: DeviceCompiler::Absent { reason: "nvcc was not found".into() },
+        device_compiler: DeviceCompiler::Absent {
+            reason: "nvcc was not found".into(),
+        },
         claims,
         variants: names.iter().map(variant).collect(),
         retired: vec![],
@@ -92,7 +143,16 @@ fn stage(id: &str, predecessor: Option<&str>, family: &str, names: &[&str], clai
 }
 
 fn meta(stages: Vec<StageMeta>) -> Meta {
-    let gates = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6, GateId::H1, GateId::R1, GateId::L1];
+    let gates = [
+        GateId::C1,
+        GateId::C2,
+        GateId::C3,
+        GateId::C5,
+        GateId::C6,
+        GateId::H1,
+        GateId::R1,
+        GateId::L1,
+    ];
     let gpu = Gpu::Present {
         name: "NVIDIA H200".into(),
         arch: "sm_90".into(),
@@ -101,11 +161,27 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         shared_opt_in_bytes: 232_448,
     };
     Meta {
-        progress: Progress::Complete { cases: 120, seconds: 9 },
-        git: Git::Commit { sha: "25f6c2b1d61c0123".into(), dirty: false },
-        machine: Machine { name: "h200".into(), platform: "linux x86_64".into(), processors: 16, gpu },
+        progress: Progress::Complete {
+            cases: 120,
+            seconds: 9,
+        },
+        git: Git::Commit {
+            sha: "25f6c2b1d61c0123".into(),
+            dirty: false,
+        },
+        machine: Machine {
+            name: "h200".into(),
+            platform: "linux x86_64".into(),
+            processors: 16,
+            gpu,
+        },
         backend: BackendKind::Cuda,
-        gates: gates.map(|gate| GateScope { gate, measurable: Measurable::Yes }).into(),
+        gates: gates
+            .map(|gate| GateScope {
+                gate,
+                measurable: Measurable::Yes,
+            })
+            .into(),
         shapes: [("mission", 512), ("long", 2048)]
             .map(|(name, seq)| (name.to_string(), Shape::bhsd(1, 8, seq, 64)))
             .into(),

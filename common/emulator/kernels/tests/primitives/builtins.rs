@@ -6,14 +6,20 @@ use crate::support::{Run, SCHEDULES};
 fn coordinates_and_extents() {
     let (grid, block) = ([3, 2, 2], [5, 4, 2]);
     for schedule in SCHEDULES {
-        let values: Vec<u32> =
-            Run::new(entry::builtins, 1).dims(grid, block).schedule(schedule).output(12 * 40 * 12).unwrap();
+        let values: Vec<u32> = Run::new(entry::builtins, 1)
+            .dims(grid, block)
+            .schedule(schedule)
+            .output(12 * 40 * 12)
+            .unwrap();
         let mut rows = values.chunks_exact(12);
         for b in 0..12u32 {
             for t in 0..40u32 {
                 let thread_idx = [t % 5, t / 5 % 4, t / 20];
                 let block_idx = [b % 3, b / 3 % 2, b / 6];
-                assert_eq!(rows.next().unwrap(), [thread_idx, block_idx, block, grid].concat());
+                assert_eq!(
+                    rows.next().unwrap(),
+                    [thread_idx, block_idx, block, grid].concat()
+                );
             }
         }
     }
@@ -22,8 +28,14 @@ fn coordinates_and_extents() {
 #[test]
 fn vector_types_and_ldg() {
     let input: Vec<u32> = (0..32).collect();
-    let output: Vec<u32> = Run::new(entry::vector_copy, 8).input(0, &input).output(32).unwrap();
-    let expected: Vec<u32> = input.chunks(4).flat_map(|v| v.iter().rev().copied().collect::<Vec<_>>()).collect();
+    let output: Vec<u32> = Run::new(entry::vector_copy, 8)
+        .input(0, &input)
+        .output(32)
+        .unwrap();
+    let expected: Vec<u32> = input
+        .chunks(4)
+        .flat_map(|v| v.iter().rev().copied().collect::<Vec<_>>())
+        .collect();
     assert_eq!(output, expected);
 }
 
@@ -31,7 +43,11 @@ fn vector_types_and_ldg() {
 fn arithmetic() {
     let a = [1.5f32, -0.0, 0.0, f32::NAN, 2.0, f32::INFINITY, -3.25, 0.1];
     let b = [0.5f32, 0.0, -0.0, 4.0, f32::NAN, 1.0, 16.0, 0.3];
-    let output: Vec<f32> = Run::new(entry::arithmetic, 8).input(0, &a).input(1, &b).output(64).unwrap();
+    let output: Vec<f32> = Run::new(entry::arithmetic, 8)
+        .input(0, &a)
+        .input(1, &b)
+        .output(64)
+        .unwrap();
     for ((&a, &b), row) in a.iter().zip(&b).zip(output.chunks(8)) {
         if a.is_nan() || b.is_nan() {
             let number = if a.is_nan() { b } else { a };
@@ -40,8 +56,14 @@ fn arithmetic() {
             continue;
         }
         let zeros = a == 0.0;
-        assert_eq!(row[0].to_bits(), if zeros { 0.0f32 } else { a.max(b) }.to_bits());
-        assert_eq!(row[1].to_bits(), if zeros { -0.0f32 } else { a.min(b) }.to_bits());
+        assert_eq!(
+            row[0].to_bits(),
+            if zeros { 0.0f32 } else { a.max(b) }.to_bits()
+        );
+        assert_eq!(
+            row[1].to_bits(),
+            if zeros { -0.0f32 } else { a.min(b) }.to_bits()
+        );
         assert_eq!(row[2], a.mul_add(b, 1.0));
         assert!((row[3] - a.exp2()).abs() <= a.exp2() * 1e-6 || row[3] == a.exp2());
         assert_eq!(row[4], (1.0 / f64::from(b).sqrt()) as f32);

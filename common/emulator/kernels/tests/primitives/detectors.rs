@@ -60,7 +60,13 @@ fn detector(
     catches: Program,
     spares: Program,
 ) -> Detector {
-    Detector { name, kind, fault: fault.into(), catches, spares }
+    Detector {
+        name,
+        kind,
+        fault: fault.into(),
+        catches,
+        spares,
+    }
 }
 
 fn races() -> Vec<Detector> {
@@ -214,7 +220,8 @@ fn contents() -> Vec<Detector> {
             "accesses that lie half beside a tensor's elements",
             OutOfBounds,
             None,
-            program!(row_of_input[32, 0](3), "16 bytes, of which 8 are behind the last element").elements(512..2040),
+            program!(row_of_input[32, 0](3), "16 bytes, of which 8 are behind the last element")
+                .elements(512..2040),
             program!(row_of_input[32, 0](3), "up to the last element").elements(1536..2048),
         ),
         detector(
@@ -371,49 +378,97 @@ fn tma_races() -> Vec<Detector> {
             "a slot that TMA fills while it is read",
             Race,
             None,
-            launch!(tma::refill, tma_refill(3, 17), "thread 0 fills it again when it has read itself"),
-            launch!(tma::refill, tma_refill(3, 0), "when it has met all that read"),
+            launch!(
+                tma::refill,
+                tma_refill(3, 17),
+                "thread 0 fills it again when it has read itself"
+            ),
+            launch!(
+                tma::refill,
+                tma_refill(3, 0),
+                "when it has met all that read"
+            ),
         ),
         detector(
             "a slot that one lane frees for others",
             Race,
             None,
-            launch!(tma::ring, tma_ring(5, 32768), "lane 0 of each warp, when it has read itself"),
-            launch!(tma::ring, tma_ring(5, 32768 | 65536), "after a `__syncwarp`"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 32768),
+                "lane 0 of each warp, when it has read itself"
+            ),
+            launch!(
+                tma::ring,
+                tma_ring(5, 32768 | 65536),
+                "after a `__syncwarp`"
+            ),
         ),
         detector(
             "two loads into one place",
             Race,
             None,
-            launch!(tma::ring, tma_ring(5, 2048), "each box is loaded twice in its phase"),
-            launch!(tma::ring, tma_ring(5, 16384), "two boxes side by side in a phase"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 2048),
+                "each box is loaded twice in its phase"
+            ),
+            launch!(
+                tma::ring,
+                tma_ring(5, 16384),
+                "two boxes side by side in a phase"
+            ),
         ),
         detector(
             "a store to where TMA brings a box",
             Race,
             None,
-            launch!(tma::refill, tma_refill(2, 4), "by the thread that has started the load"),
+            launch!(
+                tma::refill,
+                tma_refill(2, 4),
+                "by the thread that has started the load"
+            ),
             launch!(tma::refill, tma_refill(7, 0), "none"),
         ),
         detector(
             "a TMA store's source that is written again",
             Race,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(16), "while the storing thread waits"),
-            launch!(tma::store_tiles, tma_store_tiles(0), "after its wait and a barrier"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(16),
+                "while the storing thread waits"
+            ),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(0),
+                "after its wait and a barrier"
+            ),
         ),
         detector(
             "what a TMA store writes, within a block",
             Race,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(2048), "read after the wait for its source and a barrier"),
-            launch!(tma::store_tiles, tma_store_tiles(1024), "TMA has brought what is stored, from elsewhere"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(2048),
+                "read after the wait for its source and a barrier"
+            ),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(1024),
+                "TMA has brought what is stored, from elsewhere"
+            ),
         ),
         detector(
             "what TMA stores write, between blocks",
             Race,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(512), "all blocks store the same tile"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(512),
+                "all blocks store the same tile"
+            ),
             launch!(tma::store_tiles, tma_store_tiles(0), "each its own"),
         ),
     ]
@@ -437,62 +492,110 @@ fn tma_contents() -> Vec<Detector> {
             ReadInFlight,
             None,
             launch!(tma::ring, tma_ring(5, 256), "one lane of each warp"),
-            launch!(tma::ring, tma_ring(5, 256 | 512), "one lane, and a `__syncwarp` after it"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 256 | 512),
+                "one lane, and a `__syncwarp` after it"
+            ),
         ),
         detector(
             "a barrier in place of a wait for a box",
             ReadInFlight,
             None,
             launch!(tma::refill, tma_refill(2, 32), "`__syncthreads` alone"),
-            launch!(tma::refill, tma_refill(2, 16), "after one thread has waited"),
+            launch!(
+                tma::refill,
+                tma_refill(2, 16),
+                "after one thread has waited"
+            ),
         ),
         detector(
             "a box whose bytes are not expected",
             ReadInFlight,
             None,
-            launch!(tma::ring, tma_ring(5, 32), "the producer arrives without expecting"),
-            launch!(tma::ring, tma_ring(5, 4096), "it expects them when it has asked for them"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 32),
+                "the producer arrives without expecting"
+            ),
+            launch!(
+                tma::ring,
+                tma_ring(5, 4096),
+                "it expects them when it has asked for them"
+            ),
         ),
         detector(
             "a phase that ends before its last box",
             ReadInFlight,
             None,
-            launch!(tma::ring, tma_ring(5, 8 | 16384), "the bytes of one of two are expected"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 8 | 16384),
+                "the bytes of one of two are expected"
+            ),
             launch!(tma::ring, tma_ring(5, 16384), "of both"),
         ),
         detector(
             "stores that the async proxy does not see",
             MissingProxyFence,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(1), "`tma_store` without a fence"),
-            launch!(tma::store_tiles, tma_store_tiles(1024), "without a fence, of what TMA has brought"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(1),
+                "`tma_store` without a fence"
+            ),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(1024),
+                "without a fence, of what TMA has brought"
+            ),
         ),
         detector(
             "a proxy fence of another thread",
             MissingProxyFence,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(2), "who starts the store fences for all"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(2),
+                "who starts the store fences for all"
+            ),
             launch!(tma::store_tiles, tma_store_tiles(0), "each for itself"),
         ),
         detector(
             "a proxy fence behind the barrier",
             MissingProxyFence,
             None,
-            launch!(tma::store_tiles, tma_store_tiles(4), "each fences when it has met who starts the store"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(4),
+                "each fences when it has met who starts the store"
+            ),
             launch!(tma::store_tiles, tma_store_tiles(0), "before"),
         ),
         detector(
             "boxes beside a tensor's elements",
             OutOfBounds,
             None,
-            launch!(tma::rows_of_elements, tma_ring(8), "the map has 8 rows, and 4 are elements"),
-            launch!(tma::rows_of_elements, tma_ring(4), "it has 4, of boxes of 8"),
+            launch!(
+                tma::rows_of_elements,
+                tma_ring(8),
+                "the map has 8 rows, and 4 are elements"
+            ),
+            launch!(
+                tma::rows_of_elements,
+                tma_ring(4),
+                "it has 4, of boxes of 8"
+            ),
         ),
         detector(
             "a box at an odd address",
             Misaligned,
             "Misaligned",
-            launch!(tma::misused, tma_misused(1536, 0, 0, false), "of 128-byte rows at a multiple of 512"),
+            launch!(
+                tma::misused,
+                tma_misused(1536, 0, 0, false),
+                "of 128-byte rows at a multiple of 512"
+            ),
             launch!(tma::misused, tma_misused(3072, 0, 0, false), "of 1,024"),
         ),
         detector(
@@ -506,22 +609,42 @@ fn tma_contents() -> Vec<Detector> {
             "a box that is not the block's",
             Stopped,
             "Tma",
-            launch!(tma::misused, tma_misused(4096, 0, 0, false), "behind shared memory"),
-            launch!(tma::misused, tma_misused(3072, 0, 120, false), "the last kilobyte of it"),
+            launch!(
+                tma::misused,
+                tma_misused(4096, 0, 0, false),
+                "behind shared memory"
+            ),
+            launch!(
+                tma::misused,
+                tma_misused(3072, 0, 120, false),
+                "the last kilobyte of it"
+            ),
         ),
         detector(
             "a tensor map that is none",
             Stopped,
             "Tma",
             launch!(tma::misused, tma_misused(1024, -1, 0, false), "null"),
-            launch!(tma::misused, tma_misused(1024, 1, 8, true), "the second of two"),
+            launch!(
+                tma::misused,
+                tma_misused(1024, 1, 8, true),
+                "the second of two"
+            ),
         ),
         detector(
             "a TMA store before the tensor",
             Stopped,
             "Tma",
-            launch!(tma::misused, tma_misused(1024, 1, -1, true), "it starts at row -1"),
-            launch!(tma::misused, tma_misused(1024, 0, -1, false), "a load does, and the row is zero"),
+            launch!(
+                tma::misused,
+                tma_misused(1024, 1, -1, true),
+                "it starts at row -1"
+            ),
+            launch!(
+                tma::misused,
+                tma_misused(1024, 0, -1, false),
+                "a load does, and the row is zero"
+            ),
         ),
     ]
 }
@@ -540,14 +663,26 @@ fn tma_waits() -> Vec<Detector> {
             Deadlock,
             "WaitNeverObserved",
             launch!(tma::ring, tma_ring(5, 8), "half of a box is expected"),
-            launch!(tma::rows_of_elements, tma_ring(4), "a whole box, half of which lies outside of the tensor"),
+            launch!(
+                tma::rows_of_elements,
+                tma_ring(4),
+                "a whole box, half of which lies outside of the tensor"
+            ),
         ),
         detector(
             "free slots that are waited for in the first lap",
             Deadlock,
             "WaitNeverObserved",
-            launch!(tma::ring, tma_ring(5, 1024), "by the parity of a phase that has to come"),
-            launch!(tma::ring, tma_ring(2, 0), "by that of the phase before the first"),
+            launch!(
+                tma::ring,
+                tma_ring(5, 1024),
+                "by the parity of a phase that has to come"
+            ),
+            launch!(
+                tma::ring,
+                tma_ring(2, 0),
+                "by that of the phase before the first"
+            ),
         ),
         detector(
             "an mbarrier that TMA does not know",
@@ -567,21 +702,37 @@ fn tma_waits() -> Vec<Detector> {
             "a box that is under way when the block ends",
             Stopped,
             "Tma",
-            launch!(tma::refill, tma_refill(2, 8), "nobody waits for the last one"),
+            launch!(
+                tma::refill,
+                tma_refill(2, 8),
+                "nobody waits for the last one"
+            ),
             launch!(tma::refill, tma_refill(2, 0), "all are waited for"),
         ),
         detector(
             "a TMA store that shared memory does not outlive",
             Stopped,
             "Tma",
-            launch!(tma::store_tiles, tma_store_tiles(256), "the wait leaves the last group"),
-            launch!(tma::store_tiles, tma_store_tiles(0), "its source is waited for, and not that it is written"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(256),
+                "the wait leaves the last group"
+            ),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(0),
+                "its source is waited for, and not that it is written"
+            ),
         ),
         detector(
             "a wait for another thread's TMA stores",
             Stopped,
             "Tma",
-            launch!(tma::store_tiles, tma_store_tiles(128), "thread 32 waits for what thread 0 has stored"),
+            launch!(
+                tma::store_tiles,
+                tma_store_tiles(128),
+                "thread 32 waits for what thread 0 has stored"
+            ),
             launch!(tma::store_tiles, tma_store_tiles(0), "thread 0 does"),
         ),
         detector(
@@ -789,14 +940,26 @@ fn warpgroups() -> Vec<Detector> {
             "products of a box that nobody waits for",
             ReadInFlight,
             None,
-            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 1), "no `mbarrier_wait_tx`"),
-            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 0), "waited for, and no proxy fence"),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(1, 5, 1),
+                "no `mbarrier_wait_tx`"
+            ),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(1, 5, 0),
+                "waited for, and no proxy fence"
+            ),
         ),
         detector(
             "products of a box for which one thread waits",
             ReadInFlight,
             None,
-            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 2), "the first of each warpgroup"),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(2, 5, 2),
+                "the first of each warpgroup"
+            ),
             launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "all threads"),
         ),
         detector(
@@ -804,14 +967,26 @@ fn warpgroups() -> Vec<Detector> {
             Race,
             None,
             launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 4), "before the wait"),
-            launch!(wgmma::of_boxes, wgmma_of_boxes(1, 5, 8), "by a thread that has waited, without a barrier"),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(1, 5, 8),
+                "by a thread that has waited, without a barrier"
+            ),
         ),
         detector(
             "a box over an operand of another warpgroup",
             Race,
             None,
-            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 8), "by a thread that has waited for its own"),
-            launch!(wgmma::of_boxes, wgmma_of_boxes(2, 5, 0), "after one thread of each has said so"),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(2, 5, 8),
+                "by a thread that has waited for its own"
+            ),
+            launch!(
+                wgmma::of_boxes,
+                wgmma_of_boxes(2, 5, 0),
+                "after one thread of each has said so"
+            ),
         ),
     ]
 }
@@ -822,15 +997,27 @@ fn clusters() -> Vec<Detector> {
             "a store to a block that may not have started",
             Stopped,
             "Mbarrier",
-            launch!(cluster::exchange, cluster_exchange(1, 1), "before the wait for the cluster"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(1, 1),
+                "before the wait for the cluster"
+            ),
             launch!(cluster::exchange, cluster_exchange(0, 1), "after it"),
         ),
         detector(
             "an mbarrier of which no fence tells the other block",
             Race,
             None,
-            launch!(cluster::exchange, cluster_exchange(4096, 1), "a relaxed arrival"),
-            launch!(cluster::exchange, cluster_exchange(12288, 1), "the same after `fence_mbarrier_init`"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(4096, 1),
+                "a relaxed arrival"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(12288, 1),
+                "the same after `fence_mbarrier_init`"
+            ),
         ),
         detector(
             "a store whose phase nobody has waited for",
@@ -844,69 +1031,129 @@ fn clusters() -> Vec<Detector> {
             ReadInFlight,
             None,
             launch!(cluster::exchange, cluster_exchange(4, 1), "thread 0 waits"),
-            launch!(cluster::exchange, cluster_exchange(12, 1), "thread 0 waits, and `__syncthreads` follows"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(12, 1),
+                "thread 0 waits, and `__syncthreads` follows"
+            ),
         ),
         detector(
             "a place that another block fills again",
             Race,
             None,
-            launch!(cluster::exchange, cluster_exchange(256, 2), "while it is read"),
-            launch!(cluster::exchange, cluster_exchange(0, 2), "after the cluster has met"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(256, 2),
+                "while it is read"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(0, 2),
+                "after the cluster has met"
+            ),
         ),
         detector(
             "a block that ends before what is stored there has come",
             Stopped,
             "Tma",
-            launch!(cluster::exchange, cluster_exchange(128, 1), "block 1 does not wait"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(128, 1),
+                "block 1 does not wait"
+            ),
             launch!(cluster::exchange, cluster_exchange(0, 1), "both wait"),
         ),
         detector(
             "a cluster's barrier at which a warp arrives twice",
             Stopped,
             "CollectiveMismatch",
-            launch!(cluster::exchange, cluster_exchange(16, 1), "without a wait between"),
-            launch!(cluster::exchange, cluster_exchange(0, 2), "it waits in between"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(16, 1),
+                "without a wait between"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(0, 2),
+                "it waits in between"
+            ),
         ),
         detector(
             "a cluster's barrier at which a warp only waits",
             Stopped,
             "InvalidCollective",
-            launch!(cluster::exchange, cluster_exchange(32, 1), "it has not arrived"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(32, 1),
+                "it has not arrived"
+            ),
             launch!(cluster::exchange, cluster_exchange(0, 1), "it has"),
         ),
         detector(
             "a cluster's barrier that a warp does not reach",
             Deadlock,
             "Deadlock",
-            launch!(cluster::missed, cluster_barrier_missed(1), "one that waits elsewhere"),
-            launch!(cluster::missed, cluster_barrier_missed(0), "one that has left"),
+            launch!(
+                cluster::missed,
+                cluster_barrier_missed(1),
+                "one that waits elsewhere"
+            ),
+            launch!(
+                cluster::missed,
+                cluster_barrier_missed(0),
+                "one that has left"
+            ),
         ),
         detector(
             "bytes that no block stores",
             Deadlock,
             "WaitNeverObserved",
-            launch!(cluster::exchange, cluster_exchange(64, 1), "one store more is expected"),
-            launch!(cluster::exchange, cluster_exchange(0, 1), "exactly those of 128"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(64, 1),
+                "one store more is expected"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(0, 1),
+                "exactly those of 128"
+            ),
         ),
         detector(
             "a store behind the other block's shared memory",
             Stopped,
             "Tma",
-            launch!(cluster::exchange, cluster_exchange(512, 1), "128 bytes behind it"),
-            launch!(cluster::exchange, cluster_exchange(0, 1), "up to the last place"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(512, 1),
+                "128 bytes behind it"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(0, 1),
+                "up to the last place"
+            ),
         ),
         detector(
             "a store to a block that is not there",
             Stopped,
             "Tma",
-            launch!(cluster::exchange, cluster_exchange(2048, 1), "the third of two"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(2048, 1),
+                "the third of two"
+            ),
             launch!(cluster::exchange, cluster_exchange(0, 1), "the second"),
         ),
         detector(
             "a store to an odd address",
             Misaligned,
             "Misaligned",
-            launch!(cluster::exchange, cluster_exchange(1024, 1), "a multiple of 8"),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(1024, 1),
+                "a multiple of 8"
+            ),
             launch!(cluster::exchange, cluster_exchange(0, 1), "of 16"),
         ),
     ]
@@ -925,48 +1172,120 @@ impl Program {
 }
 
 fn detectors() -> Vec<Detector> {
-    let tma = tma_races().into_iter().chain(tma_contents()).chain(tma_waits());
-    races().into_iter().chain(contents()).chain(waits()).chain(tma).chain(warpgroups()).chain(clusters()).collect()
+    let tma = tma_races()
+        .into_iter()
+        .chain(tma_contents())
+        .chain(tma_waits());
+    races()
+        .into_iter()
+        .chain(contents())
+        .chain(waits())
+        .chain(tma)
+        .chain(warpgroups())
+        .chain(clusters())
+        .collect()
 }
 
 #[test]
 fn each_detector_catches_its_program_and_spares_its_near_miss() {
-    for Detector { name, kind, fault, catches, spares } in detectors() {
+    for Detector {
+        name,
+        kind,
+        fault,
+        catches,
+        spares,
+    } in detectors()
+    {
         let mut kinds = BTreeSet::new();
         let mut faults = BTreeSet::new();
         for schedule in SCHEDULES {
-            let found = catches.traced.clone().schedule(schedule).trace([8192, 0]).hazards;
+            let found = catches
+                .traced
+                .clone()
+                .schedule(schedule)
+                .trace([8192, 0])
+                .hazards;
             kinds.extend(found.iter().map(|hazard| hazard.kind));
-            let clean = spares.traced.clone().schedule(schedule).trace([8192, 0]).hazards;
-            assert!(clean.is_empty(), "{name}: {} is flagged under {schedule:?}: {}", spares.name, clean[0]);
+            let clean = spares
+                .traced
+                .clone()
+                .schedule(schedule)
+                .trace([8192, 0])
+                .hazards;
+            assert!(
+                clean.is_empty(),
+                "{name}: {} is flagged under {schedule:?}: {}",
+                spares.name,
+                clean[0]
+            );
             if fault.is_some() {
-                let run = |program: &Program| program.plain.clone().schedule(schedule).output::<u8>(8192);
+                let run =
+                    |program: &Program| program.plain.clone().schedule(schedule).output::<u8>(8192);
                 faults.extend(
-                    run(&catches).err().map(|fault| format!("{fault:?}").split(' ').next().unwrap().to_owned()),
+                    run(&catches)
+                        .err()
+                        .map(|fault| format!("{fault:?}").split(' ').next().unwrap().to_owned()),
                 );
                 let spared = run(&spares);
-                assert!(spared.is_ok(), "{name}: {} stops under {schedule:?}: {}", spares.name, spared.unwrap_err());
+                assert!(
+                    spared.is_ok(),
+                    "{name}: {} stops under {schedule:?}: {}",
+                    spares.name,
+                    spared.unwrap_err()
+                );
             }
         }
-        assert!(kinds.contains(&kind), "{name}: {} gives {kinds:?}", catches.name);
-        assert!(fault.is_none_or(|fault| faults.contains(fault)), "{name}: {} gives {faults:?}", catches.name);
+        assert!(
+            kinds.contains(&kind),
+            "{name}: {} gives {kinds:?}",
+            catches.name
+        );
+        assert!(
+            fault.is_none_or(|fault| faults.contains(fault)),
+            "{name}: {} gives {faults:?}",
+            catches.name
+        );
     }
 }
 
 /// Variants of an enum, by its source.
 fn variants(source: &str, name: &str) -> BTreeSet<String> {
-    let body = source.split_once(&format!("pub enum {name} {{\n")).unwrap().1.split_once("\n}").unwrap().0;
-    let is_variant = |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
-    let word = |line: &str| line.trim().split([' ', ',', '(']).next().unwrap().to_owned();
+    let body = source
+        .split_once(&format!("pub enum {name} {{\n"))
+        .unwrap()
+        .1
+        .split_once("\n}")
+        .unwrap()
+        .0;
+    let is_variant =
+        |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
+    let word = |line: &str| {
+        line.trim()
+            .split([' ', ',', '('])
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     body.lines().filter(is_variant).map(word).collect()
 }
 
 #[test]
 fn every_kind_of_hazard_and_every_fault_has_a_detector() {
-    let read = |file: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-    let kinds: BTreeSet<String> = detectors().iter().map(|it| format!("{:?}", it.kind)).collect();
-    assert_eq!(kinds, variants(&read("../src/judge/hazard.rs"), "HazardKind"));
-    let mut faults: BTreeSet<String> = detectors().iter().filter_map(|it| it.fault.map(String::from)).collect();
+    let read = |file: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+    };
+    let kinds: BTreeSet<String> = detectors()
+        .iter()
+        .map(|it| format!("{:?}", it.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        variants(&read("../src/judge/hazard.rs"), "HazardKind")
+    );
+    let mut faults: BTreeSet<String> = detectors()
+        .iter()
+        .filter_map(|it| it.fault.map(String::from))
+        .collect();
     // Launches that are refused as a whole, and the mark that a traced block's hazards hold the reason.
     faults.extend(["BadLaunch", "SharedTooLarge", "Hazard"].map(String::from));
     assert_eq!(faults, variants(&read("../src/fault.rs"), "Fault"));
@@ -976,15 +1295,41 @@ fn every_kind_of_hazard_and_every_fault_has_a_detector() {
 fn the_page_of_detectors_says_what_runs() {
     let cell = |program: &Program| format!("`{}`: {}", program.name, program.words);
     let row = |it: &Detector| {
-        let fault = it.fault.map(|fault| format!(", `Fault::{fault}`")).unwrap_or_default();
-        format!("| {} | {}{fault} | {} | {} |", it.name, it.kind.label(), cell(&it.catches), cell(&it.spares))
+        let fault = it
+            .fault
+            .map(|fault| format!(", `Fault::{fault}`"))
+            .unwrap_or_default();
+        format!(
+            "| {} | {}{fault} | {} | {} |",
+            it.name,
+            it.kind.label(),
+            cell(&it.catches),
+            cell(&it.spares)
+        )
     };
     let expected: Vec<String> = detectors().iter().map(row).collect();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../DETECTORS.md");
     let text = std::fs::read_to_string(page).unwrap_or_default();
-    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
-    assert!(rows == expected, "common/emulator/DETECTORS.md should have these rows:\n{}", expected.join("\n"));
-    let quoted: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("> ")).collect();
-    let last_tile = detectors().into_iter().find(|it| it.catches.name == "copied_one_ahead").unwrap();
-    assert_eq!(quoted.join(" "), last_tile.catches.traced.trace([8192, 0]).hazards[0].to_string());
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
+    assert!(
+        rows == expected,
+        "common/emulator/DETECTORS.md should have these rows:\n{}",
+        expected.join("\n")
+    );
+    let quoted: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("> "))
+        .collect();
+    let last_tile = detectors()
+        .into_iter()
+        .find(|it| it.catches.name == "copied_one_ahead")
+        .unwrap();
+    assert_eq!(
+        quoted.join(" "),
+        last_tile.catches.traced.trace([8192, 0]).hazards[0].to_string()
+    );
 }

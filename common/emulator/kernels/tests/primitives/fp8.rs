@@ -11,7 +11,11 @@ fn value(code: u8) -> f64 {
         (0, _) => mantissa * 2f64.powi(-9),
         _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
     };
-    if code & 0x80 == 0 { magnitude } else { -magnitude }
+    if code & 0x80 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
 }
 
 #[test]
@@ -33,22 +37,46 @@ fn every_code_converts_exactly() {
 pub fn nearest(x: f32) -> u8 {
     let x64 = f64::from(x.abs()).min(448.0);
     let distance = |code: &u8| (value(*code) - x64).abs();
-    let best = (0..=0x7e).min_by(|a, b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1)))).unwrap();
+    let best = (0..=0x7e)
+        .min_by(|a, b| {
+            distance(a)
+                .total_cmp(&distance(b))
+                .then((a & 1).cmp(&(b & 1)))
+        })
+        .unwrap();
     best | if x.is_sign_negative() { 0x80 } else { 0 }
 }
 
 #[test]
 fn floats_round_to_the_nearest_code() {
-    let mut inputs: Vec<f32> = vec![0.0, -0.0, 464.0, 464.1, 500.0, 1e30, f32::MIN_POSITIVE, 1e-40];
+    let mut inputs: Vec<f32> = vec![
+        0.0,
+        -0.0,
+        464.0,
+        464.1,
+        500.0,
+        1e30,
+        f32::MIN_POSITIVE,
+        1e-40,
+    ];
     for code in 0..0x7eu8 {
         let (low, high) = (value(code) as f32, value(code + 1) as f32);
         let middle = (low + high) / 2.0;
-        inputs.extend([low, middle, middle.next_down(), middle.next_up(), low.next_up(), high.next_down()]);
+        inputs.extend([
+            low,
+            middle,
+            middle.next_down(),
+            middle.next_up(),
+            low.next_up(),
+            high.next_down(),
+        ]);
     }
     let mut state = 1u32;
     for _ in 0..4000 {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        inputs.push(((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 2f32.powi((state % 24) as i32 - 12));
+        inputs.push(
+            ((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 2f32.powi((state % 24) as i32 - 12),
+        );
     }
     let negative: Vec<f32> = inputs.iter().map(|x| -x).collect();
     inputs.extend(negative);
@@ -62,7 +90,15 @@ fn floats_round_to_the_nearest_code() {
     for (i, &x) in inputs.iter().enumerate() {
         assert_eq!(saturated[i], nearest(x), "{x:e}");
         let sign = if x.is_sign_negative() { 0x80 } else { 0 };
-        assert_eq!(open[i], if x.abs() > 464.0 { sign | 0x7f } else { nearest(x) }, "{x:e}");
+        assert_eq!(
+            open[i],
+            if x.abs() > 464.0 {
+                sign | 0x7f
+            } else {
+                nearest(x)
+            },
+            "{x:e}"
+        );
     }
     assert_eq!(saturated[count..], [0x7f, 0x7e, 0xfe]);
     assert_eq!(open[count..], [0x7f, 0x7f, 0xff]);

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys};
+use cudarc::driver::{
+    CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys,
+};
 use cudarc::nvrtc::Ptx;
 use emulator::TensorMap;
 use emulator_kernels::{FATBIN, KernelParams};
@@ -23,13 +25,23 @@ impl Gpu {
         let has_driver = unsafe { sys::is_culib_present() };
         if !has_driver || !CudaContext::device_count().is_ok_and(|count| count > 0) {
             let mut terminal = std::io::stderr();
-            writeln!(terminal, "no GPU: the wrappers of attn/ptx were checked in the emulator alone").unwrap();
+            writeln!(
+                terminal,
+                "no GPU: the wrappers of attn/ptx were checked in the emulator alone"
+            )
+            .unwrap();
             return None;
         }
-        let fatbin = FATBIN.expect("nvcc was not found when this test was built: run scripts/cuda-toolkit");
+        let fatbin =
+            FATBIN.expect("nvcc was not found when this test was built: run scripts/cuda-toolkit");
         let context = CudaContext::new(0).expect("a GPU and its driver");
-        let module = context.load_module(Ptx::from_binary(fatbin.to_vec())).expect("code for this GPU");
-        Some(Self { stream: context.default_stream(), module })
+        let module = context
+            .load_module(Ptx::from_binary(fatbin.to_vec()))
+            .expect("code for this GPU");
+        Some(Self {
+            stream: context.default_stream(),
+            module,
+        })
     }
 
     /// Whether the GPU has the instructions of kernel `name`; says so where it has not.
@@ -37,7 +49,11 @@ impl Gpu {
         let has = self.module.load_function(name).is_ok();
         if !has {
             let mut terminal = std::io::stderr();
-            writeln!(terminal, "this GPU is no sm_90a: {name} was checked in the emulator alone").unwrap();
+            writeln!(
+                terminal,
+                "this GPU is no sm_90a: {name} was checked in the emulator alone"
+            )
+            .unwrap();
         }
         has
     }
@@ -53,7 +69,18 @@ impl Gpu {
         output_bytes: usize,
     ) -> Vec<u8> {
         let inputs = inputs.map(<[u8]>::to_vec);
-        self.execute(name, ([1; 3], [threads, 1, 1], shared, inputs, &[], [number, 0, 0, 0]), output_bytes)
+        self.execute(
+            name,
+            (
+                [1; 3],
+                [threads, 1, 1],
+                shared,
+                inputs,
+                &[],
+                [number, 0, 0, 0],
+            ),
+            output_bytes,
+        )
     }
 
     /// Runs `launch` of kernel `name`; returns its first output, which starts as zeros.
@@ -77,7 +104,13 @@ impl Gpu {
     ) -> Vec<u8> {
         let stream = &self.stream;
         // The driver refuses empty allocations.
-        let filled = |bytes: &[u8]| if bytes.is_empty() { vec![0] } else { bytes.to_vec() };
+        let filled = |bytes: &[u8]| {
+            if bytes.is_empty() {
+                vec![0]
+            } else {
+                bytes.to_vec()
+            }
+        };
         let address = |slice| {
             let (address, _guard) = DevicePtr::device_ptr(slice, stream);
             address as usize
@@ -89,7 +122,10 @@ impl Gpu {
                 Buffer::Input => address(&tensor),
                 Buffer::Output => address(&output),
             };
-            inputs[1].extend(encode(&TensorMap { base: base + map.base, ..*map }));
+            inputs[1].extend(encode(&TensorMap {
+                base: base + map.base,
+                ..*map
+            }));
         }
         let [_, second, third] = inputs.map(|bytes| stream.clone_htod(&filled(&bytes)).unwrap());
         let params = KernelParams {
@@ -98,23 +134,42 @@ impl Gpu {
             numbers,
         };
         // SAFETY: a `repr(C)` struct of pointers and integers without padding.
-        let bytes = unsafe { std::slice::from_raw_parts((&raw const params).cast::<u8>(), size_of::<KernelParams>()) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts((&raw const params).cast::<u8>(), size_of::<KernelParams>())
+        };
         let params = stream.clone_htod(bytes).unwrap();
-        let function = self.module.load_function(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let config = LaunchConfig { grid_dim: grid.into(), block_dim: block.into(), shared_mem_bytes: shared as u32 };
+        let function = self
+            .module
+            .load_function(name)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let config = LaunchConfig {
+            grid_dim: grid.into(),
+            block_dim: block.into(),
+            shared_mem_bytes: shared as u32,
+        };
         let mut launch = stream.launch_builder(&function);
         launch.arg(&params);
         // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live until after the wait below
         // and have the sizes that the kernel documents.
         unsafe { launch.launch(config) }.unwrap_or_else(|error| panic!("{name}: {error}"));
-        stream.synchronize().unwrap_or_else(|error| panic!("{name}: {error}"));
+        stream
+            .synchronize()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         stream.clone_dtoh(&output).unwrap()
     }
 }
 
 /// The driver's own encoding of a map.
 fn encode(map: &TensorMap) -> [u8; 128] {
-    let &TensorMap { base, extents, strides, box_columns, box_rows, swizzle, element_bytes } = map;
+    let &TensorMap {
+        base,
+        extents,
+        strides,
+        box_columns,
+        box_rows,
+        swizzle,
+        element_bytes,
+    } = map;
     let (boxes, steps) = ([box_columns, box_rows, 1, 1], [1u32; 4]);
     let element = match element_bytes {
         1 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,

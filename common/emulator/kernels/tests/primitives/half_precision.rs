@@ -5,7 +5,10 @@ use crate::support::{Plain, Run};
 
 fn convert<I: Plain, O: Plain>(entry: emulator::Entry, input: &[I]) -> Vec<O> {
     let run = Run::new(entry, 256).blocks(input.len().div_ceil(256) as u32);
-    run.input(0, input).number(0, input.len() as i32).output(input.len()).unwrap()
+    run.input(0, input)
+        .number(0, input.len() as i32)
+        .output(input.len())
+        .unwrap()
 }
 
 fn random(count: usize) -> impl Iterator<Item = u64> {
@@ -43,13 +46,34 @@ fn assert_is(actual: u16, expected: f16, what: impl std::fmt::Debug) {
 
 #[test]
 fn floats_round_to_nearest_even() {
-    let mut floats =
-        vec![0.0, f32::NAN, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), 65519.996, 65520.0];
+    let mut floats = vec![
+        0.0,
+        f32::NAN,
+        f32::INFINITY,
+        f32::MAX,
+        f32::MIN_POSITIVE,
+        f32::from_bits(1),
+        65519.996,
+        65520.0,
+    ];
     for bits in 0..0x7c00u16 {
-        let (low, high) = (f16::from_bits(bits).to_f32(), f16::from_bits(bits + 1).to_f32());
+        let (low, high) = (
+            f16::from_bits(bits).to_f32(),
+            f16::from_bits(bits + 1).to_f32(),
+        );
         // The last step goes to infinity; its middle would have been 65520, above.
-        let middle = if high.is_finite() { (low + high) / 2.0 } else { 65520.0 };
-        floats.extend([low, low.next_up(), middle.next_down(), middle, middle.next_up()]);
+        let middle = if high.is_finite() {
+            (low + high) / 2.0
+        } else {
+            65520.0
+        };
+        floats.extend([
+            low,
+            low.next_up(),
+            middle.next_down(),
+            middle,
+            middle.next_up(),
+        ]);
     }
     floats.extend(random(300_000).map(|bits| f32::from_bits(bits as u32)));
     let negative: Vec<f32> = floats.iter().map(|x| -x).collect();
@@ -77,24 +101,36 @@ fn round_fixed(exact: i128, zero: u16) -> u16 {
     let top = 127 - magnitude.leading_zeros();
     // The last bit of a half lies 10 below its first, but not below 2^-24.
     let shift = top.saturating_sub(10).max(24);
-    let (kept, lost, tie) = (magnitude >> shift, magnitude & ((1 << shift) - 1), 1u128 << (shift - 1));
+    let (kept, lost, tie) = (
+        magnitude >> shift,
+        magnitude & ((1 << shift) - 1),
+        1u128 << (shift - 1),
+    );
     let kept = kept + u128::from(lost > tie || (lost == tie && kept & 1 == 1));
     // Exponent and mantissa add up, carry included.
-    let bits = if shift == 24 { kept } else { kept + u128::from(shift - 24) * 1024 };
+    let bits = if shift == 24 {
+        kept
+    } else {
+        kept + u128::from(shift - 24) * 1024
+    };
     sign | bits.min(0x7c00) as u16
 }
 
 #[test]
 fn arithmetic_rounds_once() {
-    let interesting =
-        [0u16, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00];
+    let interesting = [
+        0u16, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x3c01, 0x7bff, 0xfbff, 0x7c00,
+        0xfc00, 0x7e00,
+    ];
     let mut triples: Vec<[u16; 3]> = Vec::new();
     for a in interesting {
         for b in interesting {
             triples.extend(interesting.map(|c| [a, b, c]));
         }
     }
-    triples.extend(random(300_000).map(|bits| [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16]));
+    triples.extend(
+        random(300_000).map(|bits| [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16]),
+    );
     // Nearby exponents, where sums cancel and ties happen.
     triples.extend(random(300_000).map(|bits| {
         let near = |bits: u64| 0x3400 + (bits & 0x93ff) as u16;
@@ -102,8 +138,13 @@ fn arithmetic_rounds_once() {
     }));
     let column = |i: usize| triples.iter().map(|triple| triple[i]).collect::<Vec<u16>>();
     let count = triples.len();
-    let run = Run::new(entry::half_arithmetic, 256).blocks(count.div_ceil(256) as u32).number(0, count as i32);
-    let run = run.input(0, &column(0)).input(1, &column(1)).input(2, &column(2));
+    let run = Run::new(entry::half_arithmetic, 256)
+        .blocks(count.div_ceil(256) as u32)
+        .number(0, count as i32);
+    let run = run
+        .input(0, &column(0))
+        .input(1, &column(1))
+        .input(2, &column(2));
     let output: Vec<u16> = run.output(count * 7).unwrap();
     for ([a, b, c], row) in triples.into_iter().zip(output.chunks(7)) {
         let [fa, fb, fc] = [a, b, c].map(|bits| f16::from_bits(bits).to_f64());
@@ -126,7 +167,11 @@ fn arithmetic_rounds_once() {
         check(row[3], fa * fb + fc, product + fixed(c));
         assert_is(row[4], f16::from_f64(fa / fb), what);
         if !fa.is_nan() && !fb.is_nan() && fa != fb {
-            assert_eq!([row[5], row[6]], [if fa > fb { a } else { b }, a ^ 0x8000], "{what:?}");
+            assert_eq!(
+                [row[5], row[6]],
+                [if fa > fb { a } else { b }, a ^ 0x8000],
+                "{what:?}"
+            );
         }
     }
 }
@@ -134,7 +179,14 @@ fn arithmetic_rounds_once() {
 #[test]
 fn doubles_round_once() {
     let tie = 1.0 + 2f64.powi(-11);
-    let mut doubles = vec![tie, tie.next_up(), tie.next_down(), tie + 2f64.powi(-11), -tie.next_up(), 65519.999999999];
+    let mut doubles = vec![
+        tie,
+        tie.next_up(),
+        tie.next_down(),
+        tie + 2f64.powi(-11),
+        -tie.next_up(),
+        65519.999999999,
+    ];
     for bits in 0..0x7bffu16 {
         let middle = (f16::from_bits(bits).to_f64() + f16::from_bits(bits + 1).to_f64()) / 2.0;
         doubles.extend([middle, middle.next_up(), middle.next_down()]);
@@ -143,13 +195,24 @@ fn doubles_round_once() {
     for (&double, half) in doubles.iter().zip(halves) {
         // The nearest of three neighbours; these inputs' distances are exact in double.
         let near = f16::from_f64_const(double);
-        let candidates = [near.to_bits().wrapping_sub(1), near.to_bits(), near.to_bits() + 1];
+        let candidates = [
+            near.to_bits().wrapping_sub(1),
+            near.to_bits(),
+            near.to_bits() + 1,
+        ];
         let distance = |bits: u16| {
             let value = f16::from_bits(bits);
-            if value.is_finite() { (value.to_f64() - double).abs() } else { f64::INFINITY }
+            if value.is_finite() {
+                (value.to_f64() - double).abs()
+            } else {
+                f64::INFINITY
+            }
         };
-        let best =
-            candidates.into_iter().min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a & 1).cmp(&(b & 1))));
+        let best = candidates.into_iter().min_by(|&a, &b| {
+            distance(a)
+                .total_cmp(&distance(b))
+                .then((a & 1).cmp(&(b & 1)))
+        });
         assert_eq!(Some(half), best, "{double:e}");
     }
 }
@@ -160,8 +223,8 @@ fn half2_keeps_its_halves_apart() {
     assert_eq!(
         output,
         [
-            4.0, 7.0, -2.0, -3.0, 3.0, 10.0, 3.5, 10.5, 1.0, 2.0, 5.0, 5.0, 3.0, 2.0, 2.0, 1.0, 2.5, 4.5, 16384.0, 6.0,
-            4.5
+            4.0, 7.0, -2.0, -3.0, 3.0, 10.0, 3.5, 10.5, 1.0, 2.0, 5.0, 5.0, 3.0, 2.0, 2.0, 1.0,
+            2.5, 4.5, 16384.0, 6.0, 4.5
         ]
     );
 }

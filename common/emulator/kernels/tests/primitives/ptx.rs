@@ -62,24 +62,41 @@ fn half_code(value: i32) -> u16 {
 fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
     let k_size = 8 * per_register;
     let mut numbers = numbers(seed);
-    let a: Vec<Vec<i32>> = (0..16).map(|_| numbers.by_ref().take(k_size).collect()).collect();
-    let b: Vec<[i32; 8]> = (0..k_size).map(|_| from_fn(|_| numbers.next().unwrap())).collect();
-    let c: Vec<[i32; 8]> = (0..16).map(|_| from_fn(|_| 7 * numbers.next().unwrap())).collect();
+    let a: Vec<Vec<i32>> = (0..16)
+        .map(|_| numbers.by_ref().take(k_size).collect())
+        .collect();
+    let b: Vec<[i32; 8]> = (0..k_size)
+        .map(|_| from_fn(|_| numbers.next().unwrap()))
+        .collect();
+    let c: Vec<[i32; 8]> = (0..16)
+        .map(|_| from_fn(|_| 7 * numbers.next().unwrap()))
+        .collect();
 
     let packed = |element: &dyn Fn(usize) -> i32| {
         let bits = 32 / per_register;
         (0..per_register).fold(0, |register, j| register | code(element(j)) << (bits * j))
     };
-    let (mut a_registers, mut b_registers, mut c_registers, mut d_registers) = (vec![], vec![], vec![], vec![]);
+    let (mut a_registers, mut b_registers, mut c_registers, mut d_registers) =
+        (vec![], vec![], vec![], vec![]);
     for lane in 0..32 {
         let (row, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
-        for (row, first) in [(row, first), (row + 8, first), (row, first + k_size / 2), (row + 8, first + k_size / 2)] {
+        for (row, first) in [
+            (row, first),
+            (row + 8, first),
+            (row, first + k_size / 2),
+            (row + 8, first + k_size / 2),
+        ] {
             a_registers.push(packed(&|j| a[row][first + j]));
         }
         for first in [first, first + k_size / 2] {
             b_registers.push(packed(&|j| b[first + j][row]));
         }
-        for (row, col) in [(row, pair), (row, pair + 1), (row + 8, pair), (row + 8, pair + 1)] {
+        for (row, col) in [
+            (row, pair),
+            (row, pair + 1),
+            (row + 8, pair),
+            (row + 8, pair + 1),
+        ] {
             let product: i32 = (0..k_size).map(|k| a[row][k] * b[k][col]).sum();
             c_registers.push(c[row][col] as f32);
             d_registers.push((c[row][col] + product) as f32);
@@ -87,26 +104,45 @@ fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 
     }
     let registers = |values: Vec<u32>| bytes(values.into_iter().map(u32::to_le_bytes));
     let floats = |values: Vec<f32>| bytes(values.into_iter().map(f32::to_le_bytes));
-    ([registers(a_registers), registers(b_registers), floats(c_registers)], floats(d_registers))
+    (
+        [
+            registers(a_registers),
+            registers(b_registers),
+            floats(c_registers),
+        ],
+        floats(d_registers),
+    )
 }
 
 /// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes must receive.
 fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 3], Vec<u8>) {
     // Rows of 16 bytes at multiples of 16, in no order that a mistake could have; the last lanes' may be ignored.
     let rows: [usize; 32] = from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
-    let element = |matrix: usize, row: usize, col: usize| (1000 + rows[matrix * 8 + row] * 8 + col) as u16;
+    let element =
+        |matrix: usize, row: usize, col: usize| (1000 + rows[matrix * 8 + row] * 8 + col) as u16;
     let mut registers = Vec::new();
     for lane in 0..32 {
         for matrix in 0..matrices {
             for j in 0..2 {
                 let (across, along) = (lane / 4, lane % 4 * 2 + j);
-                let value = if is_transposed { element(matrix, along, across) } else { element(matrix, across, along) };
+                let value = if is_transposed {
+                    element(matrix, along, across)
+                } else {
+                    element(matrix, across, along)
+                };
                 registers.push(value.to_le_bytes());
             }
         }
     }
     let memory = (0..1024u16).map(|index| (1000 + index).to_le_bytes());
-    ([bytes(memory), bytes(rows.map(|row| (row as u32 * 16).to_le_bytes())), vec![]], bytes(registers))
+    (
+        [
+            bytes(memory),
+            bytes(rows.map(|row| (row as u32 * 16).to_le_bytes())),
+            vec![],
+        ],
+        bytes(registers),
+    )
 }
 
 fn cases() -> Vec<Case> {
@@ -126,70 +162,135 @@ fn cases() -> Vec<Case> {
     let (inputs, expected) = ldmatrix(2, true);
     cases.push(case!(ldmatrix_x2_trans, 2048, inputs, expected));
 
-    let (a, b): (Vec<i32>, Vec<i32>) = (numbers(7).take(256).collect(), numbers(8).take(128).collect());
-    let product = |row: usize, col: usize| (0..16).map(|k| a[row * 16 + k] * b[k * 8 + col]).sum::<i32>() as f32;
+    let (a, b): (Vec<i32>, Vec<i32>) = (
+        numbers(7).take(256).collect(),
+        numbers(8).take(128).collect(),
+    );
+    let product = |row: usize, col: usize| {
+        (0..16)
+            .map(|k| a[row * 16 + k] * b[k * 8 + col])
+            .sum::<i32>() as f32
+    };
     let d = (0..128).map(|i| product(i / 8, i % 8).to_le_bytes());
     let halves = |values: &[i32]| bytes(values.iter().map(|&value| half_code(value).to_le_bytes()));
-    cases.push(case!(ldmatrix_and_mma, 2048, [halves(&a), halves(&b), vec![]], bytes(d.clone().chain(d))));
+    cases.push(case!(
+        ldmatrix_and_mma,
+        2048,
+        [halves(&a), halves(&b), vec![]],
+        bytes(d.clone().chain(d))
+    ));
 
     let source: Vec<u8> = (1..=64).collect();
     let mut copied = vec![0; 64];
-    [0..29, 32..37].into_iter().for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
-    cases.push(case!(cp_async_of_each_size, 64, [source, vec![], vec![]], copied));
+    [0..29, 32..37]
+        .into_iter()
+        .for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
+    cases.push(case!(
+        cp_async_of_each_size,
+        64,
+        [source, vec![], vec![]],
+        copied
+    ));
 
     let mut row: [i32; 32] = from_fn(|lane| 7 * lane as i32 - 50);
     let input = bytes(row.map(i32::to_le_bytes));
     for _ in 0..5 {
         row = from_fn(|lane| 3 * row[(32 - lane) % 32] + lane as i32);
     }
-    let case = case!(named_barriers_hand_over, 128, [input, vec![], vec![]], bytes(row.map(i32::to_le_bytes)));
-    cases.push(Case { threads: 64, number: 5, ..case });
+    let case = case!(
+        named_barriers_hand_over,
+        128,
+        [input, vec![], vec![]],
+        bytes(row.map(i32::to_le_bytes))
+    );
+    cases.push(Case {
+        threads: 64,
+        number: 5,
+        ..case
+    });
 
     let mut values: [i32; 128] = from_fn(|thread| 3 * thread as i32 - 100);
     let input = bytes(values.map(i32::to_le_bytes));
     for _ in 0..3 {
         values = from_fn(|thread| values[thread / 64 * 64 + 63 - thread % 64] + thread as i32 / 64);
     }
-    let case = case!(named_barrier_of_each_pair, 512, [input, vec![], vec![]], bytes(values.map(i32::to_le_bytes)));
-    cases.push(Case { threads: 128, number: 3, ..case });
+    let case = case!(
+        named_barrier_of_each_pair,
+        512,
+        [input, vec![], vec![]],
+        bytes(values.map(i32::to_le_bytes))
+    );
+    cases.push(Case {
+        threads: 128,
+        number: 3,
+        ..case
+    });
 
     let answers = [0, 1, 1, 0, 0, 1, 1, 0].map(i32::to_le_bytes);
     let answers = bytes(std::iter::repeat_n(answers, 32).flatten());
     cases.push(case!(mbarrier_phases, 8, [vec![], vec![], vec![]], answers));
 
     for tiles in [1, 2, 3, 9] {
-        let words: Vec<u32> = (0..tiles * 128).map(|i: u32| i.wrapping_mul(2_654_435_761) >> 7).collect();
+        let words: Vec<u32> = (0..tiles * 128)
+            .map(|i: u32| i.wrapping_mul(2_654_435_761) >> 7)
+            .collect();
         let chunk = |tile: u32, chunk: u32| {
             let words = &words[(tile * 128 + chunk * 4) as usize..][..4];
-            words[0] ^ words[1].wrapping_mul(3) ^ words[2].wrapping_mul(5) ^ words[3].wrapping_mul(7)
+            words[0]
+                ^ words[1].wrapping_mul(3)
+                ^ words[2].wrapping_mul(5)
+                ^ words[3].wrapping_mul(7)
         };
         let steps = || (0..tiles).flat_map(|tile| (0..32).map(move |i| (tile, i)));
         let sum = |lane: u32| {
-            let add =
-                |sum: u32, (tile, i)| sum.wrapping_mul(31).wrapping_add(chunk(tile, (i + lane) % 32)).wrapping_add(i);
+            let add = |sum: u32, (tile, i)| {
+                sum.wrapping_mul(31)
+                    .wrapping_add(chunk(tile, (i + lane) % 32))
+                    .wrapping_add(i)
+            };
             steps().fold(0u32, add).to_le_bytes()
         };
         let sums = bytes((0..64).map(|thread| sum(thread % 32)));
         let input = bytes(words.iter().map(|word| word.to_le_bytes()));
         let case = case!(mbarrier_ring, 32 + 1024, [input, vec![], vec![]], sums);
-        cases.push(Case { threads: 96, number: tiles as i32, ..case });
+        cases.push(Case {
+            threads: 96,
+            number: tiles as i32,
+            ..case
+        });
     }
     cases
 }
 
 fn run(case: &Case, entry: Entry) -> Run {
-    let run = Run::new(entry, case.threads).shared(case.shared).number(0, case.number);
-    (0..).zip(&case.inputs).fold(run, |run, (index, input)| run.input(index, input))
+    let run = Run::new(entry, case.threads)
+        .shared(case.shared)
+        .number(0, case.number);
+    (0..)
+        .zip(&case.inputs)
+        .fold(run, |run, (index, input)| run.input(index, input))
 }
 
 #[test]
 fn each_wrapper_gives_the_documented_registers() {
     for case in cases() {
         for schedule in SCHEDULES {
-            let output: Vec<u8> = run(&case, case.plain).schedule(schedule).output(case.expected.len()).unwrap();
-            let difference = output.iter().zip(&case.expected).position(|(is, should)| is != should);
-            assert_eq!(difference, None, "{} differs at this byte under {schedule:?}", case.name);
-            let report = run(&case, case.traced).schedule(schedule).trace([case.expected.len(), 0]);
+            let output: Vec<u8> = run(&case, case.plain)
+                .schedule(schedule)
+                .output(case.expected.len())
+                .unwrap();
+            let difference = output
+                .iter()
+                .zip(&case.expected)
+                .position(|(is, should)| is != should);
+            assert_eq!(
+                difference, None,
+                "{} differs at this byte under {schedule:?}",
+                case.name
+            );
+            let report = run(&case, case.traced)
+                .schedule(schedule)
+                .trace([case.expected.len(), 0]);
             assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name);
         }
     }
@@ -197,11 +298,17 @@ fn each_wrapper_gives_the_documented_registers() {
 
 #[test]
 fn every_wrapper_has_a_counterpart_and_a_case() {
-    let common = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let read =
-        |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let common = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
     let words = |text: &str| -> BTreeSet<String> {
-        text.split(|c: char| !c.is_alphanumeric() && c != '_').map(String::from).collect()
+        text.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .map(String::from)
+            .collect()
     };
     let cases = ["ptx.cu", "tma.cu", "wgmma.cu", "cluster.cu"]
         .map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
@@ -212,17 +319,39 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
         if !text.contains("asm volatile") {
             continue;
         }
-        let counterpart = words(&read(&common.join("emulator/include/attn/ptx").join(path.file_name().unwrap())));
-        for declaration in text.lines().filter(|line| line.starts_with("static __device__")) {
-            let name = declaration.split('(').next().unwrap().split(' ').next_back().unwrap();
-            assert!(counterpart.contains(name), "{name}: the emulator has no counterpart");
+        let counterpart = words(&read(
+            &common
+                .join("emulator/include/attn/ptx")
+                .join(path.file_name().unwrap()),
+        ));
+        for declaration in text
+            .lines()
+            .filter(|line| line.starts_with("static __device__"))
+        {
+            let name = declaration
+                .split('(')
+                .next()
+                .unwrap()
+                .split(' ')
+                .next_back()
+                .unwrap();
+            assert!(
+                counterpart.contains(name),
+                "{name}: the emulator has no counterpart"
+            );
             // What another wrapper calls is run by that one's case.
             let is_part = text.matches(&format!("{name}(")).count() > 1;
-            assert!(is_part || cases.iter().any(|words| words.contains(name)), "{name}: no kernel of cu/ runs it");
+            assert!(
+                is_part || cases.iter().any(|words| words.contains(name)),
+                "{name}: no kernel of cu/ runs it"
+            );
             wrappers += 1;
         }
     }
-    assert!(wrappers >= 17, "{wrappers} wrappers were found: are they declared in another way now?");
+    assert!(
+        wrappers >= 17,
+        "{wrappers} wrappers were found: are they declared in another way now?"
+    );
 }
 
 #[test]
@@ -230,8 +359,18 @@ fn each_wrapper_gives_the_same_on_a_real_gpu() {
     let Some(gpu) = Gpu::open() else { return };
     for case in cases() {
         let inputs = case.inputs.each_ref().map(Vec::as_slice);
-        let output = gpu.run(case.name, case.threads, case.shared, inputs, case.number, case.expected.len());
-        let difference = output.iter().zip(&case.expected).position(|(is, should)| is != should);
+        let output = gpu.run(
+            case.name,
+            case.threads,
+            case.shared,
+            inputs,
+            case.number,
+            case.expected.len(),
+        );
+        let difference = output
+            .iter()
+            .zip(&case.expected)
+            .position(|(is, should)| is != should);
         assert_eq!(difference, None, "{} differs at this byte", case.name);
         println!("{}: {} bytes as expected", case.name, output.len());
     }
@@ -241,37 +380,73 @@ fn each_wrapper_gives_the_same_on_a_real_gpu() {
 fn matrix_instructions_are_counted_as_what_they_are() {
     let counted = |name: &str| {
         let case = cases().into_iter().find(|case| case.name == name).unwrap();
-        run(&case, case.traced).trace([case.expected.len(), 0]).counted.sum
+        run(&case, case.traced)
+            .trace([case.expected.len(), 0])
+            .counted
+            .sum
     };
     assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);
     let e4m3 = counted("mma_m16n8k32_e4m3_f32");
     assert_eq!((e4m3.tensor_ops, e4m3.tensor_macs), (1, 16 * 8 * 32));
     for (name, passes) in [("ldmatrix_x4", 4), ("ldmatrix_x2_trans", 2)] {
         let read = counted(name).shared_read;
-        assert_eq!((read.requests, read.bytes, read.ideal_wavefronts), (1, passes * 128, passes), "{name}");
+        assert_eq!(
+            (read.requests, read.bytes, read.ideal_wavefronts),
+            (1, passes * 128, passes),
+            "{name}"
+        );
     }
     // Rows of 48 bytes: 8 of them lie in different banks.
     let together = counted("ldmatrix_and_mma");
-    assert_eq!((together.tensor_ops, together.shared_read.requests, together.shared_read.conflicts()), (2, 3, 0));
+    assert_eq!(
+        (
+            together.tensor_ops,
+            together.shared_read.requests,
+            together.shared_read.conflicts()
+        ),
+        (2, 3, 0)
+    );
     let conflicts = |pitch: i32| {
-        let run = Run::new(traced::lanes_then_ldmatrix, 32).shared(32 * 128).number(0, 1).number(1, pitch);
+        let run = Run::new(traced::lanes_then_ldmatrix, 32)
+            .shared(32 * 128)
+            .number(0, 1)
+            .number(1, pitch);
         run.trace([128, 0]).counted.sum.shared_read.conflicts()
     };
-    assert_eq!([16, 80, 128].map(conflicts), [0, 0, 28], "8 rows 128 bytes apart lie in the same banks");
+    assert_eq!(
+        [16, 80, 128].map(conflicts),
+        [0, 0, 28],
+        "8 rows 128 bytes apart lie in the same banks"
+    );
 }
 
 #[test]
 fn misuse_of_ldmatrix_is_a_fault_with_its_place() {
     let fault = |byte: i32, lanes: i32| {
-        let run = Run::new(entry::ldmatrix_misused, 32).shared(1024).input(0, &[0u64; 8]);
-        run.number(0, byte).number(1, lanes).output::<u32>(32).map(|_| ())
+        let run = Run::new(entry::ldmatrix_misused, 32)
+            .shared(1024)
+            .input(0, &[0u64; 8]);
+        run.number(0, byte)
+            .number(1, lanes)
+            .output::<u32>(32)
+            .map(|_| ())
     };
     assert_eq!(fault(160, 32), Ok(()));
     let place = line("hazards.cu", "// of lane 5");
-    let Err(Fault::Misaligned { thread: 5, operand, required: 16, place: found, .. }) = fault(8, 32) else {
+    let Err(Fault::Misaligned {
+        thread: 5,
+        operand,
+        required: 16,
+        place: found,
+        ..
+    }) = fault(8, 32)
+    else {
         panic!("{:?}", fault(8, 32))
     };
-    assert_eq!((operand.as_str(), found.line), ("the row address of ldmatrix", place));
+    assert_eq!(
+        (operand.as_str(), found.line),
+        ("the row address of ldmatrix", place)
+    );
     let at = at("hazards.cu", "// of lane 5");
     for byte in [-1, 240_000 / 16 * 16] {
         assert_eq!(
@@ -282,5 +457,8 @@ fn misuse_of_ldmatrix_is_a_fault_with_its_place() {
             )
         );
     }
-    assert!(matches!(fault(0, 31), Err(Fault::CollectiveMismatch { .. })), "all lanes take part");
+    assert!(
+        matches!(fault(0, 31), Err(Fault::CollectiveMismatch { .. })),
+        "all lanes take part"
+    );
 }

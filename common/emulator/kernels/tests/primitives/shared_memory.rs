@@ -6,7 +6,10 @@ use crate::support::{Run, SCHEDULES};
 #[test]
 fn shared_memory_starts_as_nan_in_every_block() {
     for schedule in SCHEDULES {
-        let run = Run::new(entry::read_uninitialised, 64).blocks(40).shared(256).schedule(schedule);
+        let run = Run::new(entry::read_uninitialised, 64)
+            .blocks(40)
+            .shared(256)
+            .schedule(schedule);
         let output: Vec<f32> = run.output(160).unwrap();
         for block in output.chunks(4) {
             assert!(block[0].is_nan() && block[1].is_nan());
@@ -18,19 +21,40 @@ fn shared_memory_starts_as_nan_in_every_block() {
 #[test]
 fn a_write_behind_the_declared_bytes_is_found() {
     let run = |declared: usize, byte: i32| {
-        Run::new(entry::write_shared_at, 32).blocks(3).shared(declared).number(0, byte).output::<i32>(0)
+        Run::new(entry::write_shared_at, 32)
+            .blocks(3)
+            .shared(declared)
+            .number(0, byte)
+            .output::<i32>(0)
     };
     run(256, 252).unwrap();
     assert_eq!(
         run(256, 256).unwrap_err(),
-        Fault::SharedOverflow { block: [0; 3], declared: 256, offset: 257 - 1 },
+        Fault::SharedOverflow {
+            block: [0; 3],
+            declared: 256,
+            offset: 257 - 1
+        },
         "the first byte outside"
     );
-    assert_eq!(run(256, 20_000).unwrap_err(), Fault::SharedOverflow { block: [0; 3], declared: 256, offset: 20_000 });
+    assert_eq!(
+        run(256, 20_000).unwrap_err(),
+        Fault::SharedOverflow {
+            block: [0; 3],
+            declared: 256,
+            offset: 20_000
+        }
+    );
     run(256, 0).unwrap();
     // The whole of it, and the guard behind the largest block.
     run(emulator::MAX_SHARED_BYTES, 232_444).unwrap();
-    assert!(matches!(run(emulator::MAX_SHARED_BYTES, 232_448), Err(Fault::SharedOverflow { offset: 232_448, .. })));
+    assert!(matches!(
+        run(emulator::MAX_SHARED_BYTES, 232_448),
+        Err(Fault::SharedOverflow {
+            offset: 232_448,
+            ..
+        })
+    ));
     // A launch that declares less than the one before it.
     run(1024, 1020).unwrap();
     run(128, 124).unwrap();

@@ -10,34 +10,72 @@ use crate::{cluster, tma, wgmma};
 
 /// Sites that their kernels do without: the file, words of the line, and the reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
-    ("cp_async.cu", "cp_async_wait_group<2>", "the kernel reads after the last wait, which covers all groups"),
+    (
+        "cp_async.cu",
+        "cp_async_wait_group<2>",
+        "the kernel reads after the last wait, which covers all groups",
+    ),
     ("cp_async.cu", "cp_async_wait_group<1>", "the same"),
-    ("hazards.cu", "// all rows are there", "each thread reads the column that it has written"),
-    ("hazards.cu", "// the words are there", "each thread reads the words that it has written"),
-    ("hazards.cu", "// at the end", "nobody reads what was copied"),
+    (
+        "hazards.cu",
+        "// all rows are there",
+        "each thread reads the column that it has written",
+    ),
+    (
+        "hazards.cu",
+        "// the words are there",
+        "each thread reads the words that it has written",
+    ),
+    (
+        "hazards.cu",
+        "// at the end",
+        "nobody reads what was copied",
+    ),
     ("mbarrier.cu", "// the second", "nothing comes after it"),
-    ("wmma.cu", "// the old elements have been read", "each lane stores the elements that it has loaded"),
+    (
+        "wmma.cu",
+        "// the old elements have been read",
+        "each lane stores the elements that it has loaded",
+    ),
 ];
 
 /// Kernels that are right, in launches that together need each of their sites.
 fn correct() -> Vec<Run> {
     let floats: Vec<f32> = (0..4096).map(|i| i as f32).collect();
     let run = |entry, threads, shared| {
-        Run::new(entry, threads).shared(shared).input(0, &floats).input(1, &floats).input(2, &floats)
+        Run::new(entry, threads)
+            .shared(shared)
+            .input(0, &floats)
+            .input(1, &floats)
+            .input(2, &floats)
     };
     vec![
         run(traced::barrier_in_one_branch, 64, 256).number(0, 1),
-        run(traced::copied_one_ahead, 64, 2048).number(0, 4).number(1, 1),
-        run(traced::copied_one_ahead, 64, 2048).number(0, 4).number(2, 1),
-        run(traced::copied_by_a_producer, 96, 512).number(0, 1).number(1, 1),
+        run(traced::copied_one_ahead, 64, 2048)
+            .number(0, 4)
+            .number(1, 1),
+        run(traced::copied_one_ahead, 64, 2048)
+            .number(0, 4)
+            .number(2, 1),
+        run(traced::copied_by_a_producer, 96, 512)
+            .number(0, 1)
+            .number(1, 1),
         run(traced::tiles_by_helpers, 64, 2048).number(1, 1),
-        run(traced::ring_without_free_slots, 64, 256).number(0, 4).number(1, 1),
-        run(traced::ring_without_free_slots, 64, 256).number(0, 4).number(2, 1),
-        run(traced::rows_one_too_many, 32, 1024).number(0, 8).number(1, 8),
+        run(traced::ring_without_free_slots, 64, 256)
+            .number(0, 4)
+            .number(1, 1),
+        run(traced::ring_without_free_slots, 64, 256)
+            .number(0, 4)
+            .number(2, 1),
+        run(traced::rows_one_too_many, 32, 1024)
+            .number(0, 8)
+            .number(1, 8),
         run(traced::vector_at, 32, 2048).number(0, 16),
         run(traced::matrix_then_lanes, 32, 1024).number(0, 1),
         run(traced::lanes_then_matrix, 32, 512).number(0, 1),
-        run(traced::lanes_then_ldmatrix, 32, 2048).number(0, 1).number(1, 16),
+        run(traced::lanes_then_ldmatrix, 32, 2048)
+            .number(0, 1)
+            .number(1, 16),
         run(traced::matrix_in_place, 32, 1024),
         run(traced::warp_ping_pong, 64, 256),
         run(traced::groups_of_ones_own, 32, 2048),
@@ -74,7 +112,9 @@ fn correct() -> Vec<Run> {
         run(traced::wgmma_attention, 128, 24576).number(1, 4),
         run(traced::wgmma_ring, 160, 24608).number(1, 5),
         run(traced::wgmma_misused, 128, 24576),
-        run(traced::stmatrix_then_lanes, 32, 1024).number(0, 1).number(1, 16),
+        run(traced::stmatrix_then_lanes, 32, 1024)
+            .number(0, 1)
+            .number(1, 16),
         cluster::exchange(traced::cluster_exchange, 0, 2).input(0, &floats),
         cluster::exchange(traced::cluster_exchange, 4 | 8, 2).input(0, &floats),
         cluster::exchange(traced::cluster_exchange, 4096 | 8192, 1).input(0, &floats),
@@ -89,17 +129,30 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         assert_eq!(whole.hazards, []);
         for site in &whole.sync_sites {
             let is_killed = SCHEDULES.map(|schedule| {
-                let broken = run.clone().schedule(schedule).suppress(site.place.clone()).trace([8192, 8192]);
-                assert!(broken.sync_sites.contains(site), "a suppressed site is still a site");
+                let broken = run
+                    .clone()
+                    .schedule(schedule)
+                    .suppress(site.place.clone())
+                    .trace([8192, 8192]);
+                assert!(
+                    broken.sync_sites.contains(site),
+                    "a suppressed site is still a site"
+                );
                 !broken.hazards.is_empty()
             });
-            assert!(is_killed.iter().all(|killed| *killed == is_killed[0]), "{site:?} by schedule: {is_killed:?}");
+            assert!(
+                is_killed.iter().all(|killed| *killed == is_killed[0]),
+                "{site:?} by schedule: {is_killed:?}"
+            );
             *needed.entry(site.place.clone()).or_default() |= is_killed[0];
             operations.insert(site.operation.clone());
         }
     }
-    let redundant: Vec<String> =
-        needed.iter().filter(|(_, needed)| !**needed).map(|(place, _)| place.to_string()).collect();
+    let redundant: Vec<String> = needed
+        .iter()
+        .filter(|(_, needed)| !**needed)
+        .map(|(place, _)| place.to_string())
+        .collect();
     let listed = REDUNDANT.map(|(file, words, _reason)| format!("cu/{file}:{}", line(file, words)));
     assert_eq!(redundant, listed);
     let expected = [
@@ -128,17 +181,30 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
         "wgmma_fence",
         "wgmma_wait",
     ];
-    assert_eq!(operations.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        operations.iter().map(String::as_str).collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[test]
 fn the_plain_build_can_leave_a_site_out_too() {
     let input: Vec<i32> = (0..64).collect();
-    let run = Run::new(entry::reverse, 64).shared(256).input(0, &input).number(0, 1);
+    let run = Run::new(entry::reverse, 64)
+        .shared(256)
+        .input(0, &input)
+        .number(0, 1);
     let expected: Vec<i32> = input.iter().rev().copied().collect();
     assert_eq!(run.output::<i32>(64).unwrap(), expected);
-    let site = |text| Place { file: "cu/barrier.cu".into(), line: line("barrier.cu", text) };
+    let site = |text| Place {
+        file: "cu/barrier.cu".into(),
+        line: line("barrier.cu", text),
+    };
     let without = |text| run.clone().suppress(site(text)).output::<i32>(64).unwrap();
     assert_ne!(without("// all have written"), expected);
-    assert_eq!(without("// all have read"), expected, "one round only: nothing comes after it");
+    assert_eq!(
+        without("// all have read"),
+        expected,
+        "one round only: nothing comes after it"
+    );
 }

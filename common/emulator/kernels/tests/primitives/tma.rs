@@ -21,29 +21,64 @@ pub const TILES: TensorMap = TensorMap {
 
 /// A ring of `tiles` tiles with what is broken, as bits of `RingBreak` in `cu/tma.cu`.
 pub fn ring(entry: Entry, tiles: i32, breaks: i32) -> Run {
-    let run = Run::new(entry, 96).shared(5120).number(0, tiles).number(1, breaks);
-    run.map(Buffer::Input, TILES).map(Buffer::Input, TensorMap { box_rows: 4, ..TILES })
+    let run = Run::new(entry, 96)
+        .shared(5120)
+        .number(0, tiles)
+        .number(1, breaks);
+    run.map(Buffer::Input, TILES).map(
+        Buffer::Input,
+        TensorMap {
+            box_rows: 4,
+            ..TILES
+        },
+    )
 }
 
 pub fn refill(entry: Entry, tiles: i32, breaks: i32) -> Run {
-    Run::new(entry, 32).shared(2048).number(0, tiles).number(1, breaks).map(Buffer::Input, TILES)
+    Run::new(entry, 32)
+        .shared(2048)
+        .number(0, tiles)
+        .number(1, breaks)
+        .map(Buffer::Input, TILES)
 }
 
 /// Each block has two tiles of the output.
 pub fn store_tiles(entry: Entry, breaks: i32) -> Run {
-    let run = Run::new(entry, 64).blocks(2).shared(4096).number(0, 2).number(1, breaks);
-    run.map(Buffer::Input, TILES).map(Buffer::Output, TensorMap { extents: [32, 16, 4, 1], ..TILES })
+    let run = Run::new(entry, 64)
+        .blocks(2)
+        .shared(4096)
+        .number(0, 2)
+        .number(1, breaks);
+    run.map(Buffer::Input, TILES).map(
+        Buffer::Output,
+        TensorMap {
+            extents: [32, 16, 4, 1],
+            ..TILES
+        },
+    )
 }
 
 pub fn misused(entry: Entry, byte: i32, map: i32, row: i32, is_store: bool) -> Run {
-    let run = Run::new(entry, 32).shared(4096).number(0, byte).number(1, map).number(2, row).number(3, is_store.into());
+    let run = Run::new(entry, 32)
+        .shared(4096)
+        .number(0, byte)
+        .number(1, map)
+        .number(2, row)
+        .number(3, is_store.into());
     run.map(Buffer::Input, TILES).map(Buffer::Output, TILES)
 }
 
 /// A box of 8 rows, of which the map has `rows`, and the first 4 are elements.
 pub fn rows_of_elements(entry: Entry, rows: u64) -> Run {
-    let map = TensorMap { extents: [32, rows, 1, 1], ..TILES };
-    Run::new(entry, 96).shared(5120).number(0, 1).map(Buffer::Input, map).elements(0..512)
+    let map = TensorMap {
+        extents: [32, rows, 1, 1],
+        ..TILES
+    };
+    Run::new(entry, 96)
+        .shared(5120)
+        .number(0, 1)
+        .map(Buffer::Input, map)
+        .elements(0..512)
 }
 
 /// A load at this column of words.
@@ -56,7 +91,11 @@ fn input() -> Vec<f32> {
 }
 
 fn found(run: &Run, schedule: Schedule) -> Vec<Hazard> {
-    run.clone().input(0, &input()).schedule(schedule).trace([8192, 0]).hazards
+    run.clone()
+        .input(0, &input())
+        .schedule(schedule)
+        .trace([8192, 0])
+        .hazards
 }
 
 /// A tensor of `bytes`-wide elements that hold their own index, not dense, and boxes of 16 rows.
@@ -72,19 +111,45 @@ impl Tensor {
         let extents = [columns.into(), 21, 3, 2];
         let strides = [row, 25 * row, 80 * row];
         let (box_columns, box_rows) = (swizzle / element_bytes, 16);
-        let map = TensorMap { base: 64, extents, strides, box_columns, box_rows, swizzle, element_bytes };
+        let map = TensorMap {
+            base: 64,
+            extents,
+            strides,
+            box_columns,
+            box_rows,
+            swizzle,
+            element_bytes,
+        };
         // Bytes at odd distances, so that none stands for another one nearby.
-        let input = (0..64 + 160 * row).map(|i| (i * 7 + i / 256 * 3 + i / 65536) as u8).collect();
+        let input = (0..64 + 160 * row)
+            .map(|i| (i * 7 + i / 256 * 3 + i / 65536) as u8)
+            .collect();
         Self { map, input }
     }
 
     /// The byte of the tensor at a byte of a row, none outside.
     fn at(&self, [byte, row, head, batch]: [i64; 4]) -> Option<usize> {
-        let TensorMap { extents, strides, element_bytes, .. } = self.map;
-        let extents = [extents[0] * u64::from(element_bytes), extents[1], extents[2], extents[3]];
-        let inside =
-            [byte, row, head, batch].into_iter().zip(extents).all(|(at, extent)| (0..extent as i64).contains(&at));
-        let [row, head, batch] = [row * strides[0] as i64, head * strides[1] as i64, batch * strides[2] as i64];
+        let TensorMap {
+            extents,
+            strides,
+            element_bytes,
+            ..
+        } = self.map;
+        let extents = [
+            extents[0] * u64::from(element_bytes),
+            extents[1],
+            extents[2],
+            extents[3],
+        ];
+        let inside = [byte, row, head, batch]
+            .into_iter()
+            .zip(extents)
+            .all(|(at, extent)| (0..extent as i64).contains(&at));
+        let [row, head, batch] = [
+            row * strides[0] as i64,
+            head * strides[1] as i64,
+            batch * strides[2] as i64,
+        ];
         inside.then_some((64 + byte + row + head + batch) as usize)
     }
 
@@ -98,7 +163,8 @@ impl Tensor {
                 let turn = if span == 128 { row % 8 } else { row / 2 % 4 };
                 let place = row * span + ((byte / 16) ^ turn) * 16 + byte % 16;
                 let first = i64::from(at[0]) * i64::from(self.map.element_bytes);
-                let [row, head, batch] = [i64::from(at[1]) + row as i64, at[2].into(), at[3].into()];
+                let [row, head, batch] =
+                    [i64::from(at[1]) + row as i64, at[2].into(), at[3].into()];
                 layout[place] = self.at([first + byte as i64, row, head, batch]);
             }
         }
@@ -124,26 +190,50 @@ const PLACES: [[i32; 4]; 13] = [
 ];
 
 fn tensors() -> Vec<Tensor> {
-    [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)].map(|(swizzle, bytes)| Tensor::new(swizzle, bytes)).into()
+    [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)]
+        .map(|(swizzle, bytes)| Tensor::new(swizzle, bytes))
+        .into()
 }
 
 impl Tensor {
     /// A launch that brings the box at `place`, and what it gives.
     fn load(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
-        let bytes = self.layout(place).into_iter().map(|from| from.map_or(0, |from| self.input[from]));
+        let bytes = self
+            .layout(place)
+            .into_iter()
+            .map(|from| from.map_or(0, |from| self.input[from]));
         let expected: Vec<u8> = bytes.collect();
-        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &self.input).input(2, &place);
-        (run.map(Buffer::Input, self.map).number(0, expected.len() as i32), expected)
+        let run = Run::new(entry, 64)
+            .shared(1024 + 2048)
+            .input(0, &self.input)
+            .input(2, &place);
+        (
+            run.map(Buffer::Input, self.map)
+                .number(0, expected.len() as i32),
+            expected,
+        )
     }
 
     /// One that stores a box there.
     fn store(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
         let layout = self.layout(place);
-        let box_bytes: Vec<u8> = (0..layout.len()).map(|i| (i * 5 + i / 256 + 1) as u8).collect();
+        let box_bytes: Vec<u8> = (0..layout.len())
+            .map(|i| (i * 5 + i / 256 + 1) as u8)
+            .collect();
         let mut expected = vec![0; self.input.len()];
-        layout.iter().zip(&box_bytes).for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
-        let run = Run::new(entry, 64).shared(1024 + 2048).input(0, &box_bytes).input(2, &place);
-        (run.map(Buffer::Output, self.map).number(0, box_bytes.len() as i32), expected)
+        layout
+            .iter()
+            .zip(&box_bytes)
+            .for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
+        let run = Run::new(entry, 64)
+            .shared(1024 + 2048)
+            .input(0, &box_bytes)
+            .input(2, &place);
+        (
+            run.map(Buffer::Output, self.map)
+                .number(0, box_bytes.len() as i32),
+            expected,
+        )
     }
 }
 
@@ -155,12 +245,19 @@ fn a_box_lies_in_shared_memory_as_documented() {
             for schedule in SCHEDULES {
                 let (run, expected) = tensor.load(entry::tma_box, place);
                 let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
-                assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
+                assert!(
+                    output == expected,
+                    "{:?} at {place:?}, {schedule:?}",
+                    tensor.map
+                );
                 let (run, _) = tensor.load(traced::tma_box, place);
                 let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
                 assert_eq!(report.counted.sum.tma_read_bytes, inside);
-                assert_eq!(report.counted.sum.shared_async_write.bytes, expected.len() as u64);
+                assert_eq!(
+                    report.counted.sum.shared_async_write.bytes,
+                    expected.len() as u64
+                );
             }
         }
     }
@@ -169,12 +266,19 @@ fn a_box_lies_in_shared_memory_as_documented() {
 #[test]
 fn a_store_writes_what_lies_in_the_tensor() {
     for tensor in tensors() {
-        for place in PLACES.into_iter().filter(|place| place.iter().all(|&at| at >= 0)) {
+        for place in PLACES
+            .into_iter()
+            .filter(|place| place.iter().all(|&at| at >= 0))
+        {
             let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
                 let (run, expected) = tensor.store(entry::tma_store_box, place);
                 let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
-                assert!(output == expected, "{:?} at {place:?}, {schedule:?}", tensor.map);
+                assert!(
+                    output == expected,
+                    "{:?} at {place:?}, {schedule:?}",
+                    tensor.map
+                );
                 let (run, _) = tensor.store(traced::tma_store_box, place);
                 let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
@@ -186,15 +290,28 @@ fn a_store_writes_what_lies_in_the_tensor() {
 
 #[test]
 fn boxes_are_the_same_on_a_real_gpu() {
-    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("tma_box")) else { return };
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("tma_box")) else {
+        return;
+    };
     let same = |name: &str, (run, expected): (Run, Vec<u8>), what: &dyn std::fmt::Debug| {
-        assert!(gpu.launch(name, &run, expected.len()) == expected, "{name}: {what:?}");
+        assert!(
+            gpu.launch(name, &run, expected.len()) == expected,
+            "{name}: {what:?}"
+        );
     };
     for tensor in tensors() {
         for place in PLACES {
-            same("tma_box", tensor.load(entry::tma_box, place), &(tensor.map, place));
+            same(
+                "tma_box",
+                tensor.load(entry::tma_box, place),
+                &(tensor.map, place),
+            );
             if place.iter().all(|&at| at >= 0) {
-                same("tma_store_box", tensor.store(entry::tma_store_box, place), &(tensor.map, place));
+                same(
+                    "tma_store_box",
+                    tensor.store(entry::tma_store_box, place),
+                    &(tensor.map, place),
+                );
             }
         }
     }
@@ -204,13 +321,29 @@ fn boxes_are_the_same_on_a_real_gpu() {
         (run, output)
     };
     for breaks in [0, 256 | 512, 4096, 8192, 16384, 32768 | 65536] {
-        (1..8).for_each(|tiles| same("tma_ring", emulated(ring(entry::tma_ring, tiles, breaks), 64), &(tiles, breaks)));
+        (1..8).for_each(|tiles| {
+            same(
+                "tma_ring",
+                emulated(ring(entry::tma_ring, tiles, breaks), 64),
+                &(tiles, breaks),
+            )
+        });
     }
     for breaks in [0, 16] {
-        (1..8).for_each(|tiles| same("tma_refill", emulated(refill(entry::tma_refill, tiles, breaks), 32), &breaks));
+        (1..8).for_each(|tiles| {
+            same(
+                "tma_refill",
+                emulated(refill(entry::tma_refill, tiles, breaks), 32),
+                &breaks,
+            )
+        });
     }
     for breaks in [0, 1024] {
-        same("tma_store_tiles", emulated(store_tiles(entry::tma_store_tiles, breaks), 1024), &breaks);
+        same(
+            "tma_store_tiles",
+            emulated(store_tiles(entry::tma_store_tiles, breaks), 1024),
+            &breaks,
+        );
     }
 }
 
@@ -228,16 +361,48 @@ fn a_ring_of_boxes_is_clean_in_all_its_forms() {
         for tiles in [1, 2, 3, 8] {
             assert_clean(&ring(traced::tma_ring, tiles, breaks), what);
             for schedule in SCHEDULES {
-                let run = ring(entry::tma_ring, tiles, breaks).input(0, &input()).schedule(schedule);
-                assert_eq!(run.output::<f32>(64).unwrap(), [sum(tiles as usize); 64], "{what}, {schedule:?}");
+                let run = ring(entry::tma_ring, tiles, breaks)
+                    .input(0, &input())
+                    .schedule(schedule);
+                assert_eq!(
+                    run.output::<f32>(64).unwrap(),
+                    [sum(tiles as usize); 64],
+                    "{what}, {schedule:?}"
+                );
             }
         }
     }
-    let counted = ring(traced::tma_ring, 4, 0).input(0, &input()).trace([256, 0]).counted.sum;
-    assert_eq!((counted.tma_read_bytes, counted.global_read.bytes, counted.global_read.requests), (4096, 4096, 4));
-    assert_eq!((counted.global_read.sectors, counted.shared_async_write.bytes), (128, 4096));
-    assert_eq!((counted.shared_async_write.wavefronts, counted.shared_async_write.conflicts()), (32, 0));
-    assert_eq!((counted.mbarrier_arrivals, counted.mbarrier_waits), (4 * 65, 4 * 65));
+    let counted = ring(traced::tma_ring, 4, 0)
+        .input(0, &input())
+        .trace([256, 0])
+        .counted
+        .sum;
+    assert_eq!(
+        (
+            counted.tma_read_bytes,
+            counted.global_read.bytes,
+            counted.global_read.requests
+        ),
+        (4096, 4096, 4)
+    );
+    assert_eq!(
+        (
+            counted.global_read.sectors,
+            counted.shared_async_write.bytes
+        ),
+        (128, 4096)
+    );
+    assert_eq!(
+        (
+            counted.shared_async_write.wavefronts,
+            counted.shared_async_write.conflicts()
+        ),
+        (32, 0)
+    );
+    assert_eq!(
+        (counted.mbarrier_arrivals, counted.mbarrier_waits),
+        (4 * 65, 4 * 65)
+    );
 }
 
 #[test]
@@ -249,18 +414,58 @@ fn every_way_to_break_the_ring_is_found_and_named() {
         (1, &[ReadInFlight, Race, UninitialisedShared], not_observed),
         (2, &[Race, Stopped], "Two tma_load write these bytes"),
         (4, &[Deadlock], "phase 0, parity 0, has 0 of 64 arrivals"),
-        (8, &[Deadlock], "512 bytes expected by mbarrier_arrive_expect_tx, 1024 brought by tma_load"),
-        (16, &[Deadlock], "exactly the bytes that mbarrier_arrive_expect_tx expects"),
-        (16, &[Deadlock], "2048 bytes expected by mbarrier_arrive_expect_tx, 1024 brought by tma_load"),
-        (32, &[ReadInFlight, Deadlock, Stopped], "the phase ended without these bytes"),
-        (64, &[ReadInFlight, Deadlock, UninitialisedShared], not_observed),
-        (128, &[Stopped], "TMA does not know of it: the thread that initialised it"),
-        (256, &[ReadInFlight, Race, UninitialisedShared], not_observed),
-        (1024, &[Deadlock], "mbarrier_wait_tx, the mbarrier at byte 16: phase 0, parity 0, has 0 of 64 arrivals"),
+        (
+            8,
+            &[Deadlock],
+            "512 bytes expected by mbarrier_arrive_expect_tx, 1024 brought by tma_load",
+        ),
+        (
+            16,
+            &[Deadlock],
+            "exactly the bytes that mbarrier_arrive_expect_tx expects",
+        ),
+        (
+            16,
+            &[Deadlock],
+            "2048 bytes expected by mbarrier_arrive_expect_tx, 1024 brought by tma_load",
+        ),
+        (
+            32,
+            &[ReadInFlight, Deadlock, Stopped],
+            "the phase ended without these bytes",
+        ),
+        (
+            64,
+            &[ReadInFlight, Deadlock, UninitialisedShared],
+            not_observed,
+        ),
+        (
+            128,
+            &[Stopped],
+            "TMA does not know of it: the thread that initialised it",
+        ),
+        (
+            256,
+            &[ReadInFlight, Race, UninitialisedShared],
+            not_observed,
+        ),
+        (
+            1024,
+            &[Deadlock],
+            "mbarrier_wait_tx, the mbarrier at byte 16: phase 0, parity 0, has 0 of 64 arrivals",
+        ),
         (2048, &[Race], "Two tma_load write these bytes"),
         (32768, &[Race], in_use),
-        (131072, &[Race, Stopped], "a __syncthreads() is missing after mbarrier_init"),
-        (8 | 16384, &[ReadInFlight, Deadlock, Stopped], "the phase ended without these bytes"),
+        (
+            131072,
+            &[Race, Stopped],
+            "a __syncthreads() is missing after mbarrier_init",
+        ),
+        (
+            8 | 16384,
+            &[ReadInFlight, Deadlock, Stopped],
+            "the phase ended without these bytes",
+        ),
     ];
     for (bits, kinds, sentence) in breaks {
         let mut texts = Vec::new();
@@ -270,7 +475,10 @@ fn every_way_to_break_the_ring_is_found_and_named() {
             assert!(is_found, "break {bits}, {schedule:?}: {hazards:#?}");
             texts.extend(hazards.iter().map(ToString::to_string));
         }
-        assert!(texts.iter().any(|text| text.contains(sentence)), "break {bits}: {texts:#?}");
+        assert!(
+            texts.iter().any(|text| text.contains(sentence)),
+            "break {bits}: {texts:#?}"
+        );
     }
 }
 
@@ -279,7 +487,9 @@ fn missing_waits_show_in_the_plain_build() {
     let sum: f32 = input()[..5 * 256].iter().sum();
     for breaks in [1, 2, 32, 256, 8 | 16384] {
         let wrong = SCHEDULES.map(|schedule| {
-            let run = ring(entry::tma_ring, 5, breaks).input(0, &input()).schedule(schedule);
+            let run = ring(entry::tma_ring, 5, breaks)
+                .input(0, &input())
+                .schedule(schedule);
             run.output::<f32>(64).map_or(true, |sums| sums != [sum; 64])
         });
         assert!(wrong.contains(&true), "break {breaks}: {wrong:?}");
@@ -288,42 +498,74 @@ fn missing_waits_show_in_the_plain_build() {
 
 #[test]
 fn a_read_before_its_phase_names_both_places_and_what_was_brought() {
-    let hazards = SCHEDULES.iter().flat_map(|&schedule| found(&ring(traced::tma_ring, 1, 1), schedule));
-    let text = hazards.map(|it| it.to_string()).find(|text| text.starts_with("read of")).unwrap();
+    let hazards = SCHEDULES
+        .iter()
+        .flat_map(|&schedule| found(&ring(traced::tma_ring, 1, 1), schedule));
+    let text = hazards
+        .map(|it| it.to_string())
+        .find(|text| text.starts_with("read of"))
+        .unwrap();
     let [load, read] = ["// brings a tile", "// reads a tile"].map(|text| at("tma.cu", text));
-    assert!(text.starts_with("read of an in-flight copy (missing wait) in block [0, 0, 0]"), "{text}");
-    assert!(text.contains(&format!("writes by tma_load at {load}")) && text.contains(&read), "{text}");
-    assert!(text.contains(" of shared memory, copied from bytes 0-127 of in 0:"), "{text}");
+    assert!(
+        text.starts_with("read of an in-flight copy (missing wait) in block [0, 0, 0]"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("writes by tma_load at {load}")) && text.contains(&read),
+        "{text}"
+    );
+    assert!(
+        text.contains(" of shared memory, copied from bytes 0-127 of in 0:"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_slot_is_filled_again_by_who_has_read_it() {
     for tiles in [1, 2, 7] {
-        assert_clean(&refill(traced::tma_refill, tiles, 0), "each lane waits; thread 0 refills after a __syncwarp");
-        assert_clean(&refill(traced::tma_refill, tiles, 16), "one lane waits, and all meet it");
+        assert_clean(
+            &refill(traced::tma_refill, tiles, 0),
+            "each lane waits; thread 0 refills after a __syncwarp",
+        );
+        assert_clean(
+            &refill(traced::tma_refill, tiles, 16),
+            "one lane waits, and all meet it",
+        );
     }
     let [fills, reads] = ["// fills the slot", "// reads the slot"].map(|text| at("tma.cu", text));
     for schedule in SCHEDULES {
         let text = found(&refill(traced::tma_refill, 3, 1 | 16), schedule)[0].to_string();
-        assert!(text.starts_with("race") && text.contains(&fills) && text.contains(&reads), "{text}");
+        assert!(
+            text.starts_with("race") && text.contains(&fills) && text.contains(&reads),
+            "{text}"
+        );
     }
     for (bit, stores) in [(2, "// a store before"), (4, "// a store meanwhile")] {
         for schedule in SCHEDULES {
             let text = found(&refill(traced::tma_refill, 2, bit), schedule)[0].to_string();
             assert!(
-                text.starts_with("race") && text.contains(&fills) && text.contains(&at("tma.cu", stores)),
+                text.starts_with("race")
+                    && text.contains(&fills)
+                    && text.contains(&at("tma.cu", stores)),
                 "{text}"
             );
         }
     }
     for schedule in SCHEDULES {
         let hazards = found(&refill(traced::tma_refill, 2, 32), schedule);
-        let is_found = hazards.iter().any(|hazard| hazard.kind == HazardKind::ReadInFlight);
+        let is_found = hazards
+            .iter()
+            .any(|hazard| hazard.kind == HazardKind::ReadInFlight);
         assert!(is_found, "a __syncthreads waits for no box: {schedule:?}");
-        let fault =
-            refill(entry::tma_refill, 2, 8).input(0, &input()).schedule(schedule).output::<f32>(32).unwrap_err();
+        let fault = refill(entry::tma_refill, 2, 8)
+            .input(0, &input())
+            .schedule(schedule)
+            .output::<f32>(32)
+            .unwrap_err();
         assert!(
-            fault.to_string().contains(&format!("tma_load at {fills}: the block has ended, and no thread")),
+            fault.to_string().contains(&format!(
+                "tma_load at {fills}: the block has ended, and no thread"
+            )),
             "{fault}"
         );
     }
@@ -333,43 +575,104 @@ fn a_slot_is_filled_again_by_who_has_read_it() {
 fn stores_need_the_writers_fence_and_the_issuers_wait() {
     // What the threads write in order is swizzled when it comes to global memory.
     let turned = |i: usize| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4;
-    for (breaks, what) in [(0, "all fence, meet, and one stores"), (1024, "TMA has brought the tile")] {
-        let expected: Vec<f32> = (0..1024).map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32).collect();
+    for (breaks, what) in [
+        (0, "all fence, meet, and one stores"),
+        (1024, "TMA has brought the tile"),
+    ] {
+        let expected: Vec<f32> = (0..1024)
+            .map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32)
+            .collect();
         assert_clean(&store_tiles(traced::tma_store_tiles, breaks), what);
         for schedule in SCHEDULES {
-            let run = store_tiles(entry::tma_store_tiles, breaks).input(0, &input()).schedule(schedule);
-            assert!(run.output::<f32>(1024).unwrap() == expected, "{what}, {schedule:?}");
+            let run = store_tiles(entry::tma_store_tiles, breaks)
+                .input(0, &input())
+                .schedule(schedule);
+            assert!(
+                run.output::<f32>(1024).unwrap() == expected,
+                "{what}, {schedule:?}"
+            );
         }
     }
     let sites = |first, second| [at("tma.cu", first), at("tma.cu", second)];
     let names = |breaks: i32, kind: HazardKind, [first, second]: [String; 2], sentence: &str| {
         let text = only(&store_tiles(traced::tma_store_tiles, breaks), kind);
-        assert!(text.contains(&first) && text.contains(&second) && text.contains(sentence), "{breaks}: {text}");
+        assert!(
+            text.contains(&first) && text.contains(&second) && text.contains(sentence),
+            "{breaks}: {text}"
+        );
     };
     let stores = || sites("// a tile", "// stores a tile");
     let fence = HazardKind::MissingProxyFence;
-    names(1, fence, stores(), "it is missing after the write, in the thread that wrote");
+    names(
+        1,
+        fence,
+        stores(),
+        "it is missing after the write, in the thread that wrote",
+    );
     names(4, fence, stores(), "one after the barrier, covers nothing");
-    names(16, HazardKind::Race, stores(), "a __syncthreads() (or a barrier that both arrive at) is missing");
-    names(512, HazardKind::Race, sites("// stores a tile", "// stores a tile"), "each must write its own bytes");
-    names(2048, HazardKind::Race, sites("// stores a tile", "// reads back"), "");
+    names(
+        16,
+        HazardKind::Race,
+        stores(),
+        "a __syncthreads() (or a barrier that both arrive at) is missing",
+    );
+    names(
+        512,
+        HazardKind::Race,
+        sites("// stores a tile", "// stores a tile"),
+        "each must write its own bytes",
+    );
+    names(
+        2048,
+        HazardKind::Race,
+        sites("// stores a tile", "// reads back"),
+        "",
+    );
     // Of who only thread 0 may have fenced, it has done so for itself.
-    let texts: Vec<String> =
-        found(&store_tiles(traced::tma_store_tiles, 2), Schedule::InOrder).iter().map(ToString::to_string).collect();
-    assert!(!texts.is_empty() && texts.iter().all(|text| text.contains("fence_proxy_async()")), "{texts:#?}");
+    let texts: Vec<String> = found(&store_tiles(traced::tma_store_tiles, 2), Schedule::InOrder)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        !texts.is_empty()
+            && texts
+                .iter()
+                .all(|text| text.contains("fence_proxy_async()")),
+        "{texts:#?}"
+    );
     for (bit, sentence) in [
         (32, "the store is in no group: tma_store_commit is missing"),
-        (64, "the thread has exited without a tma_store_wait_read that covers it"),
-        (128, "the thread has exited without a tma_store_wait_read that covers it"),
-        (256, "the thread has exited without a tma_store_wait_read that covers it"),
+        (
+            64,
+            "the thread has exited without a tma_store_wait_read that covers it",
+        ),
+        (
+            128,
+            "the thread has exited without a tma_store_wait_read that covers it",
+        ),
+        (
+            256,
+            "the thread has exited without a tma_store_wait_read that covers it",
+        ),
     ] {
         for schedule in SCHEDULES {
-            let run = store_tiles(entry::tma_store_tiles, bit).input(0, &input()).schedule(schedule);
+            let run = store_tiles(entry::tma_store_tiles, bit)
+                .input(0, &input())
+                .schedule(schedule);
             let fault = run.output::<f32>(1024).unwrap_err();
-            assert!(fault.to_string().contains(sentence), "{bit}, {schedule:?}: {fault}");
-            let kinds: Vec<_> =
-                found(&store_tiles(traced::tma_store_tiles, bit), schedule).iter().map(|it| it.kind).collect();
-            assert_eq!(kinds, [HazardKind::Race, HazardKind::Stopped], "{bit}, {schedule:?}");
+            assert!(
+                fault.to_string().contains(sentence),
+                "{bit}, {schedule:?}: {fault}"
+            );
+            let kinds: Vec<_> = found(&store_tiles(traced::tma_store_tiles, bit), schedule)
+                .iter()
+                .map(|it| it.kind)
+                .collect();
+            assert_eq!(
+                kinds,
+                [HazardKind::Race, HazardKind::Stopped],
+                "{bit}, {schedule:?}"
+            );
         }
     }
 }
@@ -378,7 +681,10 @@ fn stores_need_the_writers_fence_and_the_issuers_wait() {
 fn boxes_outside_of_elements_are_out_of_bounds() {
     let run = |rows| rows_of_elements(traced::tma_ring, rows);
     let text = only(&run(8), HazardKind::OutOfBounds);
-    assert!(text.contains("bytes 512-639 of in 0") && text.contains("reads by tma_load"), "{text}");
+    assert!(
+        text.contains("bytes 512-639 of in 0") && text.contains("reads by tma_load"),
+        "{text}"
+    );
     assert_clean(&run(4), "the map ends where the elements do");
 }
 
@@ -386,13 +692,19 @@ fn boxes_outside_of_elements_are_out_of_bounds() {
 fn misuse_is_a_fault_with_its_place() {
     let fault = |byte, map, row, is_store| {
         let run = misused(entry::tma_misused, byte, map, row, is_store).input(0, &input());
-        run.output::<f32>(1024).map(|_| ()).map_err(|fault| fault.to_string())
+        run.output::<f32>(1024)
+            .map(|_| ())
+            .map_err(|fault| fault.to_string())
     };
     let [load, store] = ["// misused load", "// misused store"].map(|text| at("tma.cu", text));
     for is_store in [false, true] {
         assert_eq!(fault(1024, is_store.into(), 0, is_store), Ok(()));
         assert_eq!(fault(3072, is_store.into(), 3, is_store), Ok(()));
-        let (name, place) = if is_store { ("tma_store", &store) } else { ("tma_load", &load) };
+        let (name, place) = if is_store {
+            ("tma_store", &store)
+        } else {
+            ("tma_load", &load)
+        };
         let refused = |byte, map, sentence: &str| {
             let text = fault(byte, map, 0, is_store).unwrap_err();
             assert!(text.contains(sentence) && text.contains(place), "{text}");
@@ -402,44 +714,89 @@ fn misuse_is_a_fault_with_its_place() {
             0,
             "its box of 1024 bytes at byte 3584 is not in shared memory, of which the launch declared 4096",
         );
-        refused(1 << 24, 0, "its box of 1024 bytes at an address elsewhere is not in shared memory");
+        refused(
+            1 << 24,
+            0,
+            "its box of 1024 bytes at an address elsewhere is not in shared memory",
+        );
         refused(1536, 0, &format!("the box of {name} is"));
         refused(1024, -1, "its tensor map is null");
     }
-    assert!(fault(1024, 1, -1, true).unwrap_err().contains("it starts at [0, -1, 0, 0] (column, row, head, batch)"));
-    assert_eq!(fault(1024, 0, -9, false), Ok(()), "a load may start before the tensor");
-    let column = |column| at_column(entry::tma_misused, column).input(0, &input()).output::<f32>(4).map(|_| ());
+    assert!(
+        fault(1024, 1, -1, true)
+            .unwrap_err()
+            .contains("it starts at [0, -1, 0, 0] (column, row, head, batch)")
+    );
+    assert_eq!(
+        fault(1024, 0, -9, false),
+        Ok(()),
+        "a load may start before the tensor"
+    );
+    let column = |column| {
+        at_column(entry::tma_misused, column)
+            .input(0, &input())
+            .output::<f32>(4)
+            .map(|_| ())
+    };
     for odd in [2, -3, 37] {
         let text = column(odd).unwrap_err().to_string();
-        assert!(text.contains(&format!("it starts at byte {} of a row", 4 * odd)) && text.contains(&load), "{text}");
+        assert!(
+            text.contains(&format!("it starts at byte {} of a row", 4 * odd))
+                && text.contains(&load),
+            "{text}"
+        );
     }
     assert_eq!([-4, 4, 64].map(column), [Ok(()), Ok(()), Ok(())]);
     // Boxes of 64 bytes repeat their swizzle after 512.
-    let narrow = TensorMap { extents: [16, 64, 1, 1], box_columns: 16, box_rows: 16, swizzle: 64, ..TILES };
+    let narrow = TensorMap {
+        extents: [16, 64, 1, 1],
+        box_columns: 16,
+        box_rows: 16,
+        swizzle: 64,
+        ..TILES
+    };
     let run = |byte| {
-        let run = Run::new(entry::tma_misused, 32).shared(4096).number(0, byte).map(Buffer::Input, narrow);
+        let run = Run::new(entry::tma_misused, 32)
+            .shared(4096)
+            .number(0, byte)
+            .map(Buffer::Input, narrow);
         run.input(0, &input()).output::<f32>(4)
     };
     assert!(run(1536).is_ok() && matches!(run(1280), Err(Fault::Misaligned { required: 512, .. })));
     let garbage = |words: [u64; 16]| {
-        let run = Run::new(entry::tma_misused, 32).shared(4096).input(0, &input()).input(1, &words);
-        run.number(0, 1024).output::<f32>(4).unwrap_err().to_string()
+        let run = Run::new(entry::tma_misused, 32)
+            .shared(4096)
+            .input(0, &input())
+            .input(1, &words);
+        run.number(0, 1024)
+            .output::<f32>(4)
+            .unwrap_err()
+            .to_string()
     };
-    assert!(garbage([0; 16]).contains("its tensor map is all zeros: the variant does not ask for one"));
+    assert!(
+        garbage([0; 16]).contains("its tensor map is all zeros: the variant does not ask for one")
+    );
     assert!(garbage([77; 16]).contains("none that was encoded for the emulator"));
 }
 
 #[test]
 fn what_is_expected_is_bounded() {
     let run = |bytes: i32, times: i32| {
-        let run = Run::new(entry::tma_expects, 32).shared(8).number(0, bytes).number(1, times);
-        run.output::<u8>(0).map(|_| ()).map_err(|fault| fault.to_string())
+        let run = Run::new(entry::tma_expects, 32)
+            .shared(8)
+            .number(0, bytes)
+            .number(1, times);
+        run.output::<u8>(0)
+            .map(|_| ())
+            .map_err(|fault| fault.to_string())
     };
     assert_eq!(run((1 << 20) - 1, 1), Ok(()));
     assert_eq!(run(1 << 18, 3), Ok(()));
     let text = run(1 << 18, 4).unwrap_err();
     assert!(
-        text.contains("it expects 262144 bytes after 786432 in the same phase, and 0 to 1048575 are possible"),
+        text.contains(
+            "it expects 262144 bytes after 786432 in the same phase, and 0 to 1048575 are possible"
+        ),
         "{text}"
     );
     assert!(run(-16, 1).unwrap_err().contains("it expects -16 bytes"));
@@ -448,13 +805,18 @@ fn what_is_expected_is_bounded() {
 #[test]
 fn one_lane_is_elected_and_not_always_the_same_one() {
     let leaders = SCHEDULES.map(|schedule| {
-        let run = Run::new(entry::elect_one, 64).number(0, 32).schedule(schedule);
+        let run = Run::new(entry::elect_one, 64)
+            .number(0, 32)
+            .schedule(schedule);
         let elected = run.output::<i32>(64).unwrap();
         assert_eq!(elected[..32], elected[32..]);
         assert_eq!(elected.iter().sum::<i32>(), 2);
         elected.iter().position(|&elected| elected == 1).unwrap()
     });
     assert!(leaders.contains(&0) && leaders.contains(&31), "{leaders:?}");
-    let fault = Run::new(entry::elect_one, 32).number(0, 31).output::<i32>(32).unwrap_err();
+    let fault = Run::new(entry::elect_one, 32)
+        .number(0, 31)
+        .output::<i32>(32)
+        .unwrap_err();
     assert!(fault.to_string().contains("elect_one at"), "{fault}");
 }

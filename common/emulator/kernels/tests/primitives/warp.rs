@@ -22,11 +22,18 @@ fn shuffles_of_every_kind_width_and_type() {
     for width in [2, 4, 8, 16, 32] {
         for argument in [0, 1, 2, 3, 7, 16, 31] {
             for schedule in SCHEDULES {
-                let run = Run::new(entry::shuffles, 32).number(0, width).number(1, argument).schedule(schedule);
+                let run = Run::new(entry::shuffles, 32)
+                    .number(0, width)
+                    .number(1, argument)
+                    .schedule(schedule);
                 let output: Vec<i32> = run.output(256).unwrap();
                 for (lane, row) in (0..32).zip(output.chunks(8)) {
-                    let expected = [0, 1, 2, 3, 0, 1, 2, 3].map(|kind| 100 + source(kind, lane, argument, width));
-                    assert_eq!(row, expected, "lane {lane}, argument {argument}, width {width}");
+                    let expected = [0, 1, 2, 3, 0, 1, 2, 3]
+                        .map(|kind| 100 + source(kind, lane, argument, width));
+                    assert_eq!(
+                        row, expected,
+                        "lane {lane}, argument {argument}, width {width}"
+                    );
                 }
             }
         }
@@ -37,12 +44,27 @@ fn shuffles_of_every_kind_width_and_type() {
 fn a_butterfly_sums_the_warp() {
     let input: Vec<f32> = (0..160).map(|i| i as f32).collect();
     for schedule in SCHEDULES {
-        let run = Run::new(entry::warp_sum, 80).blocks(2).input(0, &input).schedule(schedule);
+        let run = Run::new(entry::warp_sum, 80)
+            .blocks(2)
+            .input(0, &input)
+            .schedule(schedule);
         // The third warp of each block has 16 lanes only, and reads from lanes that don't exist.
         let fault = run.output::<f32>(160).unwrap_err();
-        assert!(matches!(fault, Fault::InvalidCollective { block: [0, 0, 0], .. }), "{fault}");
+        assert!(
+            matches!(
+                fault,
+                Fault::InvalidCollective {
+                    block: [0, 0, 0],
+                    ..
+                }
+            ),
+            "{fault}"
+        );
 
-        let run = Run::new(entry::warp_sum, 32).blocks(5).input(0, &input).schedule(schedule);
+        let run = Run::new(entry::warp_sum, 32)
+            .blocks(5)
+            .input(0, &input)
+            .schedule(schedule);
         let (output, _, report) = run.outputs::<f32>(160, 0).unwrap();
         for (sums, values) in output.chunks(32).zip(input.chunks(32)) {
             assert_eq!(sums, [values.iter().sum::<f32>(); 32]);
@@ -53,13 +75,28 @@ fn a_butterfly_sums_the_warp() {
 
 #[test]
 fn votes() {
-    let thirds = (0..32).filter(|lane| lane % 3 == 0).fold(0u32, |mask, lane| mask | 1 << lane);
+    let thirds = (0..32)
+        .filter(|lane| lane % 3 == 0)
+        .fold(0u32, |mask, lane| mask | 1 << lane);
     for schedule in SCHEDULES {
-        let output: Vec<u32> = Run::new(entry::votes, 64).schedule(schedule).output(64 * 6).unwrap();
+        let output: Vec<u32> = Run::new(entry::votes, 64)
+            .schedule(schedule)
+            .output(64 * 6)
+            .unwrap();
         for (thread, row) in output.chunks(6).enumerate() {
             let high = thread % 32 >= 16;
             let half = if high { 0xffff_0000 } else { 0x0000_ffff };
-            assert_eq!(row, [thirds, 1, 0, thirds & half, u32::from(high), u32::from(!high)]);
+            assert_eq!(
+                row,
+                [
+                    thirds,
+                    1,
+                    0,
+                    thirds & half,
+                    u32::from(high),
+                    u32::from(!high)
+                ]
+            );
         }
     }
 }
@@ -68,7 +105,10 @@ fn votes() {
 fn sync_warp_with_partial_masks() {
     for first in [0, 1, 9, 31] {
         for schedule in SCHEDULES {
-            let run = Run::new(entry::partial_sync_warp, 32).shared(128).number(0, first).schedule(schedule);
+            let run = Run::new(entry::partial_sync_warp, 32)
+                .shared(128)
+                .number(0, first)
+                .schedule(schedule);
             let output: Vec<i32> = run.output(32).unwrap();
             for lane in 0..32 {
                 let expected = if lane < first { 0 } else { first + 31 - lane };
@@ -81,11 +121,18 @@ fn sync_warp_with_partial_masks() {
 #[test]
 fn exited_lanes_are_not_waited_for_by_sync_warp_and_votes() {
     for schedule in SCHEDULES {
-        let output: Vec<u32> = Run::new(entry::sync_warp_after_exit, 32).schedule(schedule).output(32).unwrap();
-        let expected: Vec<u32> = (0..32).map(|lane| if lane == 5 { 0 } else { !(1 << 5) }).collect();
+        let output: Vec<u32> = Run::new(entry::sync_warp_after_exit, 32)
+            .schedule(schedule)
+            .output(32)
+            .unwrap();
+        let expected: Vec<u32> = (0..32)
+            .map(|lane| if lane == 5 { 0 } else { !(1 << 5) })
+            .collect();
         assert_eq!(output, expected);
         for leaver in [0, 31] {
-            let run = Run::new(entry::exit_completes_sync_warp, 32).number(0, leaver).schedule(schedule);
+            let run = Run::new(entry::exit_completes_sync_warp, 32)
+                .number(0, leaver)
+                .schedule(schedule);
             assert_eq!(run.output::<i32>(32).unwrap().iter().sum::<i32>(), 31);
         }
     }
@@ -94,13 +141,24 @@ fn exited_lanes_are_not_waited_for_by_sync_warp_and_votes() {
 #[test]
 fn broken_warps_are_reported_with_their_places() {
     let at = |text| at("warp.cu", text);
-    let absent = "it reads from a lane that takes no part in the shuffle (not in the mask, or exited)";
+    let absent =
+        "it reads from a lane that takes no part in the shuffle (not in the mask, or exited)";
     let [from_exited, outside] = [at("int(threadIdx.x), 1);"), at("int(threadIdx.x), 20);")];
-    let [meets, met, stranger] = [at("1, 0);"), at("// lane 7"), at("{ __syncwarp(0x0000ffff); }")];
+    let [meets, met, stranger] = [
+        at("1, 0);"),
+        at("// lane 7"),
+        at("{ __syncwarp(0x0000ffff); }"),
+    ];
     let [overlap, odd] = [at("0xfffffffe"), at("1, 1, 12)")];
     let cases: [(Entry, String); 6] = [
-        (entry::shuffle_from_exited_lane, format!("thread 4 called __shfl_xor_sync at {from_exited}: {absent}")),
-        (entry::shuffle_outside_its_mask, format!("thread 0 called __shfl_sync at {outside}: {absent}")),
+        (
+            entry::shuffle_from_exited_lane,
+            format!("thread 4 called __shfl_xor_sync at {from_exited}: {absent}"),
+        ),
+        (
+            entry::shuffle_outside_its_mask,
+            format!("thread 0 called __shfl_sync at {outside}: {absent}"),
+        ),
         (
             entry::shuffle_meets_sync_warp,
             format!(
@@ -110,7 +168,9 @@ fn broken_warps_are_reported_with_their_places() {
         ),
         (
             entry::mask_without_the_caller,
-            format!("thread 16 called __syncwarp at {stranger}: its mask 0x0000ffff does not name it (lane 16)"),
+            format!(
+                "thread 16 called __syncwarp at {stranger}: its mask 0x0000ffff does not name it (lane 16)"
+            ),
         ),
         (
             entry::masks_that_overlap,
@@ -119,13 +179,25 @@ fn broken_warps_are_reported_with_their_places() {
                  0xffffffff and 0xfffffffe overlap and wait for each other's lanes"
             ),
         ),
-        (entry::shuffle_of_odd_width, format!("a shuffle's width must be 1, 2, 4, 8, 16 or 32 at {odd}")),
+        (
+            entry::shuffle_of_odd_width,
+            format!("a shuffle's width must be 1, 2, 4, 8, 16 or 32 at {odd}"),
+        ),
     ];
     for (kernel, message) in cases {
-        let fault = Run::new(kernel, 32).output::<i32>(32).unwrap_err().to_string();
-        assert!(fault.starts_with("block [0, 0, 0]") && fault.ends_with(&message), "{fault}\n{message}");
+        let fault = Run::new(kernel, 32)
+            .output::<i32>(32)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            fault.starts_with("block [0, 0, 0]") && fault.ends_with(&message),
+            "{fault}\n{message}"
+        );
         for schedule in SCHEDULES {
-            Run::new(kernel, 32).schedule(schedule).output::<i32>(32).unwrap_err();
+            Run::new(kernel, 32)
+                .schedule(schedule)
+                .output::<i32>(32)
+                .unwrap_err();
         }
     }
 }

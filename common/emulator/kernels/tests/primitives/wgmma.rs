@@ -90,7 +90,11 @@ impl Form {
 
     fn shared(&self) -> usize {
         // Columns of a transposed B come in slabs of 64.
-        let columns = if self.is_transposed { self.n.next_multiple_of(64) } else { self.n };
+        let columns = if self.is_transposed {
+            self.n.next_multiple_of(64)
+        } else {
+            self.n
+        };
         (64 + columns) * self.k * if self.is_e4m3 { 1 } else { 2 }
     }
 
@@ -98,19 +102,32 @@ impl Form {
     fn case(&self, seed: u32) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
         let Self { n, k, .. } = *self;
         let (a, b) = (numbers(seed, 64 * k), numbers(seed + 1, n * k));
-        let element =
-            |depth: usize, col: usize| if self.is_transposed { b[depth * n + col] } else { b[col * k + depth] };
-        let product =
-            |row: usize, col: usize| (0..k).map(|depth| a[row * k + depth] * element(depth, col)).sum::<i32>();
+        let element = |depth: usize, col: usize| {
+            if self.is_transposed {
+                b[depth * n + col]
+            } else {
+                b[col * k + depth]
+            }
+        };
+        let product = |row: usize, col: usize| {
+            (0..k)
+                .map(|depth| a[row * k + depth] * element(depth, col))
+                .sum::<i32>()
+        };
         let d = [0, 1].map(|more| {
-            let each = |i: usize| product(i / n, i % n) + more * (3 * (i / n) as i32 - 2 * (i % n) as i32);
+            let each =
+                |i: usize| product(i / n, i % n) + more * (3 * (i / n) as i32 - 2 * (i % n) as i32);
             (0..64 * n).map(|i| each(i) as f32).collect()
         });
         ([self.code(&a), self.code(&b)], d)
     }
 
     fn run(&self, entry: Entry, [a, b]: &[Vec<u8>; 2], more: usize) -> Run {
-        Run::new(entry, 128).shared(self.shared()).input(0, a).input(1, b).number(0, more as i32)
+        Run::new(entry, 128)
+            .shared(self.shared())
+            .input(0, a)
+            .input(1, b)
+            .number(0, more as i32)
     }
 }
 
@@ -121,7 +138,9 @@ fn every_form_multiplies_exactly() {
         for (more, expected) in expected.iter().enumerate() {
             for schedule in SCHEDULES {
                 let run = form.run(form.plain, &inputs, more).schedule(schedule);
-                let d: Vec<f32> = run.output(64 * form.n).unwrap_or_else(|fault| panic!("{}: {fault}", form.name));
+                let d: Vec<f32> = run
+                    .output(64 * form.n)
+                    .unwrap_or_else(|fault| panic!("{}: {fault}", form.name));
                 let wrong = d.iter().zip(expected).position(|(is, should)| is != should);
                 let at = wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i]));
                 assert_eq!(at, None, "{}, {schedule:?}", form.name);
@@ -132,53 +151,116 @@ fn every_form_multiplies_exactly() {
 
 #[test]
 fn every_form_gives_the_same_on_a_real_gpu() {
-    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_f16_64")) else { return };
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_f16_64")) else {
+        return;
+    };
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, expected) = form.case(seed);
         for (more, expected) in (0..).zip(&expected) {
             let [a, b] = inputs.each_ref().map(Vec::as_slice);
-            let output = gpu.run(form.name, 128, form.shared(), [a, b, &[]], more, 256 * form.n);
-            let d: Vec<f32> = output.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+            let output = gpu.run(
+                form.name,
+                128,
+                form.shared(),
+                [a, b, &[]],
+                more,
+                256 * form.n,
+            );
+            let d: Vec<f32> = output
+                .chunks(4)
+                .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+                .collect();
             let wrong = d.iter().zip(expected).position(|(is, should)| is != should);
-            assert_eq!(wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i])), None, "{}", form.name);
+            assert_eq!(
+                wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i])),
+                None,
+                "{}",
+                form.name
+            );
         }
         println!("{}: {} elements as expected", form.name, expected[0].len());
     }
     let (inputs, expected) = two_groups();
     let [a, b] = inputs.each_ref().map(Vec::as_slice);
-    assert_eq!(gpu.run("wgmma_two_groups", 128, 16384, [a, b, &[]], 0, 4 * expected.len()), bytes(&expected));
+    assert_eq!(
+        gpu.run(
+            "wgmma_two_groups",
+            128,
+            16384,
+            [a, b, &[]],
+            0,
+            4 * expected.len()
+        ),
+        bytes(&expected)
+    );
     let (registers, starts, expected) = stored_matrices();
-    let (registers, starts) = (registers.map(u16::to_le_bytes).concat(), starts.map(i32::to_le_bytes).concat());
-    assert_eq!(gpu.run("stmatrix_x4", 32, 2048, [&registers, &starts, &[]], 0, 2048), expected);
+    let (registers, starts) = (
+        registers.map(u16::to_le_bytes).concat(),
+        starts.map(i32::to_le_bytes).concat(),
+    );
+    assert_eq!(
+        gpu.run("stmatrix_x4", 32, 2048, [&registers, &starts, &[]], 0, 2048),
+        expected
+    );
     let marks: Vec<i32> = gpu
-        .run("registers_change_hands", 384, 0, [&[], &[], &[]], 0, 384 * 4)
+        .run(
+            "registers_change_hands",
+            384,
+            0,
+            [&[], &[], &[]],
+            0,
+            384 * 4,
+        )
         .chunks(4)
         .map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()))
         .collect();
-    assert_eq!(marks, (0..384).map(|thread| if thread < 128 { 1 } else { 2 }).collect::<Vec<_>>());
+    assert_eq!(
+        marks,
+        (0..384)
+            .map(|thread| if thread < 128 { 1 } else { 2 })
+            .collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn every_form_is_clean_and_counted() {
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, _) = form.case(seed);
-        let report = form.run(form.traced, &inputs, 1).trace([64 * form.n * 4, 0]);
+        let report = form
+            .run(form.traced, &inputs, 1)
+            .trace([64 * form.n * 4, 0]);
         assert_eq!(report.hazards, [], "{}", form.name);
         let counted = report.counted.sum;
         let depth = if form.is_e4m3 { 32 } else { 16 };
-        assert_eq!(counted.tensor_macs, (64 * form.n * form.k) as u64, "{}", form.name);
-        assert_eq!(counted.tensor_ops, 4 * (form.k / depth) as u64, "one of each warp");
+        assert_eq!(
+            counted.tensor_macs,
+            (64 * form.n * form.k) as u64,
+            "{}",
+            form.name
+        );
+        assert_eq!(
+            counted.tensor_ops,
+            4 * (form.k / depth) as u64,
+            "one of each warp"
+        );
     }
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 /// The operands of `wgmma_two_groups`, and what each thread has in the end.
 fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
     let (a, b) = (numbers(5, 4096), numbers(6, 4096));
-    let product = |row: usize, col: usize| (0..64).map(|k| a[row * 64 + k] * b[col * 64 + k]).sum::<i32>() as f32;
+    let product = |row: usize, col: usize| {
+        (0..64)
+            .map(|k| a[row * 64 + k] * b[col * 64 + k])
+            .sum::<i32>() as f32
+    };
     let registers = |thread: usize| {
         let element = move |i: usize| {
             let row = thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
@@ -186,19 +268,47 @@ fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
         };
         let products = (0..32).map(element).map(|(row, col)| product(row, col));
         // (10 + p) / 2 + p + p / 2
-        products.clone().chain(products.map(|product| 5.0 + 2.0 * product)).collect::<Vec<f32>>()
+        products
+            .clone()
+            .chain(products.map(|product| 5.0 + 2.0 * product))
+            .collect::<Vec<f32>>()
     };
-    let halves = |values: &[i32]| values.iter().flat_map(|&x| f16::from_f32(x as f32).to_le_bytes()).collect();
-    ([halves(&a), halves(&b)], (0..128).flat_map(registers).collect())
+    let halves = |values: &[i32]| {
+        values
+            .iter()
+            .flat_map(|&x| f16::from_f32(x as f32).to_le_bytes())
+            .collect()
+    };
+    (
+        [halves(&a), halves(&b)],
+        (0..128).flat_map(registers).collect(),
+    )
 }
 
 #[test]
 fn groups_in_flight_are_waited_for_one_after_the_other() {
     let ([a, b], expected) = two_groups();
     for schedule in SCHEDULES {
-        let run = |entry| Run::new(entry, 128).shared(16384).input(0, &a).input(1, &b).schedule(schedule);
-        assert_eq!(run(entry::wgmma_two_groups).output::<f32>(expected.len()).unwrap(), expected, "{schedule:?}");
-        assert_eq!(run(traced::wgmma_two_groups).trace([4 * expected.len(), 0]).hazards, []);
+        let run = |entry| {
+            Run::new(entry, 128)
+                .shared(16384)
+                .input(0, &a)
+                .input(1, &b)
+                .schedule(schedule)
+        };
+        assert_eq!(
+            run(entry::wgmma_two_groups)
+                .output::<f32>(expected.len())
+                .unwrap(),
+            expected,
+            "{schedule:?}"
+        );
+        assert_eq!(
+            run(traced::wgmma_two_groups)
+                .trace([4 * expected.len(), 0])
+                .hazards,
+            []
+        );
     }
 }
 
@@ -212,61 +322,128 @@ fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
     for (lane, row) in rows.into_iter().enumerate() {
         (0..8).for_each(|col| stored[row * 8 + col] = code(lane / 8, lane % 8, col));
     }
-    (registers, rows.map(|row| row as i32 * 16), stored.into_iter().flat_map(u16::to_le_bytes).collect())
+    (
+        registers,
+        rows.map(|row| row as i32 * 16),
+        stored.into_iter().flat_map(u16::to_le_bytes).collect(),
+    )
 }
 
 #[test]
 fn stmatrix_is_the_way_back_of_ldmatrix() {
     let (registers, starts, expected) = stored_matrices();
     for schedule in SCHEDULES {
-        let run = |entry| Run::new(entry, 32).shared(2048).input(0, &registers).input(1, &starts).schedule(schedule);
-        assert_eq!(run(entry::stmatrix_x4).output::<u8>(2048).unwrap(), expected);
+        let run = |entry| {
+            Run::new(entry, 32)
+                .shared(2048)
+                .input(0, &registers)
+                .input(1, &starts)
+                .schedule(schedule)
+        };
+        assert_eq!(
+            run(entry::stmatrix_x4).output::<u8>(2048).unwrap(),
+            expected
+        );
         let report = run(traced::stmatrix_x4).trace([2048, 0]);
         assert_eq!(report.hazards, []);
         let write = report.counted.sum.shared_write;
-        assert_eq!((write.bytes, write.ideal_wavefronts), (2048 + 512, 16 + 4), "zeros, and four matrices");
+        assert_eq!(
+            (write.bytes, write.ideal_wavefronts),
+            (2048 + 512, 16 + 4),
+            "zeros, and four matrices"
+        );
     }
 }
 
 #[test]
 fn registers_that_are_given_back_can_be_taken() {
-    let expected: Vec<i32> = (0..384).map(|thread| if thread < 128 { 1 } else { 2 }).collect();
+    let expected: Vec<i32> = (0..384)
+        .map(|thread| if thread < 128 { 1 } else { 2 })
+        .collect();
     for schedule in SCHEDULES {
         let run = |entry| Run::new(entry, 384).schedule(schedule);
-        assert_eq!(run(entry::registers_change_hands).output::<i32>(384).unwrap(), expected);
-        assert_eq!(run(traced::registers_change_hands).trace([2048, 0]).hazards, []);
+        assert_eq!(
+            run(entry::registers_change_hands)
+                .output::<i32>(384)
+                .unwrap(),
+            expected
+        );
+        assert_eq!(
+            run(traced::registers_change_hands).trace([2048, 0]).hazards,
+            []
+        );
     }
 }
 
 fn attention(entry: Entry, breaks: i32) -> Run {
-    Run::new(entry, 128).shared(3 * 8192).number(0, breaks).number(1, 4)
+    Run::new(entry, 128)
+        .shared(3 * 8192)
+        .number(0, breaks)
+        .number(1, 4)
 }
 
 #[test]
 fn what_is_held_or_still_read_is_named_with_what_is_missing() {
     let line = |words| at("wgmma_hazards.cu", words);
     let (pv, scores) = (line("// P V"), line("// Q K^T"));
-    let in_flight =
-        format!("The wgmma_wait<1> at {} leaves the newest 1 group(s) in flight", line("// the scores alone"));
-    let lax = format!("The wgmma_wait<1> at {} leaves the newest 1", line("// too lax"));
-    let [reads, writes, rewrites, scales, overwrites, tile] =
-        ["// reads o", "// writes o", "// writes p", "// scales o", "OVERWRITE_SLOT) write", "breaks & MISSING_ROW"]
-            .map(line);
+    let in_flight = format!(
+        "The wgmma_wait<1> at {} leaves the newest 1 group(s) in flight",
+        line("// the scores alone")
+    );
+    let lax = format!(
+        "The wgmma_wait<1> at {} leaves the newest 1",
+        line("// too lax")
+    );
+    let [reads, writes, rewrites, scales, overwrites, tile] = [
+        "// reads o",
+        "// writes o",
+        "// writes p",
+        "// scales o",
+        "OVERWRITE_SLOT) write",
+        "breaks & MISSING_ROW",
+    ]
+    .map(line);
     let cases: [(i32, HazardKind, [&str; 3]); 9] = [
         (16, HazardKind::HeldRegisters, [&pv, &reads, &in_flight]),
         (32, HazardKind::HeldRegisters, [&pv, &writes, &in_flight]),
-        (64, HazardKind::HeldRegisters, ["registers of A", &rewrites, &in_flight]),
+        (
+            64,
+            HazardKind::HeldRegisters,
+            ["registers of A", &rewrites, &in_flight],
+        ),
         (4, HazardKind::HeldRegisters, [&pv, &scales, &lax]),
         (8, HazardKind::HeldRegisters, [&pv, &scales, &in_flight]),
-        (4096, HazardKind::HeldRegisters, [&pv, &scales, "must name these accumulators"]),
-        (128, HazardKind::Race, [&pv, &overwrites, "until a wgmma_wait that covers its group has returned"]),
-        (256, HazardKind::MissingProxyFence, [&scores, &tile, "missing after the write"]),
-        (512, HazardKind::MissingProxyFence, [&scores, &tile, "meets who starts the read"]),
+        (
+            4096,
+            HazardKind::HeldRegisters,
+            [&pv, &scales, "must name these accumulators"],
+        ),
+        (
+            128,
+            HazardKind::Race,
+            [
+                &pv,
+                &overwrites,
+                "until a wgmma_wait that covers its group has returned",
+            ],
+        ),
+        (
+            256,
+            HazardKind::MissingProxyFence,
+            [&scores, &tile, "missing after the write"],
+        ),
+        (
+            512,
+            HazardKind::MissingProxyFence,
+            [&scores, &tile, "meets who starts the read"],
+        ),
     ];
     for (breaks, kind, words) in cases {
         let found = hazards(&attention(traced::wgmma_attention, breaks));
         let tells = |text: &str| words.iter().all(|&words| text.contains(words));
-        let is_told = found.iter().any(|hazard| hazard.kind == kind && tells(&hazard.to_string()));
+        let is_told = found
+            .iter()
+            .any(|hazard| hazard.kind == kind && tells(&hazard.to_string()));
         assert!(is_told, "{breaks}: {words:?} in {found:#?}");
     }
 }
@@ -282,15 +459,20 @@ pub fn of_boxes(entry: Entry, warpgroups: u32, tiles: i32, breaks: i32) -> Run {
         swizzle: 128,
         element_bytes: 2,
     };
-    let run = Run::new(entry, 128 * warpgroups).shared(2 * 8192 + 32).number(0, tiles).number(1, breaks);
+    let run = Run::new(entry, 128 * warpgroups)
+        .shared(2 * 8192 + 32)
+        .number(0, tiles)
+        .number(1, breaks);
     run.map(Buffer::Input, map)
 }
 
 #[test]
 fn attention_gives_the_same_under_every_schedule() {
     let run = attention(entry::wgmma_attention, 0);
-    let sums: Vec<Vec<f32>> =
-        SCHEDULES.iter().map(|&schedule| run.clone().schedule(schedule).output(128).unwrap()).collect();
+    let sums: Vec<Vec<f32>> = SCHEDULES
+        .iter()
+        .map(|&schedule| run.clone().schedule(schedule).output(128).unwrap())
+        .collect();
     assert!(sums[0].iter().all(|sum| sum.is_finite()));
     assert!(sums.iter().all(|other| *other == sums[0]));
 }
@@ -298,17 +480,33 @@ fn attention_gives_the_same_under_every_schedule() {
 #[test]
 fn misuse_of_a_product_is_a_fault_with_its_place() {
     let fault = |how: i32, threads: u32, first: i32| {
-        let run = Run::new(entry::wgmma_misused, threads).shared(3 * 8192).number(0, how).number(1, first);
-        run.output::<f32>(256).map(|_| ()).map_err(|fault| fault.to_string())
+        let run = Run::new(entry::wgmma_misused, threads)
+            .shared(3 * 8192)
+            .number(0, how)
+            .number(1, first);
+        run.output::<f32>(256)
+            .map(|_| ())
+            .map_err(|fault| fault.to_string())
     };
     let refused = |how: i32, threads: u32, place: &str, reason: &str| {
         let text = fault(how, threads, 0).unwrap_err();
-        assert!(text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason), "{how}: {text}");
+        assert!(
+            text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason),
+            "{how}: {text}"
+        );
     };
-    assert_eq!([fault(0, 128, 0), fault(15, 128, 0), fault(0, 256, 4)], [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(
+        [fault(0, 128, 0), fault(15, 128, 0), fault(0, 256, 4)],
+        [Ok(()), Ok(()), Ok(())]
+    );
     let product = "// the product";
     refused(1, 128, "// d was written", "thread 37 has exited");
-    refused(2, 128, "// the wait", "wgmma_wait, for 2 products of the warpgroup, of which warp 3 has issued 0");
+    refused(
+        2,
+        128,
+        "// the wait",
+        "wgmma_wait, for 2 products of the warpgroup, of which warp 3 has issued 0",
+    );
     refused(
         3,
         128,
@@ -321,36 +519,88 @@ fn misuse_of_a_product_is_a_fault_with_its_place() {
         product,
         "B: its descriptor starts at byte 8320 of shared memory, 128 bytes behind a boundary of 1024",
     );
-    refused(5, 128, product, "B: `stride` of its descriptor is 512 bytes, not a multiple of 1024");
-    refused(6, 128, product, "the warps of a warpgroup issue the same products: descriptors, shape and `accumulate`");
+    refused(
+        5,
+        128,
+        product,
+        "B: `stride` of its descriptor is 512 bytes, not a multiple of 1024",
+    );
+    refused(
+        6,
+        128,
+        product,
+        "the warps of a warpgroup issue the same products: descriptors, shape and `accumulate`",
+    );
     refused(7, 128, product, "thread 37 called wgmma_f16");
-    refused(8, 128, product, "the warps of a warpgroup issue the same products");
-    refused(9, 128, "// of another shape", "its accumulators overlap those of a product in flight, of 64 columns");
-    refused(10, 128, "// of one warp", "the warps of a warpgroup close a group behind the same products");
+    refused(
+        8,
+        128,
+        product,
+        "the warps of a warpgroup issue the same products",
+    );
+    refused(
+        9,
+        128,
+        "// of another shape",
+        "its accumulators overlap those of a product in flight, of 64 columns",
+    );
+    refused(
+        10,
+        128,
+        "// of one warp",
+        "the warps of a warpgroup close a group behind the same products",
+    );
     refused(
         11,
         128,
         product,
         "has exited while the product is in flight: wgmma_commit, and a wgmma_wait behind it, is missing",
     );
-    refused(12, 128, product, "has exited while the product is in flight: wgmma_wait is missing");
-    refused(13, 128, "// to the same", "for one of them they are still in flight, for the other they are not");
+    refused(
+        12,
+        128,
+        product,
+        "has exited while the product is in flight: wgmma_wait is missing",
+    );
+    refused(
+        13,
+        128,
+        "// to the same",
+        "for one of them they are still in flight, for the other they are not",
+    );
     refused(
         14,
         128,
         "// without a fence",
         "it starts on accumulators that the thread could touch since its last wgmma_wait",
     );
-    refused(0, 96, "// d was written", "here warps 0 to 3, and the block has only 3 whole warps");
-    assert!(fault(0, 160, 1).unwrap_err().contains("here warps 4 to 7, and the block has only 5 whole warps"));
+    refused(
+        0,
+        96,
+        "// d was written",
+        "here warps 0 to 3, and the block has only 3 whole warps",
+    );
+    assert!(
+        fault(0, 160, 1)
+            .unwrap_err()
+            .contains("here warps 4 to 7, and the block has only 5 whole warps")
+    );
 }
 
 #[test]
 fn misuse_of_registers_is_a_fault_with_its_place() {
-    let run = |how| Run::new(entry::registers_misused, 384).number(0, how).output::<f32>(0).map(|_| ());
+    let run = |how| {
+        Run::new(entry::registers_misused, 384)
+            .number(0, how)
+            .output::<f32>(0)
+            .map(|_| ())
+    };
     let refused = |how: i32, place: &str, reason: &str| {
         let text = run(how).unwrap_err().to_string();
-        assert!(text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason), "{how}: {text}");
+        assert!(
+            text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason),
+            "{how}: {text}"
+        );
     };
     assert_eq!(run(0), Ok(()));
     refused(
@@ -358,31 +608,64 @@ fn misuse_of_registers_is_a_fault_with_its_place() {
         "// too many for ever",
         "take_registers, 248 for each thread instead of 168: 2560 for the warp, and the pool has 512",
     );
-    refused(2, "// fewer than before", "a thread of warp 0 has 168 registers, and 160 are fewer: give_registers_back");
-    refused(3, "// more than before", "a thread of warp 8 has 168 registers, and 176 are more: take_registers");
-    refused(4, "// another number", "all warps of a warpgroup change their registers alike");
-    refused(5, "// of the producer", "warp 11 of the same warpgroup has exited without it");
+    refused(
+        2,
+        "// fewer than before",
+        "a thread of warp 0 has 168 registers, and 160 are fewer: give_registers_back",
+    );
+    refused(
+        3,
+        "// more than before",
+        "a thread of warp 8 has 168 registers, and 176 are more: take_registers",
+    );
+    refused(
+        4,
+        "// another number",
+        "all warps of a warpgroup change their registers alike",
+    );
+    refused(
+        5,
+        "// of the producer",
+        "warp 11 of the same warpgroup has exited without it",
+    );
 }
 
 /// Codes of every size, in no order; NaN left out.
 fn codes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as u8
     };
-    std::iter::repeat_with(next).filter(|code| code & 0x7f != 0x7f).take(count).collect()
+    std::iter::repeat_with(next)
+        .filter(|code| code & 0x7f != 0x7f)
+        .take(count)
+        .collect()
 }
 
 #[test]
 fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
-    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_e4m3_64")) else { return };
+    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_e4m3_64")) else {
+        return;
+    };
     for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.is_e4m3)) {
         let inputs = [codes(seed, 64 * form.k), codes(seed + 100, form.n * form.k)];
         for more in [0, 1] {
-            let emulated: Vec<f32> = form.run(form.plain, &inputs, more).output(64 * form.n).unwrap();
+            let emulated: Vec<f32> = form
+                .run(form.plain, &inputs, more)
+                .output(64 * form.n)
+                .unwrap();
             let [a, b] = inputs.each_ref().map(Vec::as_slice);
-            let gpu = gpu.run(form.name, 128, form.shared(), [a, b, &[]], more as i32, 256 * form.n);
+            let gpu = gpu.run(
+                form.name,
+                128,
+                form.shared(),
+                [a, b, &[]],
+                more as i32,
+                256 * form.n,
+            );
             assert_eq!(gpu, bytes(&emulated), "{}", form.name);
         }
         println!("{}: {} elements bit by bit", form.name, 64 * form.n);
@@ -395,39 +678,66 @@ const TILE: [usize; 3] = [64, 128, 128];
 /// Attention of one head, exact but for its scores: each the sum of four products of codes, one on top of the other.
 fn attention_of_codes(inputs: &Inputs) -> Vec<f16> {
     let [rows, keys, dim] = TILE;
-    let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0)) * f64::from(inputs.problem.softmax_scale);
+    let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0))
+        * f64::from(inputs.problem.softmax_scale);
     let values = inputs.v.dequantised();
     let attend = |logits: &[f64]| {
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = logits.iter().map(|logit| (logit - most).exp()).collect();
         let sum: f64 = weights.iter().sum();
-        let weighted = |d: usize| weights.iter().zip(values.chunks(dim)).map(|(weight, v)| weight * v[d]).sum::<f64>();
-        (0..dim).map(|d| f16::from_f64(weighted(d) / sum)).collect::<Vec<_>>()
+        let weighted = |d: usize| {
+            weights
+                .iter()
+                .zip(values.chunks(dim))
+                .map(|(weight, v)| weight * v[d])
+                .sum::<f64>()
+        };
+        (0..dim)
+            .map(|d| f16::from_f64(weighted(d) / sum))
+            .collect::<Vec<_>>()
     };
     let of_rows = |q: &[u8]| {
         let mut logits = vec![Vec::new(); rows];
         for k in inputs.k.bytes.chunks(keys * dim) {
-            let run = Run::new(entry::wgmma_e4m3_128, 128).shared((rows + keys) * dim).input(0, q).input(1, k);
+            let run = Run::new(entry::wgmma_e4m3_128, 128)
+                .shared((rows + keys) * dim)
+                .input(0, q)
+                .input(1, k);
             let scores: Vec<f32> = run.output(rows * keys).unwrap();
             for (logits, scores) in logits.iter_mut().zip(scores.chunks(keys)) {
                 logits.extend(scores.iter().map(|&score| f64::from(score) * scale));
             }
         }
-        logits.iter().flat_map(|logits| attend(logits)).collect::<Vec<_>>()
+        logits
+            .iter()
+            .flat_map(|logits| attend(logits))
+            .collect::<Vec<_>>()
     };
-    inputs.q.bytes.chunks(rows * dim).flat_map(of_rows).collect()
+    inputs
+        .q
+        .bytes
+        .chunks(rows * dim)
+        .flat_map(of_rows)
+        .collect()
 }
 
 #[test]
 fn scores_from_codes_alone_fail_c2_where_logits_are_large() {
     let problem = Problem::new(Shape::bhsd(1, 1, 512, TILE[2]), Dtype::E4m3, Mask::Full).unwrap();
-    for (family, expected) in
-        [(Family::Saturated, Verdict::Pass), (Family::Large, Verdict::Fail), (Family::Huge, Verdict::Fail)]
-    {
+    for (family, expected) in [
+        (Family::Saturated, Verdict::Pass),
+        (Family::Large, Verdict::Fail),
+        (Family::Huge, Verdict::Fail),
+    ] {
         let inputs = Inputs::generate(&problem, family, 0);
         let reference = reference(&inputs, Probability::F16).unwrap();
         let output = attention_of_codes(&inputs);
-        let evidence = Evidence { problem: &problem, family: Some(family), reference: &reference, output: &output };
+        let evidence = Evidence {
+            problem: &problem,
+            family: Some(family),
+            reference: &reference,
+            output: &output,
+        };
         let result = c2(&Errors::measure(&evidence));
         println!("{family}: {}", result.reason);
         assert_eq!(result.verdict, expected, "{family}: {}", result.reason);

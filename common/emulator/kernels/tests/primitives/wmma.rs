@@ -17,19 +17,36 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
     ];
     for (case, (kernel, [m, n])) in cases.into_iter().enumerate() {
         // Small integers: every product and sum is exact, in half too.
-        let a: Vec<i32> = (0..m * 16).map(|i| (i as i32 * 7 + i as i32 / 16) % 11 - 5).collect();
-        let b: Vec<i32> = (0..16 * n).map(|i| (i as i32 * 5 + i as i32 / 8) % 13 - 6).collect();
+        let a: Vec<i32> = (0..m * 16)
+            .map(|i| (i as i32 * 7 + i as i32 / 16) % 11 - 5)
+            .collect();
+        let b: Vec<i32> = (0..16 * n)
+            .map(|i| (i as i32 * 5 + i as i32 / 8) % 13 - 6)
+            .collect();
         let c: Vec<i32> = (0..m * n).map(|i| i as i32 % 101 - 50).collect();
-        let halves = |values: &[i32]| values.iter().map(|&x| f16::from_f32(x as f32).to_bits()).collect::<Vec<u16>>();
+        let halves = |values: &[i32]| {
+            values
+                .iter()
+                .map(|&x| f16::from_f32(x as f32).to_bits())
+                .collect::<Vec<u16>>()
+        };
         let floats: Vec<f32> = c.iter().map(|&x| x as f32).collect();
-        let run = Run::new(kernel, 32).shared(16 * 1024).input(0, &halves(&a)).input(1, &halves(&b)).input(2, &floats);
+        let run = Run::new(kernel, 32)
+            .shared(16 * 1024)
+            .input(0, &halves(&a))
+            .input(1, &halves(&b))
+            .input(2, &floats);
         for schedule in SCHEDULES {
             let output: Vec<f32> = run.clone().schedule(schedule).output(m * n).unwrap();
             for row in 0..m {
                 for col in 0..n {
                     let product: i32 = (0..16).map(|k| a[row * 16 + k] * b[k * n + col]).sum();
                     let expected = product + 2 * c[row * n + col];
-                    assert_eq!(output[row * n + col], expected as f32, "case {case}, {schedule:?}, ({row}, {col})");
+                    assert_eq!(
+                        output[row * n + col],
+                        expected as f32,
+                        "case {case}, {schedule:?}, ({row}, {col})"
+                    );
                 }
             }
         }
@@ -60,18 +77,28 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
         let run = run.number(0, stride).number(1, fragment).number(2, layout);
         let write = run.trace([0, 0]).counted.sum.shared_write;
         let counted = (write.requests, write.bytes, write.wavefronts);
-        assert_eq!(counted, (requests, requests * 32 * lane_bytes, wavefronts), "{name}, row-major: {}", layout == ROW);
+        assert_eq!(
+            counted,
+            (requests, requests * 32 * lane_bytes, wavefronts),
+            "{name}, row-major: {}",
+            layout == ROW
+        );
     }
 }
 
 #[test]
 fn the_layout_of_registers_is_nothing_to_rely_on() {
     let registers = SCHEDULES.map(|schedule| {
-        let run = Run::new(entry::wmma_registers, 32).shared(512).schedule(schedule);
+        let run = Run::new(entry::wmma_registers, 32)
+            .shared(512)
+            .schedule(schedule);
         let mut output: Vec<f32> = run.output(256).unwrap();
         let as_they_lie = output.clone();
         output.sort_unstable_by(f32::total_cmp);
-        assert!(output.iter().enumerate().all(|(i, &x)| x == i as f32), "each element is in one register");
+        assert!(
+            output.iter().enumerate().all(|(i, &x)| x == i as f32),
+            "each element is in one register"
+        );
         as_they_lie
     });
     for other in &registers[1..] {
@@ -83,12 +110,27 @@ fn the_layout_of_registers_is_nothing_to_rely_on() {
 #[test]
 fn misaligned_tiles_are_refused() {
     let run = |offset, stride| {
-        let run = Run::new(entry::wmma_misaligned, 32).shared(4096).schedule(Schedule::InOrder);
+        let run = Run::new(entry::wmma_misaligned, 32)
+            .shared(4096)
+            .schedule(Schedule::InOrder);
         run.number(0, offset).number(1, stride).output::<i32>(0)
     };
     let fault = run(16, 16).unwrap_err();
-    let Fault::Misaligned { thread: 0, operand, value, required: 32, place, .. } = &fault else { panic!("{fault}") };
-    assert_eq!((value % 32, place.line), (16, line("wmma.cu", "params->n[1])")));
+    let Fault::Misaligned {
+        thread: 0,
+        operand,
+        value,
+        required: 32,
+        place,
+        ..
+    } = &fault
+    else {
+        panic!("{fault}")
+    };
+    assert_eq!(
+        (value % 32, place.line),
+        (16, line("wmma.cu", "params->n[1])"))
+    );
     assert_eq!(operand, "the pointer of wmma::load_matrix_sync");
     let fault = run(0, 20).unwrap_err();
     assert_eq!(
@@ -104,7 +146,10 @@ fn misaligned_tiles_are_refused() {
 
 #[test]
 fn the_whole_warp_must_come_with_the_same_arguments() {
-    let fault = Run::new(entry::wmma_pointers_differ, 32).shared(4096).output::<i32>(0).unwrap_err();
+    let fault = Run::new(entry::wmma_pointers_differ, 32)
+        .shared(4096)
+        .output::<i32>(0)
+        .unwrap_err();
     let place = at("wmma.cu", "== 3 ? 1024");
     assert_eq!(
         fault.to_string(),
@@ -115,13 +160,23 @@ fn the_whole_warp_must_come_with_the_same_arguments() {
         )
     );
     for schedule in SCHEDULES {
-        let run = Run::new(entry::wmma_after_exit, 32).shared(4096).schedule(schedule);
+        let run = Run::new(entry::wmma_after_exit, 32)
+            .shared(4096)
+            .schedule(schedule);
         let fault = run.output::<i32>(0).unwrap_err();
         assert!(
             matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.ends_with("thread 3 has exited")),
             "{fault}"
         );
     }
-    let fault = Run::new(entry::wmma_pointers_differ, 16).shared(4096).output::<i32>(0).unwrap_err();
-    assert!(fault.to_string().ends_with("but the block has only 16 threads"), "{fault}");
+    let fault = Run::new(entry::wmma_pointers_differ, 16)
+        .shared(4096)
+        .output::<i32>(0)
+        .unwrap_err();
+    assert!(
+        fault
+            .to_string()
+            .ends_with("but the block has only 16 threads"),
+        "{fault}"
+    );
 }
