@@ -131,10 +131,10 @@ pub fn measurable(record: &Record, gate: GateId) -> bool {
         .any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
 }
 
-/// Whether gate C7 is part of the record: of a whole run on a GPU, which `compare sanitize` completes.
+/// Whether gate C7 is part of the record: of the full tier on a GPU, which `compare sanitize` completes. A selection of
+/// stages needs it as well: once committed it stands for them.
 pub fn needs_sanitizer(record: &Record) -> bool {
-    let meta = &record.meta;
-    (meta.tier, meta.backend, &meta.scope) == (Tier::T2, BackendKind::Cuda, &Scope::Whole)
+    (record.meta.tier, record.meta.backend) == (Tier::T2, BackendKind::Cuda)
 }
 
 /// Whether compute-sanitizer was run on anything.
@@ -212,8 +212,8 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
         _ => {}
     }
-    // A selection may leave a gate without a case; a whole tier may not, but for C4, which has nothing to say about most
-    // problems, where the device cannot run the variant on the others.
+    // A selection may leave a gate without a case, C7 excepted; a whole tier may not, but for C4, which has nothing to say
+    // about most problems, where the device cannot run the variant on the others.
     let waived = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
     let has_data = |gate: GateId| {
         gates
@@ -223,13 +223,14 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     let due = OF_VARIANTS
         .into_iter()
         .filter(|&gate| !waived(gate) && measurable(record, gate));
-    let mut lacking: Vec<GateId> = due.filter(|&gate| !has_data(gate)).collect();
+    let is_whole = record.meta.scope == Scope::Whole;
+    let mut lacking: Vec<GateId> = due.filter(|&gate| is_whole && !has_data(gate)).collect();
     // A run ends before `compare sanitize` can begin.
     let is_due = is_sanitized(record) || known.run.is_none();
     if is_due && needs_sanitizer(record) && !has_data(GateId::C7) {
         lacking.push(GateId::C7);
     }
-    if checked == 0 || record.meta.scope == Scope::Whole && !lacking.is_empty() {
+    if checked == 0 || !lacking.is_empty() {
         return State::NoData(lacking);
     }
     State::Green
