@@ -4,6 +4,7 @@
 
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
+#include <attn/observe.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 
@@ -157,6 +158,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
     };
     if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, landing.q);
+    // Scores and output lie in registers alike; both tiles of a round are one to the softmax.
+    ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
+                Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
     int parity = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile += Preset::PAIR, parity ^= 1) {
@@ -175,6 +180,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
         }
         rows.mask(s[0], first_key(tile));
+        ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
+        ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
         // The products have read K: its places are filled for the next round.
         if (threadIdx.x == 0) {
             for (int place = 0; place < Preset::PAIR; ++place) {
@@ -195,19 +202,23 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             sum[half][1] = 0.0f;
         }
         attn::scale_rows(o_acc, rescale);
+        ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         // The output of the first tile is under way while the exponentials of the second are computed.
         uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4];
         exponentials(s[0], scale_log2, shift, sum);
+        ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows(p_frag[0], s[0]);
         wait_for(&smem.v_full[0], parity, smem.v[0], landing.v[0]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
             exponentials(s[1], scale_log2, shift, sum);
+            ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
             attn::round_rows(p_frag[1], s[1]);
             wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
         attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
         if (threadIdx.x == 0) { // the same of V
             for (int place = 0; place < Preset::PAIR; ++place) {
                 if (tile + Preset::PAIR + place < tiles) load_v(tile + Preset::PAIR + place, place);
@@ -215,6 +226,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
+        ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
     }
     state[0].template join<4>();
     state[1].template join<4>();
