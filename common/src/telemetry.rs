@@ -33,6 +33,17 @@ pub struct Reading {
     pub throttle: Option<Vec<String>>,
 }
 
+/// What else is on a GPU, which a measurement should have for itself. A field that is not reported is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surroundings {
+    /// Whether it is divided into MIG instances.
+    pub is_divided: Option<bool>,
+    /// Processes with a context on it, without this one.
+    pub others: Option<usize>,
+    /// The highest SM clock, in MHz.
+    pub most_sm_mhz: Option<u32>,
+}
+
 /// The names of the reasons; bits without a name are given as numbers.
 fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
     let mut names: Vec<String> = reasons
@@ -106,6 +117,20 @@ impl Telemetry {
         self.library
             .sys_driver_version()
             .map_err(TelemetryError::of("nvmlSystemGetDriverVersion"))
+    }
+
+    /// What else is on the GPU.
+    pub fn surroundings(&self) -> Surroundings {
+        let Ok(device) = self.library.device_by_uuid(self.uuid.as_str()) else {
+            return Surroundings::default();
+        };
+        let is_another = |pid: u32| pid != std::process::id();
+        let processes = device.running_compute_processes().ok();
+        Surroundings {
+            is_divided: device.mig_mode().ok().map(|mode| mode.current != 0),
+            others: processes.map(|all| all.iter().filter(|it| is_another(it.pid)).count()),
+            most_sm_mhz: device.max_clock_info(Clock::SM).ok(),
+        }
     }
 
     /// The state of the GPU now. Takes about a millisecond.

@@ -21,8 +21,11 @@ pub enum Command {
     /// Check the stages, time them where there is a GPU, write a record and COMPARE.md (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
-    /// Show stages, variants, claims, shapes, input families, and what this machine can measure
+    /// Show stages, variants, claims, shapes and input families
     List(crate::list::ListArgs),
+    /// Say whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
+    #[command(after_help = crate::doctor::EXAMPLES)]
+    Doctor(crate::doctor::DoctorArgs),
     /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates kill every one
     Selftest(crate::selftest::SelftestArgs),
     /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks
@@ -53,7 +56,7 @@ pub enum Command {
     /// Show which instructions the kernels consist of, and what moved since another build; needs no GPU
     #[command(after_help = crate::sass::EXAMPLES)]
     Sass(crate::sass::SassArgs),
-    /// Check a record and copy it into results/ for committing. A whole run on a GPU needs gate C7 (`compare sanitize`)
+    /// Check a record and copy it into results/ for committing. A full run on a GPU needs gate C7 (`compare sanitize`)
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
     Render(crate::render::RenderArgs),

@@ -1,6 +1,7 @@
 //! What the cases of a plan take, before any of them runs: one that cannot fit or end is refused.
 
 use crate::measure::plan::{Mode, PlannedCase};
+use crate::record::meta::Tier;
 use common::problem::Problem;
 
 /// Host memory of a problem, in bytes per element of Q (Q, its output and reference, in both layouts) and per element of K
@@ -48,8 +49,40 @@ pub enum Hopeless {
     },
 }
 
+/// Scores that the emulator's plain build computes in a second on one processor, as measured (see [`SCORES_PER_SECOND`]).
+const SCORES_MEASURED: u128 = 2_500_000;
+
+/// Cases that one processor ends in a second, as measured with ten stages: T0 on two (260 cases in 32 s), T1 on two (4,730 in
+/// 242 s), and T2 beside an H200 with 16 (12,120 in 270 s, latencies included).
+fn cases_per_second(tier: Tier) -> f64 {
+    match tier {
+        Tier::T0 => 4.0,
+        Tier::T1 => 10.0,
+        Tier::T2 => 2.8,
+    }
+}
+
+/// About how long a tier takes, in seconds.
+pub fn seconds(tier: Tier, cases: &[PlannedCase], processors: usize) -> u64 {
+    let processors = processors.max(1);
+    let by_count = cases.len() as f64 / (cases_per_second(tier) * processors as f64);
+    let by_scores = emulated(cases) / (SCORES_MEASURED * processors as u128);
+    by_scores.max(by_count.ceil() as u128) as u64
+}
+
+/// Processors that a run may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+/// Scores that the emulator computes.
+fn emulated(cases: &[PlannedCase]) -> u128 {
+    let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
+    emulated.map(|case| u128::from(case.problem.scores())).sum()
+}
+
 /// `5.7 GB`.
-fn size(bytes: u128) -> String {
+pub fn size(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
@@ -87,10 +120,7 @@ pub fn check(
         }
         _ => {}
     }
-    let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
-    let scores = emulated
-        .map(|case| u128::from(case.problem.scores()))
-        .sum::<u128>();
+    let scores = emulated(cases);
     let seconds = scores / (SCORES_PER_SECOND * processors.max(1) as u128);
     if seconds > MOST_SECONDS {
         return Err(Hopeless::Time {

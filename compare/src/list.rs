@@ -1,4 +1,4 @@
-//! `compare list`: what there is to run, and what this machine can measure.
+//! `compare list`: what there is to run.
 
 use crate::answer::{Answer, json};
 use crate::judge::list::{distinct, grouped, joined};
@@ -8,7 +8,6 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document, Table, row};
 use crate::pages::metrics;
 use crate::record::Row;
-use crate::record::meta::DeviceCompiler;
 use crate::registry::Ladder;
 use clap::Args;
 use common::inputs::Family;
@@ -28,53 +27,14 @@ pub struct ListArgs {
     pub json: bool,
 }
 
-/// Something that is measured, and with what it is here, or why not.
-type Measurable = (&'static str, Result<String, String>);
-
 pub fn list(args: &ListArgs) -> anyhow::Result<Answer> {
     let mut ladder = Ladder::open()?;
     ladder.limit(DeviceLimits::asked(args.device)?)?;
     let builds = ladder.builds();
-    let counters = match ladder.stages.iter().find(|stage| !stage.is_traced()) {
-        None => Ok("the emulator".to_string()),
-        Some(stage) => Err(format!(
-            "{} has no traced build; g++ 12 or later makes one",
-            stage.info().id
-        )),
-    };
-    let here = measurable(
-        &builds,
-        ladder.gpu.map(|device| device.info().name.clone()),
-        counters,
-    );
     Ok(Answer::pass(match args.json {
-        true => json(&data(&builds, &here)),
-        false => terminal(&document(&builds, &here), WIDTH),
+        true => json(&data(&builds)),
+        false => terminal(&document(&builds), WIDTH),
     }))
-}
-
-fn measurable(
-    stages: &[StageBuild],
-    gpu: Result<String, String>,
-    counters: Result<String, String>,
-) -> [Measurable; 4] {
-    let compiled = stages.iter().map(|stage| match &stage.device_compiler {
-        DeviceCompiler::Built { nvcc, archs, .. } => Ok(format!("{nvcc} for {}", archs.join(", "))),
-        DeviceCompiler::Absent { reason } => Err(format!("{}: {reason}", stage.id)),
-    });
-    let compiled = compiled.reduce(|known, next| known.and_then(|known| next.map(|_| known)));
-    let correctness = gpu
-        .clone()
-        .unwrap_or_else(|_| "on the emulator".to_string());
-    [
-        ("correctness (C1-C6)", Ok(correctness)),
-        (
-            "registers, spills, occupancy (R1)",
-            compiled.unwrap_or_else(|| Err("there is no stage".to_string())),
-        ),
-        ("latency (L1), the emulator beside the GPU (B1)", gpu),
-        ("counters (E1)", counters),
-    ]
 }
 
 /// The different values of a variant's instances, in words.
@@ -116,7 +76,7 @@ fn dtypes(family: &Family) -> Vec<&'static str> {
     takes.map(Dtype::name).collect()
 }
 
-fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
+fn document(stages: &[StageBuild]) -> Document {
     let mut blocks = Vec::new();
     for stage in stages {
         let before = stage.predecessor.iter().map(|id| format!("builds on {id}"));
@@ -184,16 +144,11 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
     let families = Family::ALL
         .iter()
         .map(|family| row![family.name(), dtypes(family).join(", ")]);
-    let here = here.iter().map(|(what, here)| match here {
-        Ok(with) => row![*what, "yes", with],
-        Err(reason) => row![*what, "no", reason],
-    });
     blocks.extend([
         Block::section("What can be asked for"),
         Block::Table(Table::of(columns, shapes)),
         Block::Table(Table::of(["family", "dtypes"], families)),
         Block::Table(metrics::gates()),
-        Block::Table(Table::of(["on this machine", "", "with, or why not"], here)),
     ]);
     Document {
         blocks,
@@ -201,24 +156,19 @@ fn document(stages: &[StageBuild], here: &[Measurable]) -> Document {
     }
 }
 
-fn data(stages: &[StageBuild], here: &[Measurable]) -> Value {
+fn data(stages: &[StageBuild]) -> Value {
     let families = Family::ALL
         .iter()
         .map(|family| json!({ "name": family.name(), "dtypes": dtypes(family) }));
     let gates = GateId::ALL
         .iter()
         .map(|&gate| json!({ "gate": gate, "rule": metrics::rule(gate) }));
-    let here = here.iter().map(|(what, here)| match here {
-        Ok(with) => json!({ "what": what, "status": "yes", "with": with }),
-        Err(reason) => json!({ "what": what, "status": "no", "reason": reason }),
-    });
     json!({
         "stages": metas(stages),
         "rows": stages.iter().flat_map(rows::built).collect::<Vec<Row>>(),
         "shapes": named_shapes().map(|named| json!({ "name": named.name, "extents": named.shape })).collect::<Vec<_>>(),
         "families": families.collect::<Vec<_>>(),
         "gates": gates.collect::<Vec<_>>(),
-        "machine": here.collect::<Vec<_>>(),
     })
 }
 
@@ -229,12 +179,7 @@ mod tests {
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for() {
-        let here = measurable(
-            &builds(),
-            Err("no driver".into()),
-            Ok("the emulator".into()),
-        );
-        let text = terminal(&document(&builds(), &here), 300);
+        let text = terminal(&document(&builds()), 300);
         for part in [
             "== stage1-cpasync: K and V copied one tile ahead ==\n\n- builds on stage0-scalar\n",
             "- claims cpasync >= 1.10x over stage0-scalar wmma-qk",
@@ -244,9 +189,6 @@ mod tests {
             "37376",
             "f16, e4m3",
             "| C1 ",
-            "on the emulator",
-            "no driver",
-            "nvcc was not found",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -260,21 +202,11 @@ mod tests {
 
     #[test]
     fn the_json_says_the_same() {
-        let document = data(
-            &builds(),
-            &measurable(
-                &builds(),
-                Ok("NVIDIA H200".into()),
-                Err("no traced build".into()),
-            ),
-        );
+        let document = data(&builds());
         assert_eq!(document["stages"][0]["default_variant"], "wmma-qk-32x64");
         assert_eq!(document["rows"][0]["subject"], "stage0-scalar/scalar-32x64");
         assert_eq!(document["rows"][0]["figures"]["tile_m"], 32);
         assert_eq!(document["shapes"][1]["extents"]["seq_kv"], 512);
-        assert_eq!(document["machine"][2]["with"], "NVIDIA H200");
-        assert_eq!(document["machine"][1]["status"], "no");
-        assert_eq!(document["machine"][3]["reason"], "no traced build");
         assert_eq!(
             document["stages"][1]["claims"][1]["metric"],
             "global_read_bytes"

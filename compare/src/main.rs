@@ -8,6 +8,7 @@ mod brief;
 mod cli;
 mod completion;
 mod diff;
+mod doctor;
 mod estimate;
 mod history;
 mod judge;
@@ -64,6 +65,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::List(args) => list::list(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Selftest(args) => selftest::selftest(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Diff(args) => diff::diff(&args),

@@ -32,6 +32,7 @@ use common::timing::Plan;
 use measure::{Bench, BenchError, Exchange, Python};
 use pair::absent;
 use session::Hello;
+use std::path::Path;
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 const SAMPLES: usize = 20;
@@ -132,7 +133,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Ok(device) => device,
         Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
     };
-    let mut python = Python::new(program(args), args.flash_attn_3.clone());
+    let mut python = Python::new(program(args.python.as_deref()), args.flash_attn_3.clone());
     let hello = match python.start() {
         Ok(hello) => hello.expect("it was not running"),
         Err(error) => return Ok(Err(error.to_string())),
@@ -234,12 +235,27 @@ fn bench<'a>(
 }
 
 /// `--python`, else PYTHON, else `python3`.
-fn program(args: &PeersArgs) -> String {
-    let named = args
-        .python
-        .clone()
+fn program(named: Option<&str>) -> String {
+    let named = named
+        .map(String::from)
         .or_else(|| std::env::var("PYTHON").ok().filter(|name| !name.is_empty()));
     named.unwrap_or_else(|| "python3".to_string())
+}
+
+/// Which peers a Python can call, in words, or why none.
+pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String, String> {
+    let mut python = Python::new(program(python), flash_attn_3.map(Path::to_path_buf));
+    let hello = python.start().map_err(|error| error.to_string())?;
+    let hello = hello.expect("it was not running");
+    let absent = match hello.absent.keys().cloned().collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        absent => format!("; not {}", absent.join(", ")),
+    };
+    let torch = hello
+        .software
+        .get("torch")
+        .map_or("unknown", |version| version);
+    Ok(format!("torch {torch}: {}{absent}", hello.peers.join(", ")))
 }
 
 /// Both processes must be on one GPU. A torch that does not tell the UUID tells the name.

@@ -57,7 +57,7 @@ pub struct ProfileArgs {
 }
 
 /// Where ncu is.
-const NCU: Places = Places {
+pub const NCU: Places = Places {
     name: "ncu",
     variable: "NCU",
     pinned: Some(".cuda/nvidia/cu13/bin/ncu"),

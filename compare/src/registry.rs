@@ -71,7 +71,6 @@ impl Ladder {
         Ok(())
     }
 
-    /// What a record says of the stages.
     /// The GPU that a command needs `to` do its work.
     pub fn gpu_to(&self, to: &str) -> Result<&CudaDevice, NoData> {
         self.gpu
@@ -79,13 +78,14 @@ impl Ladder {
             .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
     }
 
+    /// What a record says of the stages.
     pub fn builds(&self) -> Vec<StageBuild> {
         builds::builds(&self.stages)
     }
 }
 
 /// Why the stages cannot run on a GPU that has their instructions.
-fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
+pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
     let lacks = |stage: &&LoadedStage| {
         let Artifacts {
             fatbin,

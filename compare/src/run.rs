@@ -235,8 +235,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         ..args.request.clone()
     };
     let mut plan = plan::plan(&builds, &request, backend)?;
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-    estimate::check(&plan.cases, processors, estimate::available())?;
+    estimate::check(&plan.cases, estimate::processors(), estimate::available())?;
     let results = machine::results();
     let mut machine = machine::machine(match gpu {
         Ok(device) => Ok(device.info()),

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
 on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on others stay as
-they are in the record. They go into it as sanitizer.json; the tools' logs stay in target/sanitize. A whole run on a GPU is
+they are in the record. They go into it as sanitizer.json; the tools' logs stay in target/sanitize. A full run on a GPU is
 only green in the committed record with C7 of every variant, and `compare accept` refuses it without.
 
 Examples:
@@ -61,7 +61,7 @@ pub struct SanitizeArgs {
 
 /// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at uninitialised shared
 /// memory.
-const COMPUTE_SANITIZER: Places = Places {
+pub const COMPUTE_SANITIZER: Places = Places {
     name: "compute-sanitizer",
     variable: "SANITIZER",
     pinned: Some(".cuda/nvidia/cu13/compute-sanitizer/compute-sanitizer"),

@@ -78,6 +78,18 @@ impl Places {
     }
 }
 
+/// The first line that a program prints for `argument`.
+pub fn first_line(program: &str, argument: &str) -> Result<String, String> {
+    let output = Command::new(program)
+        .arg(argument)
+        .output()
+        .map_err(|error| format!("{program} cannot be started ({error})"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().filter(|_| output.status.success());
+    line.map(String::from)
+        .ok_or_else(|| format!("{program} {argument} says nothing"))
+}
+
 /// What `--version` prints after the word "Version", or of CUDA's compilers after ", V".
 fn version(path: &Path) -> Result<String, String> {
     let output = Command::new(path)

@@ -276,7 +276,7 @@ fn failed_gates_are_refused_and_cannot_be_waived() {
 }
 
 #[test]
-fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
+fn a_full_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
     let without = || {
         good().without(|row| {
             row.by == Source::ComputeSanitizer && row.subject != Subject::from(SCALAR)
@@ -292,11 +292,12 @@ fn a_whole_run_on_a_gpu_that_no_sanitizer_saw_is_refused_and_others_are_not() {
         &good().without(|row| row.by == Source::ComputeSanitizer),
         None,
     );
-    taken(&without().changed(|meta| {
+    let selected = without().changed(|meta| {
         meta.scope = Scope::Selected {
-            flags: vec!["--shapes mission".into()],
+            flags: vec!["--stages 0".into()],
         }
-    }));
+    });
+    refused(&selected, None);
     taken(&crate::testing::emulated());
     taken(&without().changed(|meta| meta.tier = crate::record::meta::Tier::T1));
     // A device with too little memory takes none of the variant's cases.

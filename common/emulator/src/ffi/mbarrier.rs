@@ -253,8 +253,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     object: *mut u64,
     site: Site,
 ) {
-    // SAFETY: see emulator_collective.
     let call = Call {
+        // SAFETY: see emulator_collective.
         context: unsafe { &*thread },
         operation: Sync::Arrive.operation(),
         object,
@@ -273,8 +273,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     object: *mut u64,
     site: Site,
 ) {
-    // SAFETY: see emulator_collective.
     let call = Call {
+        // SAFETY: see emulator_collective.
         context: unsafe { &*thread },
         operation: Sync::ArriveAfterCopies.operation(),
         object,
@@ -378,8 +378,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     bytes: i32,
     site: Site,
 ) {
-    // SAFETY: see emulator_collective.
     let call = Call {
+        // SAFETY: see emulator_collective.
         context: unsafe { &*thread },
         operation: Sync::ArriveExpect.operation(),
         object,

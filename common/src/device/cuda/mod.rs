@@ -22,7 +22,7 @@ use crate::limits::DeviceLimits;
 use crate::maps;
 use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
-use crate::telemetry::{Conditions, Telemetry, TelemetryError};
+use crate::telemetry::{Conditions, Surroundings, Telemetry, TelemetryError};
 use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
     CUmemPool_attribute as MemoryPoolAttribute, CUresult, CUtensorMapDataType as DataType,
@@ -227,6 +227,12 @@ impl CudaDevice {
                 reason: error.to_string(),
             },
         }
+    }
+
+    /// What else is on this GPU, where NVML tells.
+    pub fn surroundings(&self) -> Option<Surroundings> {
+        let telemetry = self.telemetry.as_ref().ok()?;
+        Some(telemetry.surroundings())
     }
 
     /// Sets how long a launch may take before [`CudaError::Hang`]: longer under a profiler or sanitizer.
