@@ -5,6 +5,7 @@ pub mod claim;
 pub mod device;
 pub mod e4m3;
 pub mod evidence;
+pub mod explain;
 pub mod faults;
 pub mod gate;
 pub mod image;

@@ -53,6 +53,9 @@ pub enum Command {
     /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
+    /// Show where a row of a wrong output first goes wrong: which tile, quantity and line, and what it resembles; needs no GPU
+    #[command(after_help = crate::explain::EXAMPLES)]
+    Explain(crate::explain::ExplainArgs),
     /// Show which instructions the kernels consist of, and what moved since another build; needs no GPU
     #[command(after_help = crate::sass::EXAMPLES)]
     Sass(crate::sass::SassArgs),

@@ -10,6 +10,7 @@ mod completion;
 mod diff;
 mod doctor;
 mod estimate;
+mod explain;
 mod history;
 mod judge;
 mod launch;
@@ -78,6 +79,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Accept(args) => Ok(Answer::pass(accept::accept(&args)?.to_string())),
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Launch(args) => launch::launch(&args),
     }
 }

@@ -18,7 +18,7 @@ use crate::grid::{Entry, Launch, Report, Suppress};
 use crate::judge::Outcome;
 use crate::judge::global::Run;
 use crate::judge::order::{Actor, How};
-use crate::judge::raw::{Found, Hint, Raw, Side, describe_access};
+use crate::judge::raw::{Found, Hint, Raw, Side, describe_access, does};
 use crate::judge::requests::Space;
 use crate::launch::Shared;
 use crate::layout::Layouts;
@@ -29,7 +29,7 @@ use crate::worker::{self, Tracing};
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 pub use crate::judge::memory::{Access, Allocation, Memory};
-pub use crate::judge::observed::{Observations, Observed, Seen, Watch};
+pub use crate::judge::observed::{Observations, Observed, Passed, Seen, Watch};
 
 /// At most so many hazards are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
@@ -223,6 +223,8 @@ fn summarise(
 struct Observer {
     values: Vec<Observed>,
     sites: Vec<u32>,
+    ways: Vec<Vec<(u32, How)>>,
+    reads: BTreeSet<(String, u32)>,
     stores: BTreeSet<u32>,
 }
 
@@ -235,7 +237,7 @@ impl Observer {
         memory: &Memory,
         outcome: &Outcome,
     ) {
-        for &(shown, thread, site) in &outcome.shown {
+        for &(shown, thread, site, way) in &outcome.shown {
             let Some(what) = Seen::from_number(shown.what) else {
                 continue;
             };
@@ -254,7 +256,15 @@ impl Observer {
                 block,
                 thread,
                 place,
+                way: self.ways.len() + way as usize,
             });
+        }
+        if !outcome.shown.is_empty() {
+            self.ways.extend(outcome.trail.ways.iter().cloned());
+            let name = |place| memory.locate(place).map(|(found, _)| found.name.clone());
+            let reads = outcome.trail.reads.iter();
+            self.reads
+                .extend(reads.filter_map(|(&site, &place)| Some((name(place)?, site))));
         }
         let is_of_row = |run: &&Run| {
             let (start, end) = (run.start as usize, (run.start + run.bytes) as usize);
@@ -276,6 +286,23 @@ impl Observer {
         Observations {
             values: self.values,
             places: self.sites.into_iter().map(&mut describe).collect(),
+            ways: self
+                .ways
+                .into_iter()
+                .map(|way| {
+                    way.into_iter()
+                        .map(|(site, how)| Passed {
+                            does: does(how).to_owned(),
+                            places: describe(site),
+                        })
+                        .collect()
+                })
+                .collect(),
+            reads: self
+                .reads
+                .into_iter()
+                .map(|(name, site)| (name, describe(site)))
+                .collect(),
             stores: self.stores.into_iter().map(&mut describe).collect(),
         }
     }

@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod explained;
 mod resources;
 mod suppression;
 
 pub use counters::counters;
+pub use explained::{explained, failing};
 pub use insta;
 pub use resources::resources;
 pub use suppression::synchronisation;
@@ -52,6 +54,18 @@ macro_rules! tests {
         #[test]
         fn resources_are_within_their_caps_and_as_recorded() {
             $crate::assert_recorded!($crate::resources(&$stage));
+        }
+
+        #[test]
+        fn nothing_of_a_right_row_leaves_what_its_precision_allows() {
+            $crate::explained(&$stage);
+        }
+
+        /// For `scripts/explain-mutants`, which plants a mistake first.
+        #[test]
+        #[ignore]
+        fn explain_the_first_case_that_fails() {
+            $crate::failing(&$stage);
         }
 
         #[test]

@@ -6,7 +6,7 @@ use super::list::joined;
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
-use crate::record::{Record, Subject};
+use crate::record::{On, Record, Subject};
 use common::verdict::GateId;
 use std::fmt;
 
@@ -216,6 +216,12 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
             first.gate, first.subject
         ));
         actions.push("Fix the gates that fail; do not merge.".to_string());
+        actions.extend(
+            report
+                .known
+                .subject()
+                .and_then(|(_, record)| explanation(record, first)),
+        );
     }
     let wrong: Vec<_> = report
         .known
@@ -252,6 +258,24 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
         );
     }
     broken
+}
+
+/// The command that explains the case in which a gate fails: numbers and hazards, which the emulator has, too.
+fn explanation(record: &Record, failure: &Failure) -> Option<String> {
+    let row = record.rows.iter().find(|row| {
+        row.subject == failure.subject
+            && matches!(row.on, On::Case(..))
+            && row.failed().any(|(gate, _)| gate == failure.gate)
+    })?;
+    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
+    let case = match &row.on {
+        On::Case(place, input) if input.contains(':') => format!("--problem '{place} {input}'"),
+        On::Case(place, file) => format!("--input {file} --mask {}", place.mask),
+        _ => return None,
+    };
+    Some(format!(
+        "See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
+    ))
 }
 
 fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str, String)> {

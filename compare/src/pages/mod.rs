@@ -3,6 +3,7 @@
 
 pub mod brief;
 pub mod diff;
+pub mod explain;
 pub mod history;
 mod insights;
 pub mod json;

@@ -32,7 +32,7 @@ use counters::Counters;
 use global::{Global, Run};
 use hazard::HazardKind;
 use memory::{Access, Memory};
-use observed::{Shown, Watch};
+use observed::{Shown, Trail, Watch};
 use operation::{Fetch, Made, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, note};
@@ -145,8 +145,9 @@ pub(crate) struct Outcome {
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
     /// Every access, where the setup asks for it.
     pub(crate) log: Vec<(Side, Space, u32, u32)>,
-    /// What was shown of the watched row, by which thread and where.
-    pub(crate) shown: Vec<(Shown, u32, u32)>,
+    /// What was shown of the watched row, by which thread, where, and on which way of the trail.
+    pub(crate) shown: Vec<(Shown, u32, u32, u32)>,
+    pub(crate) trail: Trail,
 }
 
 /// The judge. It is kept from block to block for its memory.
@@ -195,6 +196,9 @@ impl Judge {
         self.requests
             .resize_with(threads.div_ceil(32) as usize, Requests::default);
         self.outcome = Outcome::default();
+        if setup.watch.is_some() {
+            self.outcome.trail.start(threads);
+        }
         self.setup = Some(setup);
     }
 
@@ -218,9 +222,10 @@ impl Judge {
 
     /// The kernel shows a value.
     pub(crate) fn shows(&mut self, shown: Shown, thread: u32, site: u32) {
-        let watch = self.setup().watch.as_ref();
-        if watch.is_some_and(|watch| watch.row == shown.row) {
-            self.outcome.shown.push((shown, thread, site));
+        let is_watched = |watch: &Arc<Watch>| watch.row == shown.row;
+        let way = self.outcome.trail.way(thread, shown.element);
+        if self.setup().watch.as_ref().is_some_and(is_watched) {
+            self.outcome.shown.push((shown, thread, site, way));
         }
     }
 
@@ -382,6 +387,13 @@ impl Judge {
             self.outcome
                 .log
                 .push((made.side(), space, place, bytes as u32));
+        }
+        if self.setup().watch.is_some() {
+            let trail = &mut self.outcome.trail;
+            trail.passes(made.actor.threads(), made.site, made.how);
+            if space == Space::Global {
+                trail.reads.insert(made.site, place);
+            }
         }
         match space {
             Space::Shared => self.touch_shared(place as usize, bytes, made),

@@ -1,9 +1,11 @@
 //! What kernels show of one query row by ATTN_OBSERVE, and from where the row's output was stored.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::order::How;
 use crate::fault::Place;
 
 /// The row that someone wants to know about.
@@ -60,6 +62,53 @@ pub(crate) struct Shown {
     pub(crate) value: f32,
 }
 
+/// From where each thread has accessed memory since it last showed something: the way to what it shows next.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    since: Vec<Vec<(u32, How)>>,
+    /// The way to what each thread shows now, as a number in `ways`.
+    ways_of: Vec<u32>,
+    /// Each once.
+    pub(crate) ways: Vec<Vec<(u32, How)>>,
+    /// The sites that have read global memory, each with a place that it has read.
+    pub(crate) reads: BTreeMap<u32, u32>,
+}
+
+impl Trail {
+    pub(crate) fn start(&mut self, threads: u32) {
+        *self = Self {
+            since: vec![Vec::new(); threads as usize],
+            ways_of: vec![0; threads as usize],
+            ..Self::default()
+        };
+    }
+
+    pub(crate) fn passes(&mut self, threads: Range<u32>, site: u32, how: How) {
+        for thread in threads {
+            if let Some(since) = self.since.get_mut(thread as usize)
+                && since.last() != Some(&(site, how))
+            {
+                since.retain(|&known| known != (site, how));
+                since.push((site, how));
+            }
+        }
+    }
+
+    /// The way to an array that a thread shows; its elements come one by one.
+    pub(crate) fn way(&mut self, thread: u32, element: i32) -> u32 {
+        let thread = thread as usize;
+        if element == 0 {
+            let way = std::mem::take(&mut self.since[thread]);
+            let known = self.ways.iter().rposition(|known| *known == way);
+            self.ways_of[thread] = known.unwrap_or(self.ways.len()) as u32;
+            if known.is_none() {
+                self.ways.push(way);
+            }
+        }
+        self.ways_of[thread]
+    }
+}
+
 /// A value of the watched row, in the order in which its thread showed them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
@@ -79,6 +128,18 @@ pub struct Observed {
     pub thread: u32,
     /// Where, and from where that was inlined: innermost first. Index in [`Observations::places`].
     pub place: usize,
+    /// From where the thread, or its warp, has accessed memory since it showed something else. Index in
+    /// [`Observations::ways`].
+    pub way: usize,
+}
+
+/// An access on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// As [`HazardAccess::does`](super::hazard::HazardAccess::does): "reads a matrix".
+    pub does: String,
+    /// Where, and from where that was inlined: innermost first.
+    pub places: Vec<Place>,
 }
 
 /// What the blocks showed of the watched row.
@@ -88,6 +149,10 @@ pub struct Observations {
     pub values: Vec<Observed>,
     /// The places of the values.
     pub places: Vec<Vec<Place>>,
+    /// The ways to the values, each in order of the last access from each place.
+    pub ways: Vec<Vec<Passed>>,
+    /// From where global memory was read, with the name of the allocation.
+    pub reads: Vec<(String, Vec<Place>)>,
     /// From where the row's output was stored, each place once.
     pub stores: Vec<Vec<Place>>,
 }

@@ -110,7 +110,7 @@ impl Actor {
     }
 
     /// All threads that it may be, or that it was issued by.
-    fn threads(self) -> std::ops::Range<u32> {
+    pub(crate) fn threads(self) -> std::ops::Range<u32> {
         match self {
             Self::Thread(thread) | Self::Copies(thread) => thread..thread + 1,
             Self::Warp(warp) => warp * 32..warp * 32 + 32,

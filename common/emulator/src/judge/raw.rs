@@ -268,26 +268,30 @@ impl Found {
     }
 }
 
+/// What an access does, in words.
+pub(crate) fn does(how: How) -> &'static str {
+    match how {
+        How::Read => "reads",
+        How::Write => "writes",
+        How::CopyRead => "reads by cp.async",
+        How::CopyWrite => "writes by cp.async",
+        How::MatrixRead => "reads a matrix",
+        How::MatrixWrite => "writes a matrix",
+        How::BarrierInit => "initialises an mbarrier",
+        How::BarrierUse => "uses an mbarrier",
+        How::TmaRead => "reads by tma_load",
+        How::TmaWrite => "writes by tma_load",
+        How::StoreRead => "reads by tma_store",
+        How::StoreWrite => "writes by tma_store",
+        How::StoreAsync => "writes by store_async",
+        How::WgmmaRead => "reads an operand of wgmma",
+        How::WgmmaRegisters => "has given registers to wgmma",
+    }
+}
+
 fn describe_side(side: Side, block: [u32; 3], places: &mut Places) -> HazardAccess {
     HazardAccess {
-        does: match side.how {
-            How::Read => "reads",
-            How::Write => "writes",
-            How::CopyRead => "reads by cp.async",
-            How::CopyWrite => "writes by cp.async",
-            How::MatrixRead => "reads a matrix",
-            How::MatrixWrite => "writes a matrix",
-            How::BarrierInit => "initialises an mbarrier",
-            How::BarrierUse => "uses an mbarrier",
-            How::TmaRead => "reads by tma_load",
-            How::TmaWrite => "writes by tma_load",
-            How::StoreRead => "reads by tma_store",
-            How::StoreWrite => "writes by tma_store",
-            How::StoreAsync => "writes by store_async",
-            How::WgmmaRead => "reads an operand of wgmma",
-            How::WgmmaRegisters => "has given registers to wgmma",
-        }
-        .to_owned(),
+        does: does(side.how).to_owned(),
         block,
         thread: match side.actor {
             Actor::Thread(thread) | Actor::Copies(thread) => Some(thread),

@@ -1,0 +1,180 @@
+//! From a launch to an explained row: what the emulator computes, which row is furthest off, and what its blocks show.
+
+use super::{Case, Explained, explain};
+use crate::device::Staged;
+use crate::device::emulated::{self, Selection};
+use crate::gate::{self, Evidence};
+use crate::image::Layout;
+use crate::inputs::{Family, Inputs};
+use crate::problem::Problem;
+use crate::reference::{ReferenceError, reference, reference_of_rows};
+use crate::stage::Prepared;
+use crate::verdict::{GateResult, Verdict};
+use emulator::trace::Watch;
+use emulator::{Fault, Schedule, TraceReport};
+use half::f16;
+
+/// Why a row cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum InvestigateError {
+    /// A row that the problem does not have.
+    #[error(
+        "there is no row {}; the problem has batches 0 to {}, query heads 0 to {} and query rows 0 to {}",
+        row.map(|index| index.to_string()).join(","), extents[0] - 1, extents[1] - 1, extents[2] - 1
+    )]
+    Row {
+        /// Batch, head and query row that were asked for.
+        row: [usize; 3],
+        /// How many there are.
+        extents: [usize; 3],
+    },
+    /// The model has nothing to say of such inputs.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    /// The launch is refused as a whole.
+    #[error("the traced build does not start: {0}")]
+    Refused(Fault),
+    /// The C++ compiler was not GCC.
+    #[error(
+        "kernels were built without GCC, whose -fsanitize=thread tells accesses; set CXX=g++ and build again"
+    )]
+    NoTrace,
+}
+
+/// A row of a launch, explained.
+#[derive(Debug)]
+pub struct Investigated {
+    /// Batch, head and query row.
+    pub row: [usize; 3],
+    /// What was launched.
+    pub staged: Staged,
+    /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
+    pub output: Option<Vec<f16>>,
+    /// What stopped it.
+    pub fault: Option<Fault>,
+    /// C1 to C4: of the whole output, or of the row that was asked for.
+    pub gates: Vec<GateResult>,
+    /// The traced build on the row's blocks.
+    pub traced: TraceReport,
+    /// Where the row first goes wrong.
+    pub explained: Explained,
+}
+
+impl Investigated {
+    /// Whether there is anything that makes the row wrong.
+    pub fn is_explained(&self) -> bool {
+        self.explained.deviation.is_some() || self.is_stopped()
+    }
+
+    /// Whether the launch was stopped, or is not to be trusted.
+    pub fn is_stopped(&self) -> bool {
+        self.fault.is_some() || !self.traced.hazards.is_empty()
+    }
+
+    /// Whether a gate fails.
+    pub fn is_red(&self) -> bool {
+        self.gates.iter().any(|gate| gate.verdict == Verdict::Fail)
+    }
+}
+
+/// The dense number of a row, if the problem has it.
+pub fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
+    let shape = problem.shape;
+    let extents = [shape.batch, shape.heads_q, shape.seq_q];
+    if row.iter().zip(extents).any(|(&at, extent)| at >= extent) {
+        return Err(InvestigateError::Row { row, extents });
+    }
+    Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
+}
+
+/// Launches, and explains the row that is furthest off, or the one given. `family`: how the inputs were drawn, if they were.
+pub fn investigate(
+    prepared: &Prepared<'_>,
+    inputs: &Inputs,
+    family: Option<Family>,
+    given: Option<[usize; 3]>,
+) -> Result<Investigated, InvestigateError> {
+    let (problem, probability) = (inputs.problem, prepared.kernel.probability);
+    let number = given.map(|row| dense(&problem, row)).transpose()?;
+    let staged = Staged::new(inputs, Layout::Strided);
+    let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
+        Ok((execution, _)) => (Some(staged.output.elements(&execution.output)), None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let reference = match number {
+        None => reference(inputs, probability)?,
+        Some(number) => reference_of_rows(inputs, probability, vec![number])?,
+    };
+    let (mut worst, mut gates) = ([0, 0, problem.shape.seq_q - 1], Vec::new());
+    if let Some(output) = &output {
+        let evidence = Evidence {
+            problem: &problem,
+            family,
+            reference: &reference,
+            output,
+        };
+        let (errors, numeric) = gate::numeric_gates(&evidence);
+        let nonzero = errors.nonzero_in_zero_row.map(|[b, h, s, _]| [b, h, s]);
+        worst = nonzero.unwrap_or(errors.max_row_rel_at);
+        gates = numeric.to_vec();
+    }
+    let row = given.unwrap_or(worst);
+    let traced = trace(prepared, &staged, row)?;
+    let start = dense(&problem, row)? * problem.shape.head_dim;
+    let of_row = output
+        .as_ref()
+        .map(|all| &all[start..start + problem.shape.head_dim]);
+    let case = Case {
+        inputs,
+        row,
+        probability,
+        output: of_row.filter(|_| traced.hazards.is_empty()),
+    };
+    let explained = explain(&case, &traced.observations);
+    Ok(Investigated {
+        row,
+        staged,
+        output,
+        fault,
+        gates,
+        traced,
+        explained,
+    })
+}
+
+/// Up to so many multiply-adds of the scores all blocks are traced; above it those of the row's head.
+const TRACED_WHOLE: u64 = 1 << 24;
+
+fn trace(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    row: [usize; 3],
+) -> Result<TraceReport, InvestigateError> {
+    let number = dense(&staged.problem, row)?;
+    let mut rows = staged.output.element_ranges().skip(number);
+    let watch = Watch {
+        row: row.map(|index| index as i32),
+        output: rows.next().unwrap_or_default(),
+    };
+    let run = |blocks: Option<&[[u32; 3]]>| {
+        let selection = Selection {
+            blocks,
+            suppress: None,
+            watch: Some(watch.clone()),
+        };
+        emulated::trace(prepared, staged, Schedule::InOrder, &selection)
+            .map_err(InvestigateError::Refused)?
+            .ok_or(InvestigateError::NoTrace)
+    };
+    if staged.problem.scores() * staged.problem.shape.head_dim as u64 > TRACED_WHOLE {
+        let of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
+            .map(|x| [x, row[1] as u32, row[0] as u32])
+            .collect();
+        let report = run(Some(&of_head))?;
+        // Where blocks are not numbered by head, others have the row.
+        if !report.observations.is_empty() || !report.hazards.is_empty() {
+            return Ok(report);
+        }
+    }
+    run(None)
+}

@@ -1,0 +1,621 @@
+//! Why a row is wrong: what a kernel showed of it in the emulator beside a model of each step in FP64. The model takes what the
+//! kernel had before the step, so that the first deviation is the step's own and no bound grows from tile to tile.
+
+mod investigate;
+mod resemble;
+mod steps;
+
+use crate::inputs::{Inputs, Operand};
+use crate::problem::Dtype;
+use crate::reference::Probability;
+use emulator::Place;
+use emulator::trace::{Observations, Passed};
+use half::f16;
+use std::fmt;
+
+pub use investigate::{InvestigateError, Investigated, dense, investigate};
+pub use resemble::Likeness;
+pub use steps::{Cell, Chain, Step, chains};
+
+/// What is compared, in the order of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Quantity {
+    /// S = Q·K, masked; not scaled.
+    Score,
+    /// The running maximum, of scaled scores in base 2.
+    Maximum,
+    /// P, the exponentials under the maximum.
+    Probability,
+    /// The running sum of exponentials.
+    Sum,
+    /// O so far under the new maximum.
+    Rescaled,
+    /// O with the tile's P·V.
+    Output,
+    /// Which keys a row takes in.
+    Keys,
+    /// What was stored.
+    Result,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Score => "S",
+            Self::Maximum => "the running maximum",
+            Self::Probability => "P",
+            Self::Sum => "the running sum",
+            Self::Rescaled => "O, rescaled,",
+            Self::Output => "O",
+            Self::Keys => "the set of keys",
+            Self::Result => "the stored output",
+        })
+    }
+}
+
+/// One number that leaves what the precision allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wrong {
+    /// Key or output column; 0 for what the row has once.
+    pub at: i64,
+    /// What the kernel has.
+    pub kernel: f64,
+    /// What the model has.
+    pub model: f64,
+    /// How far they may be apart.
+    pub bound: f64,
+}
+
+/// The first tile at which something leaves what the precision allows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deviation {
+    /// What.
+    pub quantity: Quantity,
+    /// First key of the tile; none for what concerns the row as a whole.
+    pub tile: Option<i64>,
+    /// Which tile of the warp it is, from 0.
+    pub step: usize,
+    /// blockIdx and warp; none for what concerns the row as a whole.
+    pub chain: Option<([u32; 3], u32)>,
+    /// All numbers of this quantity and tile that are wrong.
+    pub wrong: Vec<Wrong>,
+    /// How many there are.
+    pub of: usize,
+    /// Where the kernel shows it: innermost first.
+    pub shown: Vec<Place>,
+    /// Where to look, likeliest first: lines with their callers, and what happens there.
+    pub look: Vec<Passed>,
+    /// The planted fault that it resembles most.
+    pub likeness: Likeness,
+}
+
+/// What was found about a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// The row through the kernel.
+    pub chains: Vec<Chain>,
+    /// Where it first goes wrong.
+    pub deviation: Option<Deviation>,
+}
+
+/// What the model needs of a case.
+pub struct Case<'a> {
+    /// Q, K and V.
+    pub inputs: &'a Inputs,
+    /// Batch, head and query row.
+    pub row: [usize; 3],
+    /// P's type where it meets V.
+    pub probability: Probability,
+    /// What the kernel stored; none where it did not come to that.
+    pub output: Option<&'a [f16]>,
+}
+
+/// f32's unit roundoff.
+const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+/// Hopper adds up products of E4M3 in so few bits: `common/docs/fp8-accumulation.md`.
+const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
+/// ex2.approx is within 2 ulp; a multiply-add and a product stand around it.
+const EXPONENTIAL: f64 = 8.0 * UNIT;
+
+/// The row's operands, decoded.
+struct Operands {
+    /// The query row.
+    q: Vec<f64>,
+    /// All of K and V, and the scores' factor.
+    k: Vec<f64>,
+    v: Vec<f64>,
+    scale_log2: f64,
+    value_scale: f64,
+    dim: usize,
+    /// Keys of one head.
+    keys: usize,
+    /// `batch * heads_kv + head_kv`.
+    head: usize,
+    visible: usize,
+    dtype: Dtype,
+}
+
+impl Operands {
+    fn new(case: &Case<'_>) -> Self {
+        let (inputs, [b, h, s]) = (case.inputs, case.row);
+        let shape = inputs.problem.shape;
+        let wide = |operand: &Operand| operand.codes().into_iter().map(f64::from).collect();
+        let scale =
+            |operand: &Operand, at: usize| operand.scales.get(at).map_or(1.0, |&s| s.into());
+        let head = b * shape.heads_kv + h / (shape.heads_q / shape.heads_kv);
+        let (q, dim): (Vec<f64>, _) = (wide(&inputs.q), shape.head_dim);
+        let row = (b * shape.heads_q + h) * shape.seq_q + s;
+        let scales = scale(&inputs.q, b * shape.heads_q + h) * scale(&inputs.k, head);
+        Self {
+            q: q[row * dim..][..dim].to_vec(),
+            k: wide(&inputs.k),
+            v: wide(&inputs.v),
+            scale_log2: f64::from(inputs.problem.softmax_scale) * std::f64::consts::LOG2_E * scales,
+            value_scale: scale(&inputs.v, head),
+            dim,
+            keys: shape.seq_kv,
+            head,
+            visible: inputs.problem.visible_keys(s),
+            dtype: inputs.problem.dtype,
+        }
+    }
+
+    fn row<'a>(&self, of: &'a [f64], head: usize, key: usize) -> &'a [f64] {
+        &of[(head * self.keys + key) * self.dim..][..self.dim]
+    }
+
+    fn key(&self, key: i64) -> Option<&[f64]> {
+        let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
+        Some(self.row(&self.k, self.head, key))
+    }
+
+    fn value(&self, key: i64) -> Option<&[f64]> {
+        let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
+        Some(self.row(&self.v, self.head, key))
+    }
+
+    fn sees(&self, key: i64) -> bool {
+        (0..self.visible as i64).contains(&key)
+    }
+
+    /// The score of a key and how far it may be off.
+    fn score(&self, key: i64) -> (f64, f64) {
+        let Some(k) = self.key(key).filter(|_| self.sees(key)) else {
+            return (f64::NEG_INFINITY, 0.0);
+        };
+        let magnitude: f64 = self.q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
+        let rounding = (self.dim + 8) as f64 * UNIT;
+        let rounding = match self.dtype {
+            Dtype::F16 => rounding,
+            Dtype::E4m3 => rounding + (self.dim / 32) as f64 * E4M3_UNIT,
+        };
+        (dot(&self.q, k), rounding * magnitude)
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// What the row had before a step.
+#[derive(Clone, Debug)]
+struct Before {
+    max: f64,
+    sum: f64,
+    output: Vec<f64>,
+    /// Of the lanes' parts.
+    magnitude: Vec<f64>,
+}
+
+impl Before {
+    fn nothing(dim: usize) -> Self {
+        Self {
+            max: f64::NEG_INFINITY,
+            sum: 0.0,
+            output: vec![0.0; dim],
+            magnitude: vec![0.0; dim],
+        }
+    }
+
+    /// By what sums and outputs so far are multiplied under a new maximum.
+    fn factor(&self, max: f64) -> f64 {
+        if self.max == f64::NEG_INFINITY {
+            0.0
+        } else {
+            (self.max - shift(max)).exp2()
+        }
+    }
+}
+
+/// A row without a visible key has maximum -inf; any finite shift gives zeros.
+fn shift(max: f64) -> f64 {
+    if max == f64::NEG_INFINITY { 0.0 } else { max }
+}
+
+/// How far a power of two may be off, relative to it, whose exponent is a difference of these.
+fn exponential(of: f64, shift: f64) -> f64 {
+    EXPONENTIAL + 4.0 * UNIT * (of.abs() + shift.abs())
+}
+
+/// Whether the kernel's value is what the model allows; infinities must agree, and NaN never does.
+fn is_right(wrong: &Wrong) -> bool {
+    wrong.kernel == wrong.model || (wrong.kernel - wrong.model).abs() <= wrong.bound
+}
+
+/// A quantity of a step that is wrong, before it is said what it resembles.
+struct Found<'a> {
+    quantity: Quantity,
+    wrong: Vec<Wrong>,
+    of: usize,
+    cell: &'a Cell,
+}
+
+/// One quantity of a step against the model: `None` where all of it is right.
+fn compare<'a>(
+    quantity: Quantity,
+    cells: impl IntoIterator<Item = (i64, &'a Cell, f64, (f64, f64))>,
+) -> Option<Found<'a>> {
+    let (mut wrong, mut of, mut first) = (Vec::new(), 0, None);
+    for (at, cell, kernel, (model, bound)) in cells {
+        let found = Wrong {
+            at,
+            kernel,
+            model,
+            bound,
+        };
+        of += 1;
+        if !is_right(&found) {
+            wrong.push(found);
+            first.get_or_insert(cell);
+        }
+    }
+    Some(Found {
+        quantity,
+        wrong,
+        of,
+        cell: first?,
+    })
+}
+
+impl Operands {
+    /// The first quantity of a step that is wrong.
+    fn judge<'a>(&self, step: &'a Step, before: &Before, p: Probability) -> Option<Found<'a>> {
+        let scores = step.scores.iter();
+        let of_scores = compare(
+            Quantity::Score,
+            scores.map(|(&key, cell)| (key, cell, cell.any(), self.score(key))),
+        );
+        if of_scores.is_some() {
+            return of_scores;
+        }
+        let max = step.max.as_ref().map_or(before.max, Cell::any);
+        if let Some(cell) = &step.max {
+            let largest = self.largest(step);
+            let model = before.max.max(largest);
+            // A maximum of earlier tiles will do as long as no exponential overflows: P and the sum are judged by it.
+            let model = if max == before.max && (largest - max).is_finite() && largest - max < 15.0
+            {
+                max
+            } else {
+                model
+            };
+            let bound = 4.0 * UNIT * model.abs();
+            let lanes = cell.lanes.values();
+            let found = compare(
+                Quantity::Maximum,
+                lanes.map(|&kernel| (0, cell, kernel, (model, bound))),
+            );
+            if found.is_some() {
+                return found;
+            }
+        }
+        let probabilities = step.probabilities.iter();
+        let found = compare(
+            Quantity::Probability,
+            probabilities.map(|(&key, cell)| {
+                let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
+                let of = score * self.scale_log2;
+                let model = (of - shift(max)).exp2();
+                let bound = if model == 0.0 {
+                    0.0
+                } else {
+                    model * exponential(of, shift(max))
+                };
+                (
+                    key,
+                    cell,
+                    cell.any(),
+                    (model, bound + f64::from(f32::MIN_POSITIVE)),
+                )
+            }),
+        );
+        if found.is_some() {
+            return found;
+        }
+        let factor = before.factor(max);
+        let slack = exponential(shift(before.max), shift(max));
+        if let Some(cell) = &step.sum {
+            let added: f64 = step.probabilities.values().map(Cell::any).sum();
+            let model = before.sum * factor + added;
+            let bound = model * (step.probabilities.len() as f64 * UNIT + EXPONENTIAL)
+                + before.sum * factor * slack;
+            let values: Vec<f64> = if step.sum_in_parts {
+                vec![cell.sum()]
+            } else {
+                cell.lanes.values().copied().collect()
+            };
+            let found = compare(
+                Quantity::Sum,
+                values
+                    .into_iter()
+                    .map(|kernel| (0, cell, kernel, (model, bound))),
+            );
+            if found.is_some() {
+                return found;
+            }
+        }
+        let column = |at: i64| usize::try_from(at).unwrap_or(usize::MAX);
+        let rescaled = |at: i64| {
+            let output = before.output.get(column(at)).copied().unwrap_or(f64::NAN);
+            let magnitude = before.magnitude.get(column(at)).copied().unwrap_or(0.0);
+            (output * factor, magnitude * factor * (slack + 4.0 * UNIT))
+        };
+        let found = compare(
+            Quantity::Rescaled,
+            step.rescaled
+                .iter()
+                .map(|(&at, cell)| (at, cell, cell.sum(), rescaled(at))),
+        );
+        if found.is_some() {
+            return found;
+        }
+        let weights = weights(step, p);
+        compare(
+            Quantity::Output,
+            step.output.iter().map(|(&at, cell)| {
+                let (base, slack, parts) = match step.rescaled.get(&at) {
+                    Some(cell) => (cell.sum(), 0.0, cell.magnitude()),
+                    None => {
+                        let (base, slack) = rescaled(at);
+                        (base, slack, base.abs())
+                    }
+                };
+                let mut magnitude = parts + cell.magnitude();
+                let mut model = base;
+                for &(key, weight) in &weights {
+                    let value = self.value(key).and_then(|row| row.get(column(at)));
+                    let product = weight * value.copied().unwrap_or(0.0);
+                    model += product;
+                    magnitude += product.abs();
+                }
+                let rounding = (weights.len() + 16) as f64 * UNIT;
+                let rounding = match p {
+                    Probability::F32 | Probability::F16 => rounding,
+                    Probability::E4m3 => rounding + weights.len() as f64 / 32.0 * E4M3_UNIT,
+                };
+                (at, cell, cell.sum(), (model, rounding * magnitude + slack))
+            }),
+        )
+    }
+
+    /// Codes that ldmatrix brings two by two leave O in the order of `attn::Fragment<E4M3>::store_o`: of 16 columns the even
+    /// ones first. Kernels name accumulators by the order of halves, so the first tile says which it is.
+    fn order(&self, chain: &mut Chain, p: Probability) {
+        let Some(first) = chain.steps.first().filter(|_| self.dtype == Dtype::E4m3) else {
+            return;
+        };
+        let before = Before::nothing(self.dim);
+        let quantity = |step: &Step| self.judge(step, &before, p).map(|found| found.quantity);
+        if quantity(first) == Some(Quantity::Output) && quantity(&first.in_pairs()).is_none() {
+            chain
+                .steps
+                .iter_mut()
+                .for_each(|step| *step = step.in_pairs());
+        }
+    }
+
+    /// The largest scaled score that the kernel has in a step.
+    fn largest(&self, step: &Step) -> f64 {
+        let scores = step.scores.values().map(Cell::any);
+        let largest = if self.scale_log2 < 0.0 {
+            -scores.fold(f64::INFINITY, f64::min)
+        } else {
+            scores.fold(f64::NEG_INFINITY, f64::max)
+        };
+        largest * self.scale_log2.abs()
+    }
+}
+
+/// P of a step as it meets V.
+fn weights(step: &Step, p: Probability) -> Vec<(i64, f64)> {
+    let mut scratch = Vec::new();
+    let cells = step.probabilities.iter();
+    cells
+        .map(|(&key, cell)| {
+            let mut weight = [cell.any() as f32];
+            p.round(&mut weight, &mut scratch);
+            (key, weight[0].into())
+        })
+        .filter(|(_, weight)| *weight != 0.0)
+        .collect()
+}
+
+/// What the row has after a step, by the kernel's own figures.
+fn after(step: &Step, before: &Before) -> Before {
+    let max = step.max.as_ref().map_or(before.max, Cell::any);
+    let of = |at: usize, of: &dyn Fn(&Cell) -> f64, none: &[f64]| {
+        step.output.get(&(at as i64)).map_or(none[at], of)
+    };
+    Before {
+        max,
+        sum: step.sum.as_ref().map_or(before.sum, |cell| {
+            if step.sum_in_parts {
+                cell.sum()
+            } else {
+                cell.any()
+            }
+        }),
+        output: (0..before.output.len())
+            .map(|at| of(at, &Cell::sum, &before.output))
+            .collect(),
+        magnitude: (0..before.output.len())
+            .map(|at| of(at, &Cell::magnitude, &before.magnitude))
+            .collect(),
+    }
+}
+
+/// Says where the row first leaves what the precision allows, if it does.
+pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
+    let operands = Operands::new(case);
+    let mut chains = chains(observations);
+    for chain in &mut chains {
+        operands.order(chain, case.probability);
+    }
+    let mut ends = Vec::new();
+    let mut first: Option<(usize, &Chain, Found<'_>, Before)> = None;
+    for chain in &chains {
+        let mut before = Before::nothing(operands.dim);
+        for (at, step) in chain.steps.iter().enumerate() {
+            if let Some(found) = operands.judge(step, &before, case.probability) {
+                let is_first = first.as_ref().is_none_or(|(known_at, _, known, _)| {
+                    (at, found.quantity) < (*known_at, known.quantity)
+                });
+                if is_first {
+                    first = Some((at, chain, found, before.clone()));
+                }
+                break;
+            }
+            before = after(step, &before);
+        }
+        ends.push(before);
+    }
+    let deviation = match first {
+        Some((at, chain, found, before)) => {
+            let step = &chain.steps[at];
+            let likeness =
+                resemble::step(&operands, case, step, &before, &found.wrong, found.quantity);
+            let look = resemble::look(observations, found.quantity, found.cell, &likeness);
+            Some(Deviation {
+                quantity: found.quantity,
+                tile: Some(step.tile),
+                step: at,
+                chain: Some((chain.block, chain.warp)),
+                of: found.of,
+                shown: place(observations, found.cell.place),
+                look,
+                likeness,
+                wrong: found.wrong,
+            })
+        }
+        None => case.output.and_then(|output| {
+            keys(&operands, &chains, observations)
+                .or_else(|| result(&operands, case, &ends, output, observations))
+        }),
+    };
+    Explained { chains, deviation }
+}
+
+fn place(observations: &Observations, at: usize) -> Vec<Place> {
+    observations.places.get(at).cloned().unwrap_or_default()
+}
+
+/// Each visible key counts once, in one warp.
+fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> Option<Deviation> {
+    let mut times = vec![0; operands.visible];
+    let mut last = None;
+    for step in chains.iter().flat_map(|chain| &chain.steps) {
+        for (&key, cell) in &step.scores {
+            if operands.sees(key) {
+                times[key as usize] += 1;
+                last = Some(cell);
+            }
+        }
+    }
+    let wrong: Vec<Wrong> = (0..)
+        .zip(&times)
+        .filter(|(_, times)| **times != 1)
+        .map(|(at, &times)| Wrong {
+            at,
+            kernel: times.into(),
+            model: 1.0,
+            bound: 0.0,
+        })
+        .collect();
+    let likeness = resemble::keys(wrong.first()?);
+    let look = last.map(|cell| resemble::look(observations, Quantity::Keys, cell, &likeness));
+    Some(Deviation {
+        quantity: Quantity::Keys,
+        tile: None,
+        step: 0,
+        chain: None,
+        of: times.len(),
+        shown: last
+            .map(|cell| place(observations, cell.place))
+            .unwrap_or_default(),
+        look: look.unwrap_or_default(),
+        likeness,
+        wrong,
+    })
+}
+
+/// The stored output against what the warps had at their end.
+fn result(
+    operands: &Operands,
+    case: &Case<'_>,
+    ends: &[Before],
+    output: &[f16],
+    observations: &Observations,
+) -> Option<Deviation> {
+    let max = ends
+        .iter()
+        .map(|end| end.max)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let factors: Vec<f64> = ends.iter().map(|end| end.factor(max)).collect();
+    let sum: f64 = ends.iter().zip(&factors).map(|(end, f)| end.sum * f).sum();
+    let inverse = if sum > 0.0 {
+        operands.value_scale / sum
+    } else {
+        0.0
+    };
+    let found = (0..operands.dim).map(|at| {
+        let of = |values: fn(&Before) -> &[f64]| -> f64 {
+            let parts = ends.iter().zip(&factors);
+            parts.map(|(end, f)| values(end)[at] * f).sum::<f64>() * inverse
+        };
+        let (model, magnitude) = (of(|end| &end.output), of(|end| &end.magnitude));
+        let slack = exponential(shift(max), shift(max)) * ends.len() as f64 + 64.0 * UNIT;
+        let bound = model.abs() / 2048.0 + magnitude.abs() * slack + UNIT;
+        Wrong {
+            at: at as i64,
+            kernel: output[at].into(),
+            model,
+            bound,
+        }
+    });
+    let (all, wrong): (Vec<Wrong>, Vec<Wrong>) = (
+        found.clone().collect(),
+        found.filter(|found| !is_right(found)).collect(),
+    );
+    if wrong.is_empty() {
+        return None;
+    }
+    let likeness = resemble::result(operands, case, &all, &wrong);
+    let look = observations.stores.iter().map(|places| Passed {
+        does: "stores the row".into(),
+        places: places.clone(),
+    });
+    Some(Deviation {
+        quantity: Quantity::Result,
+        tile: None,
+        step: 0,
+        chain: None,
+        of: all.len(),
+        shown: observations.stores.first().cloned().unwrap_or_default(),
+        look: look.collect(),
+        likeness,
+        wrong,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,503 @@
+//! Which planted fault a deviation resembles: each leaves a signature in the first quantity that it touches. And where to look.
+
+use super::steps::Cell;
+use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, weights};
+use crate::faults::Fault;
+use crate::reference::Probability;
+use emulator::trace::{Observations, Passed};
+use half::f16;
+
+/// The fault, and what speaks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Likeness {
+    /// None where nothing known leaves such figures.
+    pub fault: Option<Fault>,
+    /// In words.
+    pub why: String,
+    /// Whose place is in doubt: where an operand was read, or brought from.
+    pub(super) operand: Suspect,
+}
+
+/// What of the kernel is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suspect {
+    /// The statements around the place at which it is shown.
+    Here,
+    /// The product's own reads.
+    Product,
+    /// What brings this operand on chip.
+    Copy(&'static str),
+}
+
+fn like(fault: Fault, why: impl Into<String>) -> Likeness {
+    Likeness {
+        fault: Some(fault),
+        why: why.into(),
+        operand: Suspect::Here,
+    }
+}
+
+fn unlike(why: impl Into<String>) -> Likeness {
+    Likeness {
+        fault: None,
+        why: why.into(),
+        operand: Suspect::Here,
+    }
+}
+
+impl Likeness {
+    fn of(self, operand: Suspect) -> Self {
+        Self { operand, ..self }
+    }
+}
+
+/// Values agree when they are this near: a signature, not a bound.
+fn agree(a: f64, b: f64, unit: f64) -> bool {
+    a == b || (a - b).abs() <= 1e-3 * unit.max(1e-6)
+}
+
+/// Rounded once more than it should be, to no fewer than ten bits or so.
+fn is_rounding(wrong: &[Wrong], bits: i32) -> bool {
+    wrong
+        .iter()
+        .all(|w| (w.kernel - w.model).abs() <= w.model.abs().max(w.kernel.abs()) * 2f64.powi(-bits))
+}
+
+/// The factor between what the kernel and the model have, where it is one.
+fn ratio(wrong: &[Wrong]) -> Option<f64> {
+    let ratios = || {
+        let large = wrong.iter().filter(|w| w.model.abs() > 1e-6);
+        large.map(|w| w.kernel / w.model)
+    };
+    let first = ratios().next()?;
+    let is_one = |ratio: f64| ratio.is_finite() && (ratio - first).abs() <= 4e-3 * first.abs();
+    (first != 0.0 && ratios().all(is_one)).then_some(first)
+}
+
+pub(super) fn step(
+    operands: &Operands,
+    case: &Case<'_>,
+    step: &Step,
+    before: &Before,
+    wrong: &[Wrong],
+    quantity: Quantity,
+) -> Likeness {
+    let max = step.max.as_ref().map_or(before.max, Cell::any);
+    match quantity {
+        Quantity::Score => score(operands, case, wrong),
+        Quantity::Maximum if wrong[0].kernel == 0.0 && before.max == f64::NEG_INFINITY => like(
+            Fault::MaximumFromZero,
+            "the maximum is 0, above every score that the row has seen",
+        ),
+        Quantity::Maximum => like(
+            Fault::NeighbourState,
+            "the maximum is none of a score of this row and of its maximum before",
+        ),
+        Quantity::Probability => probability(wrong),
+        Quantity::Sum | Quantity::Rescaled => {
+            let kept = |w: &Wrong| match quantity {
+                Quantity::Sum => {
+                    before.sum + step.probabilities.values().map(Cell::any).sum::<f64>()
+                }
+                _ => before.output[w.at as usize],
+            };
+            if before.factor(max) != 1.0
+                && wrong
+                    .iter()
+                    .all(|w| agree(w.kernel, kept(w), w.kernel.abs()))
+            {
+                like(
+                    Fault::MissingRescale,
+                    "it is right if nothing is multiplied by the change of the maximum",
+                )
+            } else if is_rounding(wrong, 10) {
+                let fault = match quantity {
+                    Quantity::Sum => Fault::SumInHalf,
+                    _ => Fault::AccumulatorInHalf,
+                };
+                like(fault, "it is off by what rounding to f16 does")
+            } else {
+                like(
+                    Fault::NeighbourState,
+                    "it was multiplied by something else than the change of this row's maximum",
+                )
+            }
+        }
+        Quantity::Output => output(operands, case, step, before, wrong, max),
+        Quantity::Keys | Quantity::Result => unlike(""),
+    }
+}
+
+fn score(operands: &Operands, case: &Case<'_>, wrong: &[Wrong]) -> Likeness {
+    let shape = case.inputs.problem.shape;
+    let masked = |value: f64| value == f64::NEG_INFINITY;
+    if wrong.iter().all(|w| masked(w.model)) {
+        let (seen, past) = (operands.visible as i64, operands.keys as i64);
+        return if seen == 0 {
+            like(
+                Fault::EmptyRowAveraged,
+                "the row sees no key, and these count",
+            )
+        } else if wrong.iter().all(|w| w.at >= past) {
+            like(
+                Fault::UnmaskedPadding,
+                format!("there are {past} keys, and these count"),
+            )
+        } else {
+            like(
+                Fault::CausalOffByOne,
+                format!("the row sees keys 0 to {}, and these count", seen - 1),
+            )
+        };
+    }
+    if wrong.iter().all(|w| masked(w.kernel)) {
+        let seen = operands.visible;
+        return like(
+            Fault::CausalOffByOne,
+            format!("the row sees {seen} keys, and these are masked"),
+        );
+    }
+    let wrong: Vec<Wrong> = wrong
+        .iter()
+        .copied()
+        .filter(|w| w.model.is_finite() && w.kernel.is_finite())
+        .collect();
+    let unit = wrong.iter().map(|w| w.model.abs()).fold(0.0, f64::max);
+    if wrong.is_empty() {
+        return unlike("scores are not finite").of(Suspect::Copy("k"));
+    }
+    let all = |value: &dyn Fn(i64) -> Option<f64>| {
+        wrong
+            .iter()
+            .all(|w| value(w.at).is_some_and(|value| agree(w.kernel, value, unit)))
+    };
+    if all(&|key| Some(dot(&operands.q, operands.value(key)?))) {
+        return like(Fault::SwappedKeysAndValues, "the scores are those of V")
+            .of(Suspect::Copy("k"));
+    }
+    for head in 0..shape.batch * shape.heads_kv {
+        let of = |key: i64| {
+            let key = usize::try_from(key)
+                .ok()
+                .filter(|key| *key < operands.keys)?;
+            Some(dot(&operands.q, operands.row(&operands.k, head, key)))
+        };
+        if head != operands.head && all(&of) {
+            let why = format!(
+                "the scores are those of batch {}, key head {}",
+                head / shape.heads_kv,
+                head % shape.heads_kv
+            );
+            return like(Fault::WrongKeyHead, why).of(Suspect::Copy("k"));
+        }
+    }
+    for far in (1..operands.keys as i64).flat_map(|far| [-far, far]) {
+        if all(&|key| Some(dot(&operands.q, operands.key(key + far)?))) {
+            let why = format!("each score is that of the key {far} further on");
+            let fault = like(Fault::StaleTile, why);
+            return fault.of(if far % 16 == 0 {
+                Suspect::Copy("k")
+            } else {
+                Suspect::Product
+            });
+        }
+    }
+    let codes = case.inputs.q.codes();
+    for (row, q) in codes.chunks(operands.dim).enumerate() {
+        let of = |key: i64| {
+            let products = q.iter().zip(operands.key(key)?);
+            Some(products.map(|(&q, k)| f64::from(q) * k).sum())
+        };
+        if all(&of) {
+            let why = format!("the scores are those of query row {}", row % shape.seq_q);
+            return like(Fault::NeighbourState, why).of(Suspect::Product);
+        }
+    }
+    if is_rounding(&wrong, 9) {
+        return like(
+            Fault::AccumulatorInHalf,
+            "they are off by what rounding to f16 does",
+        )
+        .of(Suspect::Product);
+    }
+    match ratio(&wrong) {
+        Some(ratio) => like(
+            Fault::CodecMismatch,
+            format!("they are {ratio:.4} times what they should be"),
+        ),
+        None => unlike("no other row, key, head or rounding gives these scores"),
+    }
+    .of(Suspect::Product)
+}
+
+fn probability(wrong: &[Wrong]) -> Likeness {
+    let e4m3 = |w: &Wrong| {
+        let mut weight = [w.model as f32];
+        Probability::E4m3.round(&mut weight, &mut Vec::new());
+        f64::from(weight[0])
+    };
+    if wrong.iter().all(|w| agree(w.kernel, e4m3(w), w.kernel)) {
+        like(
+            Fault::ProbabilityInE4m3,
+            "they are the model's, rounded to E4M3",
+        )
+    } else if is_rounding(wrong, 7) {
+        let is_low = wrong.iter().all(|w| w.kernel < w.model);
+        let (fault, how) = if is_low {
+            (Fault::ProbabilityTruncated, "all towards 0")
+        } else {
+            (Fault::AccumulatorInHalf, "up and down")
+        };
+        like(fault, format!("they are off by rounding, {how}"))
+    } else if let Some(ratio) = ratio(wrong) {
+        like(
+            Fault::ScalesOfFirstBatch,
+            format!("they are {ratio:.4} times what they should be"),
+        )
+    } else {
+        like(
+            Fault::NeighbourState,
+            "they are exponentials under another maximum or scale than the row's",
+        )
+    }
+}
+
+fn output(
+    operands: &Operands,
+    case: &Case<'_>,
+    step: &Step,
+    before: &Before,
+    wrong: &[Wrong],
+    max: f64,
+) -> Likeness {
+    let weights = weights(step, case.probability);
+    let unit = wrong.iter().map(|w| w.model.abs()).fold(0.0, f64::max);
+    let column = |at: i64| usize::try_from(at).ok().filter(|at| *at < operands.dim);
+    let base = |at: i64| match step.rescaled.get(&at) {
+        Some(cell) => cell.sum(),
+        None => column(at).map_or(0.0, |at| before.output[at]) * before.factor(max),
+    };
+    let all = |value: &dyn Fn(i64) -> Option<f64>| {
+        wrong
+            .iter()
+            .all(|w| value(w.at).is_some_and(|value| agree(w.kernel, value, unit)))
+    };
+    let product = |rows: &dyn Fn(i64) -> Option<f64>| -> f64 {
+        weights
+            .iter()
+            .map(|&(key, p)| p * rows(key).unwrap_or(0.0))
+            .sum()
+    };
+    let head_row = |of: &'_ [f64], head: usize, key: i64, at: usize| {
+        let key = usize::try_from(key)
+            .ok()
+            .filter(|key| *key < operands.keys)?;
+        Some(operands.row(of, head, key)[at])
+    };
+    let with = |of: &[f64], head: usize, far: i64| {
+        all(&|at| {
+            let place = column(at)?;
+            Some(base(at) + product(&|key| head_row(of, head, key + far, place)))
+        })
+    };
+    if step.rescaled.is_empty()
+        && before.factor(max) != 1.0
+        && all(&|at| {
+            let place = column(at)?;
+            Some(
+                before.output[place]
+                    + product(&|key| head_row(&operands.v, operands.head, key, place)),
+            )
+        })
+    {
+        return like(
+            Fault::MissingRescale,
+            "O is right if what it was is not multiplied by the change of the maximum",
+        );
+    }
+    if all(&|at| Some(base(at))) {
+        return like(
+            Fault::DroppedTile,
+            "O is what it was: the tile adds nothing",
+        )
+        .of(Suspect::Product);
+    }
+    if with(&operands.k, operands.head, 0) {
+        return like(Fault::SwappedKeysAndValues, "P was multiplied by K").of(Suspect::Copy("v"));
+    }
+    let shape = case.inputs.problem.shape;
+    for head in (0..shape.batch * shape.heads_kv).filter(|head| *head != operands.head) {
+        if with(&operands.v, head, 0) {
+            let why = format!(
+                "P was multiplied by V of batch {}, key head {}",
+                head / shape.heads_kv,
+                head % shape.heads_kv
+            );
+            return like(Fault::WrongKeyHead, why).of(Suspect::Copy("v"));
+        }
+    }
+    for far in (1..operands.keys as i64).flat_map(|far| [-far, far]) {
+        if with(&operands.v, operands.head, far) {
+            let why = format!("P of each key was multiplied by V of the key {far} further on");
+            let fault = like(Fault::StaleTile, why);
+            return fault.of(if far % 16 == 0 {
+                Suspect::Copy("v")
+            } else {
+                Suspect::Product
+            });
+        }
+    }
+    if is_rounding(wrong, 9) {
+        return like(
+            Fault::AccumulatorInHalf,
+            "O is off by what rounding to f16 does",
+        );
+    }
+    let rounded = |p: Probability| {
+        let mut scratch = Vec::new();
+        let weights: Vec<(i64, f64)> = step
+            .probabilities
+            .iter()
+            .map(|(&key, cell)| {
+                let mut weight = [cell.any() as f32];
+                p.round(&mut weight, &mut scratch);
+                (key, weight[0].into())
+            })
+            .collect();
+        all(&|at| {
+            let place = column(at)?;
+            let value = |key| head_row(&operands.v, operands.head, key, place).unwrap_or(0.0);
+            Some(base(at) + weights.iter().map(|&(key, p)| p * value(key)).sum::<f64>())
+        })
+    };
+    if rounded(Probability::E4m3) {
+        return like(Fault::ProbabilityInE4m3, "O is right for P rounded to E4M3");
+    }
+    if is_rounding(wrong, 7) || rounded(Probability::F16) {
+        return like(
+            Fault::ProbabilityTruncated,
+            "O is off by what rounding P to f16 does",
+        );
+    }
+    unlike("no other key, head or rounding of V and P gives this output").of(Suspect::Product)
+}
+
+pub(super) fn keys(wrong: &Wrong) -> Likeness {
+    if wrong.kernel == 0.0 {
+        like(
+            Fault::DroppedTile,
+            "the row sees these keys, and no warp takes them in",
+        )
+    } else {
+        like(Fault::StaleTile, "these keys count more than once")
+    }
+}
+
+pub(super) fn result(
+    operands: &Operands,
+    case: &Case<'_>,
+    all: &[Wrong],
+    wrong: &[Wrong],
+) -> Likeness {
+    let every = |of: &dyn Fn(&Wrong) -> bool| all.iter().all(of);
+    let is_copy = |w: &Wrong| {
+        let key = (case.row[2] as i64).min(operands.keys as i64 - 1);
+        let value = operands
+            .value(key)
+            .map(|row| row[w.at as usize] * operands.value_scale);
+        value.is_some_and(|value| agree(w.kernel, value, value.abs()))
+    };
+    let truncated = |w: &Wrong| {
+        let nearest = f16::from_f64(w.model);
+        let further = f64::from(nearest).abs() > w.model.abs();
+        f64::from(f16::from_bits(nearest.to_bits() - u16::from(further))) == w.kernel
+    };
+    let ratio = ratio(wrong).filter(|_| wrong.len() > 1);
+    if wrong.iter().any(|w| w.kernel.is_nan()) {
+        like(Fault::NanLeft, "it was never written, or NaN was")
+    } else if wrong.iter().any(|w| w.kernel.is_infinite()) {
+        like(Fault::InfinityLeft, "it is infinite")
+    } else if every(&|w| w.kernel == 0.0) {
+        like(Fault::Zeros, "all of the row is 0")
+    } else if every(&is_copy) {
+        like(Fault::CopyOfValues, "the row is one of V")
+    } else if wrong.len() == 1 {
+        like(
+            Fault::OneWrongElement,
+            "one element is wrong, and all before it was right",
+        )
+    } else if every(&truncated) {
+        like(
+            Fault::OutputTruncated,
+            "it is the model's, rounded towards 0",
+        )
+    } else if let Some(ratio) = ratio {
+        let (fault, of) = if operands.value_scale != 1.0 && (ratio - 1.0).abs() > 0.1 {
+            (Fault::ScalesOfFirstBatch, "a scale")
+        } else if (ratio - 1.0).abs() < 0.015 {
+            (Fault::OnePercentScale, "a factor")
+        } else if (ratio - 1.0).abs() < 0.1 {
+            (Fault::OneRowOff, "a factor")
+        } else {
+            (Fault::NeighbourState, "the sum of another row")
+        };
+        like(
+            fault,
+            format!("the row is {ratio:.4} times what it should be, as by {of}"),
+        )
+    } else {
+        unlike(
+            "O, maximum and sum are right in every warp: it goes wrong when they are merged or stored",
+        )
+    }
+}
+
+/// Where to look, likeliest first, at most so many.
+const MOST: usize = 3;
+
+pub(super) fn look(
+    observations: &Observations,
+    quantity: Quantity,
+    cell: &Cell,
+    likeness: &Likeness,
+) -> Vec<Passed> {
+    let here = Passed {
+        does: format!("shows {quantity}")
+            .trim_end_matches(',')
+            .to_string(),
+        places: super::place(observations, cell.place),
+    };
+    let way = observations
+        .ways
+        .get(cell.way)
+        .map_or(&[][..], Vec::as_slice);
+    let mut look = match likeness.operand {
+        Suspect::Here => vec![here.clone()],
+        Suspect::Copy(name) => {
+            let reads = observations.reads.iter().filter(|(of, _)| of == name);
+            reads
+                .map(|(_, places)| Passed {
+                    does: format!("brings {name}"),
+                    places: places.clone(),
+                })
+                .collect()
+        }
+        Suspect::Product => Vec::new(),
+    };
+    let of_product =
+        |passed: &&Passed| passed.does.contains("matrix") || passed.does.contains("wgmma");
+    let products = way.iter().rev().filter(of_product);
+    let reads = way.iter().rev().filter(|passed| passed.does == "reads");
+    if matches!(quantity, Quantity::Score | Quantity::Output) {
+        look.extend(products.chain(reads).cloned());
+    }
+    look.push(here);
+    let mut lines: Vec<Passed> = Vec::new();
+    for passed in look {
+        if !lines.iter().any(|known| known.places == passed.places) {
+            lines.push(passed);
+        }
+    }
+    lines.truncate(MOST);
+    lines
+}

@@ -1,0 +1,130 @@
+//! What a kernel showed of one query row, as the steps of an online softmax: one chain for each warp that works on the row.
+
+use emulator::trace::{Observations, Observed, Seen};
+use std::collections::BTreeMap;
+
+/// A value and who showed it: several lanes may have the same one, or parts of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// By thread of the block.
+    pub lanes: BTreeMap<u32, f64>,
+    /// Index in [`Observations::places`], of what was shown last.
+    pub place: usize,
+    /// Index in [`Observations::ways`].
+    pub way: usize,
+}
+
+impl Cell {
+    /// What the lanes have together.
+    pub fn sum(&self) -> f64 {
+        self.lanes.values().sum()
+    }
+
+    /// What one lane has, where all have the same.
+    pub fn any(&self) -> f64 {
+        self.lanes.values().next().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The sum of the parts' magnitudes, which bounds what adding them up rounds.
+    pub fn magnitude(&self) -> f64 {
+        self.lanes.values().map(|value| value.abs()).sum()
+    }
+}
+
+/// One tile of keys on the way of a row through a warp.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// First key.
+    pub tile: i64,
+    /// Raw scores by key.
+    pub scores: BTreeMap<i64, Cell>,
+    /// Maximum of score * scale_log2.
+    pub max: Option<Cell>,
+    /// Sum of exponentials.
+    pub sum: Option<Cell>,
+    /// Whether each lane has a part of it.
+    pub sum_in_parts: bool,
+    /// Exponentials by key.
+    pub probabilities: BTreeMap<i64, Cell>,
+    /// Output before the tile's product, by column.
+    pub rescaled: BTreeMap<i64, Cell>,
+    /// Output after it, by column.
+    pub output: BTreeMap<i64, Cell>,
+}
+
+/// The steps of one warp.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chain {
+    /// blockIdx.
+    pub block: [u32; 3],
+    /// Of the block.
+    pub warp: u32,
+    /// In the order of the kernel.
+    pub steps: Vec<Step>,
+}
+
+/// The chains, by block and warp.
+pub fn chains(observations: &Observations) -> Vec<Chain> {
+    let mut chains: BTreeMap<([u32; 3], u32), Chain> = BTreeMap::new();
+    for seen in &observations.values {
+        let key = (seen.block, seen.thread / 32);
+        let chain = chains.entry(key).or_insert_with(|| Chain {
+            block: key.0,
+            warp: key.1,
+            steps: Vec::new(),
+        });
+        let tile = i64::from(seen.tile);
+        let at = chain.steps.iter().position(|step| step.tile == tile);
+        let at = at.unwrap_or_else(|| {
+            chain.steps.push(Step {
+                tile,
+                ..Step::default()
+            });
+            chain.steps.len() - 1
+        });
+        chain.steps[at].take(seen);
+    }
+    chains.into_values().collect()
+}
+
+impl Step {
+    /// The same with the columns of its outputs renamed: of each 16, the first 8 are the even ones.
+    pub(super) fn in_pairs(&self) -> Self {
+        let column = |at: i64| at / 16 * 16 + at % 8 * 2 + at % 16 / 8;
+        let renamed = |cells: &BTreeMap<i64, Cell>| {
+            let cells = cells.iter();
+            cells
+                .map(|(&at, cell)| (column(at), cell.clone()))
+                .collect()
+        };
+        Self {
+            rescaled: renamed(&self.rescaled),
+            output: renamed(&self.output),
+            ..self.clone()
+        }
+    }
+
+    fn take(&mut self, seen: &Observed) {
+        let index = i64::from(seen.index);
+        let key = self.tile + index;
+        let cell = match seen.what {
+            Seen::Score => self.scores.entry(key).or_default(),
+            Seen::Probability => self.probabilities.entry(key).or_default(),
+            Seen::Rescaled => self.rescaled.entry(index).or_default(),
+            Seen::Output => self.output.entry(index).or_default(),
+            Seen::State | Seen::LaneState if seen.element % 2 == 0 => {
+                self.max.get_or_insert_default()
+            }
+            Seen::State | Seen::LaneState => {
+                self.sum_in_parts = seen.what == Seen::LaneState;
+                self.sum.get_or_insert_default()
+            }
+        };
+        // A score is one lane's: what another showed before is no part of it.
+        if matches!(seen.what, Seen::Score | Seen::Probability) {
+            cell.lanes.clear();
+        }
+        cell.lanes.insert(seen.thread, seen.value.into());
+        (cell.place, cell.way) = (seen.place, seen.way);
+    }
+}

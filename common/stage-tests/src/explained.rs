@@ -1,0 +1,147 @@
+//! What kernels show of a row, beside the model of each step: nothing where they are right, and where they are not the line.
+
+use crate::load;
+use common::check::Outcome;
+use common::check::{Source, Target, check};
+use common::explain::{Investigated, investigate};
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem, parse_shape};
+use common::reference::reference;
+use common::stage::{Attention, LoadedStage};
+use common::verdict::Verdict;
+use emulator::{Place, Schedule};
+
+/// Several tiles, ragged ends, grouped heads, maxima that move late or lie far from 0.
+const CASES: [(&str, Dtype, Mask, Family); 8] = [
+    ("1x2x150x64", Dtype::F16, Mask::Full, Family::Normal),
+    ("1x2x150x64", Dtype::F16, Mask::Causal, Family::Normal),
+    ("2x4:2x70:600x64", Dtype::F16, Mask::Causal, Family::Normal),
+    ("1x2x600x64", Dtype::F16, Mask::Full, Family::MixedScale),
+    ("1x2x300x64", Dtype::F16, Mask::Full, Family::DeepNegative),
+    ("1x1x700x64", Dtype::F16, Mask::Causal, Family::Large),
+    ("1x2x300x128", Dtype::F16, Mask::Full, Family::Normal),
+    (
+        "2x4:2x70:300x64",
+        Dtype::E4m3,
+        Mask::Causal,
+        Family::RandomScales,
+    ),
+];
+
+fn cases() -> impl Iterator<Item = (String, Problem, Family)> {
+    CASES.into_iter().map(|(shape, dtype, mask, family)| {
+        let (_, extents) = parse_shape(shape).expect("a shape");
+        let problem = Problem::new(extents, dtype, mask).expect("a problem that every stage takes");
+        (
+            format!("{shape} {dtype} {mask} {family}:0"),
+            problem,
+            family,
+        )
+    })
+}
+
+/// Fails unless the model has nothing to say of the row that is furthest off and of the first, in each family, and the kernel
+/// shows every key that the row sees and every column.
+pub fn explained(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    let mut wrong = Vec::new();
+    for variant in stage.family_variants() {
+        for (name, problem, family) in cases() {
+            let inputs = Inputs::generate(&problem, family, 0);
+            let prepared = stage
+                .prepare(variant, &problem)
+                .expect("every stage takes every problem");
+            for row in [None, Some([0, problem.shape.heads_q - 1, 0])] {
+                let found = investigate(&prepared, &inputs, Some(family), row);
+                let found = found.unwrap_or_else(|error| panic!("{variant} {name}: {error}"));
+                if found.is_explained() || found.is_red() || !shows_all(&found) {
+                    let deviation = &found.explained.deviation;
+                    wrong.push(format!(
+                        "{variant} {name}, row {:?}: {deviation:?}",
+                        found.row
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn shows_all(found: &Investigated) -> bool {
+    let problem = found.staged.problem;
+    let steps = || found.explained.chains.iter().flat_map(|chain| &chain.steps);
+    let visible = problem.visible_keys(found.row[2]);
+    let has_keys =
+        (0..visible as i64).all(|key| steps().any(|step| step.scores.contains_key(&key)));
+    let is_whole = steps().all(|step| {
+        step.max.is_some() && step.sum.is_some() && step.output.len() == problem.shape.head_dim
+    });
+    has_keys
+        && is_whole
+        && steps().any(|step| !step.probabilities.is_empty()) == (steps().count() > 0)
+}
+
+/// Prints what is said of the first case that fails, a line of fields between tabs: the case, the quantity, the fault that it
+/// resembles, and then the places to look at, each with its callers. MUTANT_VARIANT: `-` for the default, a variant, or a part of
+/// its name.
+pub fn failing(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    let word = std::env::var("MUTANT_VARIANT").unwrap_or_else(|_| "-".into());
+    let variants = stage.variants();
+    let named = variants.iter().find(|name| **name == word);
+    let named = named.or_else(|| {
+        variants
+            .iter()
+            .find(|name| name.contains(&word) && word != "-")
+    });
+    let variant = named.map_or(stage.default_variant(), |name| name);
+    for (name, problem, family) in cases() {
+        let inputs = Inputs::generate(&problem, family, 0);
+        let Some(gate) = failed(&stage, variant, &inputs, family) else {
+            continue;
+        };
+        let prepared = stage.prepare(variant, &problem).expect("it was launched");
+        let found = investigate(&prepared, &inputs, Some(family), None)
+            .unwrap_or_else(|error| panic!("{variant} {name}: {error}"));
+        let mut fields = vec!["EXPLAINED".to_string(), format!("{variant} {name}"), gate];
+        let chain = |places: &[Place]| {
+            let words: Vec<String> = places.iter().map(Place::to_string).collect();
+            words.join(" < ")
+        };
+        if let Some(hazard) = found.traced.hazards.first() {
+            fields.extend([format!("hazard: {}", hazard.kind.label()), String::new()]);
+            let sides = hazard.first.iter().chain(&hazard.second);
+            fields.extend(sides.map(|side| chain(&side.places)));
+            fields.push(hazard.missing.replace(['\n', '\t'], " "));
+        } else if let Some(deviation) = &found.explained.deviation {
+            fields.push(deviation.quantity.to_string());
+            let fault = deviation.likeness.fault;
+            fields.push(fault.map_or("none".into(), |fault| fault.to_string()));
+            fields.extend(deviation.look.iter().map(|look| chain(&look.places)));
+        } else {
+            fields.extend(["nothing".to_string(), String::new()]);
+        }
+        println!("{}", fields.join("\t"));
+        return;
+    }
+    println!("SURVIVES\t{variant}");
+}
+
+/// The first gate that fails, if one does.
+fn failed(stage: &LoadedStage, variant: &str, inputs: &Inputs, family: Family) -> Option<String> {
+    let prepared = stage.prepare(variant, &inputs.problem).ok()?;
+    let reference = reference(inputs, prepared.kernel.probability).expect("a reference");
+    let target = Target::Emulated {
+        schedules: &[Schedule::InOrder, Schedule::Reversed],
+        traced: &[Schedule::InOrder],
+    };
+    let source = Source::Seeded { family, seed: 0 };
+    match check(stage, variant, inputs, &source, &reference, target).outcome {
+        Outcome::Checked { gates, .. } => gates
+            .iter()
+            .find(|gate| gate.verdict == Verdict::Fail)
+            .map(|gate| gate.gate.to_string()),
+        Outcome::Failed { .. } => Some("C1".into()),
+        Outcome::Unsupported { .. } => None,
+    }
+}

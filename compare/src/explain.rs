@@ -1,0 +1,309 @@
+//! `compare explain`: where a row of a wrong output first goes wrong, in the emulator, beside a model of each step.
+
+use crate::answer::{Answer, Format};
+use crate::judge::verdict::Exit;
+use crate::measure::input::FileInput;
+use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
+use crate::output::{self, Output};
+use crate::pages::explain::{Finding, Gpu, document};
+use crate::record::files::write_atomically;
+use crate::registry::Ladder;
+use anyhow::{Context, bail};
+use clap::Args;
+use common::explain::{Chain, InvestigateError, Step, dense, investigate};
+use common::gate;
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem};
+use safetensors::tensor::{Dtype as Stored, TensorView};
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "\
+Runs the variant in the emulator and compares what it computes of one row, tile of keys by tile, with FP64: S, the running maximum,
+P, the sum and O. What is printed is the first that leaves what its precision allows, with the lines that computed it and the
+planted fault that it resembles. Hazards of the row's blocks are printed with both accesses and what would order them. Needs no GPU;
+where there is one, its output is compared with the emulator's, which tells a miscompiled kernel from a wrong one.
+docs/explain.md goes from symptoms to causes.
+
+Examples:
+  compare explain --stage 5 --problem 'mission f16 full normal:0'
+                                                the case as a failing `compare run` names it; the default variant
+  compare explain --stage 3 --variant wmma-pv-32x64 --problem '1x2x113x64 f16 causal' --row 0,1,112
+  compare explain --stage 7 --input attention.safetensors --dump row.safetensors
+                                                real tensors; S, P, maximum, sum and O of each tile go to a file
+
+Exit codes:
+  0  nothing leaves what the precision allows
+  1  wrong, and explained
+  2  wrong usage, or a file that cannot be read or written
+  3  undecided: a gate fails and nothing of this row says why; NO DATA without GCC";
+
+/// The flags of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// The stage, by id or number
+    #[arg(long, value_name = "STAGE")]
+    pub stage: String,
+    /// The variant [default: the stage's]
+    #[arg(long, value_name = "VARIANT")]
+    pub variant: Option<String>,
+    /// The case, as reports name it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: f16 full normal:0]
+    #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
+    pub problem: Option<Named>,
+    /// Real tensors: a safetensors file as for `run`
+    #[arg(long, value_name = "FILE", conflicts_with = "problem")]
+    pub input: Option<PathBuf>,
+    /// The mask of --input: full or causal
+    #[arg(long, value_name = "MASK", value_parser = mask, requires = "input", default_value = "full")]
+    pub mask: Mask,
+    /// Batch, query head and query row, from 0 [default: the row that is furthest off]
+    #[arg(long, value_name = "B,H,I", value_parser = row)]
+    pub row: Option<[usize; 3]>,
+    /// Write S, P, maximum, sum and O of each tile as safetensors
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// A case as reports name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    name: String,
+    problem: Problem,
+    family: Family,
+    seed: u64,
+}
+
+/// `mission f16 full normal:0`, of which all but the shape may be left out.
+fn case(text: &str) -> Result<Named, SelectError> {
+    let mut words = text.split_whitespace();
+    let (shape_name, shape) = shape(words.next().unwrap_or_default())?;
+    let (mut of_dtype, mut of_mask) = (Dtype::F16, Mask::Full);
+    let (mut of_family, mut seed) = (Family::Normal, 0);
+    for word in words {
+        if let Some((name, number)) = word.split_once(':') {
+            of_family = family(name)?;
+            seed = number
+                .parse()
+                .map_err(|_| unknown("seed", number, ["0", "1"]))?;
+        } else if let Ok(found) = mask(word) {
+            of_mask = found;
+        } else {
+            of_dtype = dtype(word)?;
+        }
+    }
+    let problem = Problem::new(shape, of_dtype, of_mask).map_err(SelectError::Shape)?;
+    Ok(Named {
+        name: format!("{shape_name} {of_dtype} {of_mask} {of_family}:{seed}"),
+        problem,
+        family: of_family,
+        seed,
+    })
+}
+
+fn row(text: &str) -> Result<[usize; 3], String> {
+    let numbers: Vec<usize> = text
+        .split(',')
+        .map(|number| number.trim().parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "give batch, query head and query row as B,H,I, from 0".to_string())?;
+    numbers
+        .try_into()
+        .map_err(|_| "give three numbers: batch, query head and query row, as 0,3,17".into())
+}
+
+/// Explains a row.
+pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
+    let inputs: Vec<(&str, &Path)> = args
+        .input
+        .iter()
+        .map(|path| ("--input", path.as_path()))
+        .collect();
+    output::check(&Output::text("--dump", args.dump.as_ref()), &inputs)?;
+    let ladder = Ladder::open()?;
+    let builds = ladder.builds();
+    let build = stage(&args.stage, &builds)?;
+    let variant = match &args.variant {
+        None => build.default_variant.clone(),
+        Some(name) => {
+            let chosen = Chosen {
+                stages: vec![build.id.clone()],
+                variants: vec![name.clone()],
+            };
+            chosen.of(&builds)?;
+            name.clone()
+        }
+    };
+    let loaded = ladder
+        .stages
+        .iter()
+        .find(|stage| stage.info().id == build.id)
+        .context("a stage that was built is registered")?;
+    let (name, family, inputs) = read(args)?;
+    let problem = inputs.problem;
+    let prepared = loaded.prepare(&variant, &problem)?;
+    let found = match investigate(&prepared, &inputs, family, args.row) {
+        Err(InvestigateError::NoTrace) => return Ok(Answer::no_data(InvestigateError::NoTrace)),
+        found => found?,
+    };
+    let dim = problem.shape.head_dim;
+    if let Some(path) = &args.dump {
+        write_atomically(path, &dump(&found.explained.chains, dim)?)?;
+    }
+    let gpu = match (&ladder.gpu, &found.output) {
+        (Ok(device), Some(output)) => {
+            let staged = &found.staged;
+            let execution = device.execute(loaded, &prepared, staged)?;
+            let there = staged.output.elements(&execution.output);
+            let of_row = dense(&problem, found.row)? * dim;
+            let pairs = there.iter().zip(output).skip(of_row).take(dim);
+            Some(Gpu {
+                name: device.info().name.clone(),
+                verdict: family.map(|family| gate::b1(&problem, family, &there, output)),
+                row: pairs
+                    .map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs())
+                    .fold(0.0, f64::max),
+            })
+        }
+        _ => None,
+    };
+    let document = document(&Finding {
+        subject: format!("{}/{variant}", build.id),
+        case: name,
+        is_given: args.row.is_some(),
+        probability: prepared.kernel.probability,
+        found: &found,
+        gpu: gpu.as_ref(),
+    });
+    let is_miscompiled = gpu.is_some_and(|gpu| gpu.is_wrong());
+    let exit = match (found.is_explained() || is_miscompiled, found.is_red()) {
+        (true, _) => Exit::Fail,
+        (false, true) => Exit::Undecided,
+        (false, false) => Exit::Pass,
+    };
+    Ok(Answer::new(exit, args.format.print(&document, &document)))
+}
+
+/// What the case is called, how its inputs were drawn, and they.
+fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> {
+    match (&args.problem, &args.input) {
+        (_, Some(path)) => {
+            let file = FileInput::read(path)?;
+            let problem = Problem::new(file.problem.shape, file.problem.dtype, args.mask)?;
+            let inputs = file.inputs(&problem)?;
+            let name = format!("{} {} {}", problem.dtype, args.mask, path.display());
+            Ok((name, None, inputs))
+        }
+        (Some(case), None) => {
+            let inputs = Inputs::generate(&case.problem, case.family, case.seed);
+            Ok((case.name.clone(), Some(case.family), inputs))
+        }
+        (None, None) => bail!("--problem or --input says what is computed"),
+    }
+}
+
+/// S, P, O [tiles, keys or columns], maximum and sum [tiles] of each warp, with the keys; NaN where a tile has none.
+fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
+    let mut tensors: Vec<(String, Stored, Vec<usize>, Vec<u8>)> = Vec::new();
+    for chain in chains {
+        let [x, y, z] = chain.block;
+        let name = |what: &str| format!("block{x}.{y}.{z}.warp{}.{what}", chain.warp);
+        let (tiles, steps) = (chain.steps.len(), &chain.steps);
+        let keys = steps
+            .iter()
+            .map(|step| step.scores.len())
+            .max()
+            .unwrap_or(0);
+        let key = |step: &Step, at: usize| step.scores.keys().nth(at).copied();
+        let floats = |values: &mut dyn Iterator<Item = f64>| -> Vec<u8> {
+            values
+                .flat_map(|value| (value as f32).to_le_bytes())
+                .collect()
+        };
+        let each_key = |of: &dyn Fn(&Step, i64) -> Option<f64>| {
+            floats(&mut steps.iter().flat_map(|step| {
+                (0..keys).map(move |at| {
+                    key(step, at)
+                        .and_then(|key| of(step, key))
+                        .unwrap_or(f64::NAN)
+                })
+            }))
+        };
+        let of_tile = |of: &dyn Fn(&Step) -> Option<f64>| {
+            floats(&mut steps.iter().map(|step| of(step).unwrap_or(f64::NAN)))
+        };
+        let numbers = steps
+            .iter()
+            .flat_map(|step| (0..keys).map(move |at| key(step, at).unwrap_or(-1)));
+        let numbers = numbers.flat_map(i64::to_le_bytes).collect();
+        let sum = |step: &Step| {
+            let cell = step.sum.as_ref()?;
+            Some(if step.sum_in_parts {
+                cell.sum()
+            } else {
+                cell.any()
+            })
+        };
+        let output = floats(&mut steps.iter().flat_map(|step| {
+            (0..dim as i64).map(|at| step.output.get(&at).map_or(f64::NAN, |cell| cell.sum()))
+        }));
+        tensors.extend([
+            (name("keys"), Stored::I64, vec![tiles, keys], numbers),
+            (
+                name("S"),
+                Stored::F32,
+                vec![tiles, keys],
+                each_key(&|step, key| Some(step.scores.get(&key)?.any())),
+            ),
+            (
+                name("P"),
+                Stored::F32,
+                vec![tiles, keys],
+                each_key(&|step, key| Some(step.probabilities.get(&key)?.any())),
+            ),
+            (
+                name("maximum"),
+                Stored::F32,
+                vec![tiles],
+                of_tile(&|step| Some(step.max.as_ref()?.any())),
+            ),
+            (name("sum"), Stored::F32, vec![tiles], of_tile(&sum)),
+            (name("O"), Stored::F32, vec![tiles, dim], output),
+        ]);
+    }
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let view = TensorView::new(*dtype, shape.clone(), bytes);
+        view.map(|view| (name.as_str(), view))
+    });
+    let views = views.collect::<Result<Vec<_>, _>>()?;
+    Ok(safetensors::serialize(views, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_named_as_reports_name_it() {
+        let named = case("mission e4m3 causal sink:7").unwrap();
+        assert_eq!(named.name, "mission e4m3 causal sink:7");
+        assert_eq!((named.family, named.seed), (Family::Sink, 7));
+        assert_eq!(
+            case("1x2x17x64").unwrap().name,
+            "1x2x17x64 f16 full normal:0"
+        );
+        let error = |text: &str| case(text).unwrap_err().to_string();
+        assert!(error("mision").contains("did you mean 'mission'?"));
+        assert!(error("mission f61").contains("there is no dtype 'f61'"));
+        assert!(error("mission norml:0").contains("did you mean 'normal'?"));
+        assert!(error("mission normal:x").contains("there is no seed 'x'"));
+    }
+
+    #[test]
+    fn a_row_is_three_numbers() {
+        assert_eq!(row("0,1,112"), Ok([0, 1, 112]));
+        assert!(row("0,1").unwrap_err().contains("three numbers"));
+        assert!(row("0,x,1").unwrap_err().contains("B,H,I"));
+    }
+}

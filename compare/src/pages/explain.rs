@@ -1,0 +1,274 @@
+//! What `compare explain` says of a row.
+
+use crate::judge::verdict::count;
+use crate::page::{Block, Document, Table, Text, row};
+use common::explain::{Deviation, Explained, Investigated, Quantity, Wrong};
+use common::reference::Probability;
+use common::verdict::{GateResult, Verdict};
+use emulator::trace::Passed;
+use emulator::{Place, TraceReport};
+
+use super::{list, text};
+
+/// Numbers and hazards that are shown.
+const MOST: usize = 8;
+const MOST_HAZARDS: usize = 3;
+
+/// What there is to say.
+pub struct Finding<'a> {
+    pub subject: String,
+    pub case: String,
+    /// The row by the user, and not for being furthest off.
+    pub is_given: bool,
+    pub probability: Probability,
+    pub found: &'a Investigated,
+    pub gpu: Option<&'a Gpu>,
+}
+
+/// The same launch on a GPU.
+pub struct Gpu {
+    pub name: String,
+    /// B1; none for real tensors, for which no bound was measured.
+    pub verdict: Option<GateResult>,
+    /// The row's largest difference.
+    pub row: f64,
+}
+
+impl Gpu {
+    pub fn is_wrong(&self) -> bool {
+        let verdict = self.verdict.as_ref();
+        verdict.is_some_and(|gate| gate.verdict == Verdict::Fail)
+    }
+}
+
+pub fn document(finding: &Finding<'_>) -> Document {
+    let found = finding.found;
+    let [b, h, s] = found.row;
+    let chosen = match finding.is_given {
+        true => "",
+        false => ", the row that is furthest off",
+    };
+    let heading = format!(
+        "{} {}, row {b},{h},{s}{chosen}",
+        finding.subject, finding.case
+    );
+    let mut blocks = vec![Block::paragraph(heading)];
+    let red = finding
+        .found
+        .gates
+        .iter()
+        .filter(|gate| gate.verdict == Verdict::Fail);
+    blocks.extend(list(
+        red.map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason)),
+    ));
+    blocks.extend(list(
+        found
+            .fault
+            .as_ref()
+            .map(|fault| format!("The launch is stopped: {fault}")),
+    ));
+    blocks.extend(hazards(&found.traced));
+    match &found.explained.deviation {
+        Some(deviation) => blocks.extend(of(deviation, &found.explained)),
+        None => blocks.push(Block::paragraph(silence(finding))),
+    }
+    blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, finding))));
+    Document {
+        blocks,
+        ..Document::default()
+    }
+}
+
+fn hazards(traced: &TraceReport) -> Vec<Block> {
+    let mut lines: Vec<Text> = traced
+        .hazards
+        .iter()
+        .take(MOST_HAZARDS)
+        .map(|hazard| Text::from(hazard.to_string()))
+        .collect();
+    let more = traced.hazards.len().saturating_sub(MOST_HAZARDS) + traced.more_hazards;
+    if more > 0 {
+        lines.push(format!("{more} more hazards").into());
+    }
+    let title = (!lines.is_empty()).then(|| {
+        Block::Paragraph(
+            Text::default().strong("Hazards: fix these first, they may be the cause of all else."),
+        )
+    });
+    title.into_iter().chain(list(lines)).collect()
+}
+
+fn silence(finding: &Finding<'_>) -> String {
+    let found = finding.found;
+    let chains = &found.explained.chains;
+    let tiles: usize = chains.iter().map(|chain| chain.steps.len()).sum();
+    let of = format!(
+        "{} of {}",
+        count(tiles, "tile", "tiles"),
+        count(chains.len(), "warp", "warps")
+    );
+    let p = match finding.probability {
+        Probability::F32 => "f32".to_string(),
+        p => format!("f32 with P in {}", p.name()),
+    };
+    let silent =
+        format!("Nothing leaves what {p} allows: S, maximum, sum, P and O are right in {of}");
+    match (found.is_stopped(), found.is_red()) {
+        (true, _) => format!("{silent}, as far as the kernel came."),
+        (false, true) => format!(
+            "{silent}, and so is what was stored of this row. A gate fails all the same: try another --row, or a GPU."
+        ),
+        (false, false) => format!("{silent}, and so is what was stored."),
+    }
+}
+
+fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
+    let Deviation {
+        quantity,
+        wrong,
+        likeness,
+        ..
+    } = deviation;
+    let place = match (deviation.tile, deviation.chain) {
+        (Some(tile), Some(([x, y, z], warp))) => {
+            let chain = explained
+                .chains
+                .iter()
+                .find(|chain| (chain.block, chain.warp) == ([x, y, z], warp));
+            let tiles = chain.map_or(0, |chain| chain.steps.len());
+            format!(
+                " first in tile {} of {tiles} (keys from {tile}) of warp {warp} of block {x},{y},{z}; all before it is right",
+                deviation.step + 1
+            )
+        }
+        _ => "; all that the warps computed is right".to_string(),
+    };
+    let what = if *quantity == Quantity::Result {
+        "column"
+    } else {
+        unit(*quantity)
+    };
+    let range = ranges(wrong);
+    let whose = match (what, wrong.len() == deviation.of) {
+        ("", _) => String::new(),
+        (_, true) => format!(" All {} are wrong: {what}s {range}.", deviation.of),
+        (_, false) => format!(
+            " {} of {} are wrong: {what}s {range}.",
+            wrong.len(),
+            deviation.of
+        ),
+    };
+    let strong = format!("{quantity} leaves what its precision allows{place}.");
+    let rows = wrong.iter().take(MOST).map(|one| {
+        row![
+            text(one.at),
+            text(number(one.kernel)),
+            text(number(one.model)),
+            text(number((one.kernel - one.model).abs())),
+            text(number(one.bound))
+        ]
+    });
+    let what = if what.is_empty() { "row" } else { what };
+    let look = deviation.look.iter().enumerate().map(|(at, passed)| {
+        let word = if at == 0 { "Look at" } else { "or at" };
+        format!("{word} {}", line(passed))
+    });
+    let resembles = match likeness.fault {
+        Some(fault) => format!("Resembles the planted fault \"{fault}\": {}.", likeness.why),
+        None => format!("Resembles no planted fault: {}.", likeness.why),
+    };
+    vec![
+        Block::Paragraph(Text::default().strong(strong).plain(whose)),
+        Block::Table(Table::of(
+            [what, "kernel", "model", "apart", "allowed"],
+            rows,
+        )),
+        Block::bullets(look),
+        Block::paragraph(format!("{resembles} docs/explain.md says what to try.")),
+    ]
+}
+
+/// What the numbers of a quantity are counted by.
+fn unit(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Score | Quantity::Probability | Quantity::Keys => "key",
+        Quantity::Rescaled | Quantity::Output | Quantity::Result => "column",
+        Quantity::Maximum | Quantity::Sum => "",
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        0.0 => "0".to_string(),
+        value if !value.is_finite() => value.to_string(),
+        value if (1e-3..1e5).contains(&value.abs()) => format!("{value:.6}"),
+        value => format!("{value:.5e}"),
+    }
+}
+
+/// `0-7, 16-23`; neighbours together, and so many at most.
+fn ranges(wrong: &[Wrong]) -> String {
+    let mut ranges: Vec<(i64, i64)> = Vec::new();
+    for one in wrong {
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == one.at => *end = one.at,
+            _ => ranges.push((one.at, one.at)),
+        }
+    }
+    let more = if ranges.len() > MOST { ", ..." } else { "" };
+    let shown: Vec<String> = ranges
+        .iter()
+        .take(MOST)
+        .map(|(start, end)| match start == end {
+            true => start.to_string(),
+            false => format!("{start}-{end}"),
+        })
+        .collect();
+    shown.join(", ") + more
+}
+
+/// The kernel's own line, what happens there, and through which headers.
+fn line(passed: &Passed) -> String {
+    let places: Vec<String> = passed.places.iter().rev().map(Place::to_string).collect();
+    match places.split_first() {
+        Some((own, [])) => format!("{own}, which {}", passed.does),
+        Some((own, through)) => {
+            format!("{own}, which {} at {}", passed.does, through.join(" > "))
+        }
+        None => passed.does.clone(),
+    }
+}
+
+fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
+    let apart = format!(
+        "On the {} this row is {} from the emulator's",
+        gpu.name,
+        number(gpu.row)
+    );
+    let is_right_here = !finding.found.is_explained();
+    match &gpu.verdict {
+        Some(gate) if gpu.is_wrong() && is_right_here => format!(
+            "{apart}, and B1 fails: {}. The source is right in the emulator: look at what nvcc makes of it (`compare sass`).",
+            gate.reason
+        ),
+        Some(gate) if gpu.is_wrong() => format!("{apart}, and B1 fails: {}.", gate.reason),
+        Some(_) => format!("{apart}, within B1: both compute what the source says."),
+        None => format!("{apart}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_ranges() {
+        let at = |at| Wrong {
+            at,
+            kernel: 0.0,
+            model: 1.0,
+            bound: 0.0,
+        };
+        assert_eq!(ranges(&[0, 1, 2, 8, 10, 11].map(at)), "0-2, 8, 10-11");
+    }
+}
