@@ -516,7 +516,12 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
 }
 
 fn place(observations: &Observations, at: usize) -> Vec<Place> {
-    observations.places.get(at).cloned().unwrap_or_default()
+    own(observations.places.get(at).map_or(&[][..], Vec::as_slice))
+}
+
+/// A chain of callers without the outermost: the line that declares the variant.
+fn own(places: &[Place]) -> Vec<Place> {
+    places[..places.len().saturating_sub(1).max(places.len().min(1))].to_vec()
 }
 
 /// Each visible key counts once, in one warp.
@@ -602,7 +607,7 @@ fn result(
     let likeness = resemble::result(operands, case, &all, &wrong);
     let look = observations.stores.iter().map(|places| Passed {
         does: "stores the row".into(),
-        places: places.clone(),
+        places: own(places),
     });
     Some(Deviation {
         quantity: Quantity::Result,
@@ -610,7 +615,11 @@ fn result(
         step: 0,
         chain: None,
         of: all.len(),
-        shown: observations.stores.first().cloned().unwrap_or_default(),
+        shown: observations
+            .stores
+            .first()
+            .map(|places| own(places))
+            .unwrap_or_default(),
         look: look.collect(),
         likeness,
         wrong,

@@ -3,6 +3,7 @@
 use super::steps::Cell;
 use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, weights};
 use crate::faults::Fault;
+use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::trace::{Observations, Passed};
 use half::f16;
@@ -53,7 +54,7 @@ impl Likeness {
 
 /// Values agree when they are this near: a signature, not a bound.
 fn agree(a: f64, b: f64, unit: f64) -> bool {
-    a == b || (a - b).abs() <= 1e-3 * unit.max(1e-6)
+    a == b || (a - b).abs() <= 2e-5 * unit.max(1e-6)
 }
 
 /// Rounded once more than it should be, to no fewer than ten bits or so.
@@ -88,6 +89,10 @@ pub(super) fn step(
         Quantity::Maximum if wrong[0].kernel == 0.0 && before.max == f64::NEG_INFINITY => like(
             Fault::MaximumFromZero,
             "the maximum is 0, above every score that the row has seen",
+        ),
+        Quantity::Maximum if is_of_first_batch(operands, case, step, wrong) => like(
+            Fault::ScalesOfFirstBatch,
+            "the maximum is that of this row's scores under the scales of batch 0",
         ),
         Quantity::Maximum => like(
             Fault::NeighbourState,
@@ -126,6 +131,23 @@ pub(super) fn step(
         Quantity::Output => output(operands, case, step, before, wrong, max),
         Quantity::Keys | Quantity::Result => unlike(""),
     }
+}
+
+fn is_of_first_batch(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> bool {
+    let shape = case.inputs.problem.shape;
+    let [batch, head, _] = case.row;
+    let head_kv = operands.head % shape.heads_kv;
+    let scales = [
+        (&case.inputs.q, shape.heads_q, head),
+        (&case.inputs.k, shape.heads_kv, head_kv),
+    ];
+    let factor = scales.iter().map(|(operand, heads, head)| {
+        let scale = |batch: usize| operand.scales.get(batch * heads + head).copied();
+        f64::from(scale(0).unwrap_or(1.0)) / f64::from(scale(batch).unwrap_or(1.0))
+    });
+    let model = operands.largest(step) * factor.product::<f64>();
+    let is_model = |w: &Wrong| (w.kernel - model).abs() <= 1e-5 * model.abs();
+    batch > 0 && wrong.iter().all(is_model)
 }
 
 fn score(operands: &Operands, case: &Case<'_>, wrong: &[Wrong]) -> Likeness {
@@ -220,14 +242,19 @@ fn score(operands: &Operands, case: &Case<'_>, wrong: &[Wrong]) -> Likeness {
         )
         .of(Suspect::Product);
     }
-    match ratio(&wrong) {
-        Some(ratio) => like(
+    // The bound is some 2^-12 of what the products add up to.
+    let is_near = |w: &Wrong| (w.kernel - w.model).abs() <= 100.0 * w.bound;
+    let found = if operands.dtype == Dtype::E4m3 && wrong.iter().all(is_near) {
+        like(
             Fault::CodecMismatch,
-            format!("they are {ratio:.4} times what they should be"),
-        ),
-        None => unlike("no other row, key, head or rounding gives these scores"),
-    }
-    .of(Suspect::Product)
+            "they are off by few percent of their products, as if codes meant other values",
+        )
+    } else if let Some(ratio) = ratio(&wrong) {
+        unlike(format!("they are {ratio:.4} times what they should be"))
+    } else {
+        unlike("no other row, key, head or rounding gives these scores")
+    };
+    found.of(Suspect::Product)
 }
 
 fn probability(wrong: &[Wrong]) -> Likeness {
@@ -302,6 +329,7 @@ fn output(
     };
     if step.rescaled.is_empty()
         && before.factor(max) != 1.0
+        && before.output.iter().any(|value| *value != 0.0)
         && all(&|at| {
             let place = column(at)?;
             Some(
@@ -347,39 +375,50 @@ fn output(
             });
         }
     }
-    if is_rounding(wrong, 9) {
-        return like(
-            Fault::AccumulatorInHalf,
-            "O is off by what rounding to f16 does",
-        );
-    }
-    let rounded = |p: Probability| {
-        let mut scratch = Vec::new();
-        let weights: Vec<(i64, f64)> = step
-            .probabilities
-            .iter()
-            .map(|(&key, cell)| {
-                let mut weight = [cell.any() as f32];
-                p.round(&mut weight, &mut scratch);
-                (key, weight[0].into())
-            })
+    // Of roundings only what is as near as the model should be tells one from another.
+    let rounded = |round: &dyn Fn(f32) -> f32| {
+        let cells = step.probabilities.iter();
+        let weights: Vec<(i64, f64)> = cells
+            .map(|(&key, cell)| (key, round(cell.any() as f32).into()))
             .collect();
-        all(&|at| {
-            let place = column(at)?;
-            let value = |key| head_row(&operands.v, operands.head, key, place).unwrap_or(0.0);
-            Some(base(at) + weights.iter().map(|&(key, p)| p * value(key)).sum::<f64>())
+        wrong.iter().all(|w| {
+            let value = |key| head_row(&operands.v, operands.head, key, w.at as usize);
+            let products = weights
+                .iter()
+                .map(|&(key, p)| p * value(key).unwrap_or(0.0));
+            (w.kernel - base(w.at) - products.sum::<f64>()).abs() <= 2.0 * w.bound
         })
     };
-    if rounded(Probability::E4m3) {
-        return like(Fault::ProbabilityInE4m3, "O is right for P rounded to E4M3");
-    }
-    if is_rounding(wrong, 7) || rounded(Probability::F16) {
-        return like(
+    let in_e4m3 = |weight: f32| {
+        let mut weight = [weight];
+        Probability::E4m3.round(&mut weight, &mut Vec::new());
+        weight[0]
+    };
+    let truncated = |weight: f32| {
+        let nearest = f16::from_f32(weight);
+        let further = nearest.to_f32() > weight;
+        f16::from_bits(nearest.to_bits() - u16::from(further)).to_f32()
+    };
+    if rounded(&in_e4m3) {
+        like(Fault::ProbabilityInE4m3, "O is right for P rounded to E4M3")
+    } else if rounded(&truncated) {
+        like(
             Fault::ProbabilityTruncated,
-            "O is off by what rounding P to f16 does",
-        );
+            "O is right for P rounded towards 0",
+        )
+    } else if rounded(&|weight| f16::from_f32(weight).to_f32()) {
+        like(
+            Fault::ProbabilityTruncated,
+            "O is right for P rounded to f16",
+        )
+    } else if is_rounding(wrong, 8) {
+        like(
+            Fault::AccumulatorInHalf,
+            "O is off by what rounding to f16 does",
+        )
+    } else {
+        unlike("no other key, head or rounding of V and P gives this output").of(Suspect::Product)
     }
-    unlike("no other key, head or rounding of V and P gives this output").of(Suspect::Product)
 }
 
 pub(super) fn keys(wrong: &Wrong) -> Likeness {
@@ -405,7 +444,7 @@ pub(super) fn result(
         let value = operands
             .value(key)
             .map(|row| row[w.at as usize] * operands.value_scale);
-        value.is_some_and(|value| agree(w.kernel, value, value.abs()))
+        value.is_some_and(|value| agree(w.kernel, f16::from_f64(value).into(), value.abs()))
     };
     let truncated = |w: &Wrong| {
         let nearest = f16::from_f64(w.model);
@@ -452,9 +491,11 @@ pub(super) fn result(
     }
 }
 
-/// Where to look, likeliest first, at most so many.
+/// So many places to look at.
 const MOST: usize = 3;
 
+/// Where to look, likeliest first: where an operand was brought or read that is in doubt, where the value is shown, and the
+/// last access to memory before it, between which it was computed.
 pub(super) fn look(
     observations: &Observations,
     quantity: Quantity,
@@ -467,33 +508,39 @@ pub(super) fn look(
             .to_string(),
         places: super::place(observations, cell.place),
     };
-    let way = observations
-        .ways
-        .get(cell.way)
-        .map_or(&[][..], Vec::as_slice);
-    let mut look = match likeness.operand {
-        Suspect::Here => vec![here.clone()],
+    let way = observations.ways.get(cell.way);
+    let way = || way.into_iter().flatten().rev();
+    let is_product = |passed: &&Passed| {
+        passed.does == "reads a matrix" || passed.does == "reads an operand of wgmma"
+    };
+    let mut look: Vec<Passed> = Vec::new();
+    match likeness.operand {
+        Suspect::Here => {
+            look.push(here.clone());
+            look.extend(way().next().cloned());
+        }
         Suspect::Copy(name) => {
             let reads = observations.reads.iter().filter(|(of, _)| of == name);
-            reads
-                .map(|(_, places)| Passed {
-                    does: format!("brings {name}"),
-                    places: places.clone(),
-                })
-                .collect()
+            look.extend(reads.map(|(_, places)| Passed {
+                does: format!("brings {name}"),
+                places: places.clone(),
+            }));
         }
-        Suspect::Product => Vec::new(),
-    };
-    let of_product =
-        |passed: &&Passed| passed.does.contains("matrix") || passed.does.contains("wgmma");
-    let products = way.iter().rev().filter(of_product);
-    let reads = way.iter().rev().filter(|passed| passed.does == "reads");
-    if matches!(quantity, Quantity::Score | Quantity::Output) {
-        look.extend(products.chain(reads).cloned());
+        Suspect::Product => {}
     }
-    look.push(here);
+    if likeness.operand != Suspect::Here {
+        if way().any(|passed| is_product(&passed)) {
+            look.extend(way().filter(is_product).cloned());
+        } else {
+            look.extend(way().filter(|passed| passed.does == "reads").cloned());
+        }
+        look.push(here);
+    }
     let mut lines: Vec<Passed> = Vec::new();
-    for passed in look {
+    for mut passed in look {
+        if passed.places.len() > 1 && !passed.does.starts_with("shows") {
+            passed.places = super::own(&passed.places);
+        }
         if !lines.iter().any(|known| known.places == passed.places) {
             lines.push(passed);
         }

@@ -1,1 +1,299 @@
+use super::*;
+use crate::e4m3::E4m3;
+use crate::faults::Fault;
+use crate::inputs::Family;
+use crate::problem::{Mask, Problem, parse_shape};
+use emulator::trace::{Observed, Seen};
 
+/// Keys of a tile.
+const TILE: usize = 16;
+
+/// One warp's walk over a row in f32, as kernels do it, with a fault in its place.
+struct Kernel<'a> {
+    inputs: &'a Inputs,
+    row: [usize; 3],
+    fault: Option<Fault>,
+    shown: Observations,
+}
+
+impl Kernel<'_> {
+    fn show(&mut self, what: Seen, tile: usize, values: impl IntoIterator<Item = (usize, f32)>) {
+        for (element, (index, value)) in values.into_iter().enumerate() {
+            self.shown.values.push(Observed {
+                what,
+                tile: tile as i32,
+                index: index as i32,
+                element: element as i32,
+                value,
+                block: [0; 3],
+                thread: 0,
+                place: 0,
+                way: 0,
+            });
+        }
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// The row's output; what it shows on the way is in `shown`.
+    fn run(&mut self) -> Vec<f16> {
+        let (inputs, [b, h, s]) = (self.inputs, self.row);
+        let shape = inputs.problem.shape;
+        let dim = shape.head_dim;
+        let group = shape.heads_q / shape.heads_kv;
+        let head = if self.is(Fault::WrongKeyHead) {
+            h % shape.heads_kv
+        } else {
+            h / group
+        };
+        let batch = if self.is(Fault::ScalesOfFirstBatch) {
+            0
+        } else {
+            b
+        };
+        let scale = |operand: &Operand, heads: usize, head: usize| {
+            operand
+                .scales
+                .get(batch * heads + head)
+                .copied()
+                .unwrap_or(1.0)
+        };
+        let scale_log2 = inputs.problem.softmax_scale
+            * std::f32::consts::LOG2_E
+            * scale(&inputs.q, shape.heads_q, h)
+            * scale(&inputs.k, shape.heads_kv, head);
+        let (mut q, k, v) = (inputs.q.codes(), inputs.k.codes(), inputs.v.codes());
+        if self.is(Fault::CodecMismatch) {
+            let decode = |code: f32| ((code / E4m3::MAX + 1.0) * 127.5 - 128.0) / 127.0 * E4m3::MAX;
+            q.iter_mut().for_each(|code| *code = decode(*code));
+        }
+        let q_row = &q[((b * shape.heads_q + h) * shape.seq_q + s) * dim..][..dim];
+        let at = |of: &[f32], key: usize, d: usize| {
+            of.get(((b * shape.heads_kv + head) * shape.seq_kv + key) * dim + d)
+                .copied()
+                .unwrap_or(0.0)
+        };
+        let mut visible = inputs.problem.visible_keys(s);
+        match self.fault {
+            Some(Fault::CausalOffByOne) => visible = (visible + 1).min(shape.seq_kv),
+            Some(Fault::EmptyRowAveraged) if visible == 0 => visible = shape.seq_kv,
+            _ => {}
+        }
+        let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0f32);
+        if self.is(Fault::MaximumFromZero) {
+            max = 0.0;
+        }
+        let mut o = vec![0.0f32; dim];
+        for tile in (0..visible.max(1)).step_by(TILE) {
+            if self.is(Fault::DroppedTile) && tile == TILE {
+                continue;
+            }
+            let of_scores = if self.is(Fault::SwappedKeysAndValues) {
+                &v
+            } else {
+                &k
+            };
+            let mut p: Vec<f32> = (0..TILE)
+                .map(|key| match tile + key {
+                    key if key < visible => {
+                        (0..dim).map(|d| q_row[d] * at(of_scores, key, d)).sum()
+                    }
+                    key if self.is(Fault::UnmaskedPadding) && key >= shape.seq_kv => 0.0,
+                    _ => f32::NEG_INFINITY,
+                })
+                .collect();
+            self.show(Seen::Score, tile, p.iter().copied().enumerate());
+            let mut new = p.iter().map(|score| score * scale_log2).fold(max, f32::max);
+            if self.is(Fault::NeighbourState) {
+                new += 3.0;
+            }
+            let shift = if new == f32::NEG_INFINITY { 0.0 } else { new };
+            let factor = (max - shift).exp2();
+            p.iter_mut()
+                .for_each(|p| *p = (*p * scale_log2 - shift).exp2());
+            sum = sum * factor + p.iter().sum::<f32>();
+            if self.is(Fault::SumInHalf) {
+                sum = f16::from_f32(sum).to_f32();
+            }
+            max = new;
+            self.show(Seen::State, tile, [(0, max), (0, sum)]);
+            self.show(Seen::Probability, tile, p.iter().copied().enumerate());
+            for p in &mut p {
+                let nearest = f16::from_f32(*p);
+                *p = match self.fault {
+                    Some(Fault::ProbabilityInE4m3) => E4m3::from_f32(*p * 256.0).to_f32() / 256.0,
+                    Some(Fault::ProbabilityTruncated) if nearest.to_f32() > *p => {
+                        f16::from_bits(nearest.to_bits() - 1).to_f32()
+                    }
+                    _ => nearest.to_f32(),
+                };
+            }
+            let stale = if self.is(Fault::StaleTile) {
+                tile.min(TILE)
+            } else {
+                0
+            };
+            for (d, o) in o.iter_mut().enumerate() {
+                let factor = if self.is(Fault::MissingRescale) {
+                    1.0
+                } else {
+                    factor
+                };
+                let of_tile = (0..TILE).map(|key| p[key] * at(&v, tile - stale + key, d));
+                *o = *o * factor + of_tile.sum::<f32>();
+                if self.is(Fault::AccumulatorInHalf) {
+                    *o = f16::from_f32(*o).to_f32();
+                }
+            }
+            self.show(Seen::Output, tile, o.iter().copied().enumerate());
+        }
+        let inverse = if sum > 0.0 {
+            scale(&inputs.v, shape.heads_kv, head) / sum
+        } else {
+            0.0
+        };
+        let mut output: Vec<f16> = o.iter().map(|o| f16::from_f32(o * inverse)).collect();
+        let truncate = |value: f32| {
+            let nearest = f16::from_f32(value);
+            let further = nearest.to_f32().abs() > value.abs();
+            f16::from_bits(nearest.to_bits() - u16::from(further))
+        };
+        let scaled = |factor: f32| {
+            o.iter()
+                .map(|o| f16::from_f32(o * inverse * factor))
+                .collect()
+        };
+        match self.fault {
+            Some(Fault::Zeros) => output.fill(f16::ZERO),
+            Some(Fault::CopyOfValues) => {
+                output = (0..dim)
+                    .map(|d| f16::from_f32(at(&v, s, d) * scale(&inputs.v, shape.heads_kv, head)))
+                    .collect();
+            }
+            Some(Fault::OnePercentScale) => output = scaled(1.01),
+            Some(Fault::OneRowOff) => output = scaled(1.02),
+            Some(Fault::OneWrongElement) => output[7] = f16::ZERO,
+            Some(Fault::NanLeft) => output[dim - 1] = f16::NAN,
+            Some(Fault::InfinityLeft) => output[dim - 1] = f16::INFINITY,
+            Some(Fault::OutputTruncated) => {
+                output = o.iter().map(|o| truncate(o * inverse)).collect();
+            }
+            _ => {}
+        }
+        output
+    }
+}
+
+fn explained(
+    shape: &str,
+    dtype: Dtype,
+    mask: Mask,
+    family: Family,
+    row: [usize; 3],
+    fault: Option<Fault>,
+) -> Option<Deviation> {
+    let (_, extents) = parse_shape(shape).unwrap();
+    let problem = Problem::new(extents, dtype, mask).unwrap();
+    let inputs = Inputs::generate(&problem, family, 0);
+    let mut kernel = Kernel {
+        inputs: &inputs,
+        row,
+        fault,
+        shown: Observations::default(),
+    };
+    let output = kernel.run();
+    let case = Case {
+        inputs: &inputs,
+        row,
+        probability: Probability::F16,
+        output: Some(&output),
+    };
+    explain(&case, &kernel.shown).deviation
+}
+
+#[test]
+fn nothing_is_said_of_a_right_row() {
+    for dtype in Dtype::ALL {
+        for &family in Family::for_dtype(dtype) {
+            for (mask, row) in [
+                (Mask::Full, [1, 3, 5]),
+                (Mask::Causal, [0, 1, 69]),
+                (Mask::Causal, [1, 0, 0]),
+            ] {
+                let found = explained("2x4:2x70:75x64", dtype, mask, family, row, None);
+                assert_eq!(found, None, "{dtype} {family} {mask} {row:?}");
+            }
+        }
+    }
+}
+
+/// Each of the self-test's faults, the quantity in which it first shows, and the tile.
+#[test]
+fn each_planted_fault_has_its_signature() {
+    use Quantity::{Keys, Maximum, Output, Result, Score, Sum};
+    let tile = |at: usize| Some((at * TILE) as i64);
+    for (fault, quantity, first) in [
+        (Fault::Zeros, Result, None),
+        (Fault::CopyOfValues, Result, None),
+        (Fault::DroppedTile, Keys, None),
+        (Fault::StaleTile, Output, tile(1)),
+        (Fault::MissingRescale, Output, tile(3)),
+        (Fault::UnmaskedPadding, Score, tile(4)),
+        (Fault::ProbabilityInE4m3, Output, tile(0)),
+        (Fault::OnePercentScale, Result, None),
+        (Fault::OneWrongElement, Result, None),
+        (Fault::NanLeft, Result, None),
+        (Fault::InfinityLeft, Result, None),
+        (Fault::CodecMismatch, Score, tile(0)),
+        (Fault::ScalesOfFirstBatch, Maximum, tile(0)),
+        (Fault::CausalOffByOne, Score, tile(2)),
+        (Fault::SwappedKeysAndValues, Score, tile(0)),
+        (Fault::WrongKeyHead, Score, tile(0)),
+        (Fault::EmptyRowAveraged, Score, tile(0)),
+        (Fault::MaximumFromZero, Maximum, tile(0)),
+        (Fault::NeighbourState, Maximum, tile(0)),
+        (Fault::OneRowOff, Result, None),
+        (Fault::ProbabilityTruncated, Output, tile(0)),
+        (Fault::SumInHalf, Sum, tile(0)),
+        (Fault::AccumulatorInHalf, Output, tile(0)),
+        (Fault::OutputTruncated, Result, None),
+    ] {
+        let (mut shape, mut dtype, mut mask, mut family) =
+            ("2x4:2x70:75x64", Dtype::F16, Mask::Full, Family::Normal);
+        let mut row = [1, 2, 31];
+        match fault {
+            Fault::ScalesOfFirstBatch => (dtype, family) = (Dtype::E4m3, Family::RandomScales),
+            Fault::CodecMismatch => dtype = Dtype::E4m3,
+            Fault::CausalOffByOne => mask = Mask::Causal,
+            Fault::MissingRescale => family = Family::Large,
+            Fault::MaximumFromZero => family = Family::DeepNegative,
+            Fault::EmptyRowAveraged => {
+                (shape, mask, row) = ("1x2:1x61:35x64", Mask::Causal, [0, 1, 3]);
+            }
+            _ => {}
+        }
+        let found = explained(shape, dtype, mask, family, row, Some(fault))
+            .unwrap_or_else(|| panic!("{fault} is not seen"));
+        let is_alike = found.likeness.fault == Some(fault);
+        assert_eq!(
+            (found.quantity, found.tile),
+            (quantity, first),
+            "{fault}: {found:?}"
+        );
+        assert!(is_alike, "{fault}: {:?}", found.likeness);
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_never_right() {
+    let wrong = |kernel: f64, model: f64| Wrong {
+        at: 0,
+        kernel,
+        model,
+        bound: f64::INFINITY,
+    };
+    assert!(!is_right(&wrong(f64::NAN, 1.0)));
+    assert!(is_right(&wrong(f64::NEG_INFINITY, f64::NEG_INFINITY)));
+}
