@@ -4,6 +4,7 @@
 
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
@@ -146,8 +147,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state = attn::RowState::empty();
+    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
     // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
     float o_acc[WARP_M][O_COLS] = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / O_COLS, lane + 32 * (i % O_COLS));
 
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
@@ -193,7 +196,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
+        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+        ATTN_OBSERVE(STATE, p_at, key, state);
+        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
         // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
@@ -206,6 +212,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 #pragma unroll
             for (int col = 0; col < O_COLS; ++col) o_acc[row][col] *= row_rescale;
         }
+        ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
 #pragma unroll PV_UNROLL
         for (int j = 0; j < WARP_N; ++j) {
             float v_reg[O_COLS];
@@ -218,6 +225,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 for (int col = 0; col < O_COLS; ++col) o_acc[row][col] = fmaf(p, v_reg[col], o_acc[row][col]);
             }
         }
+        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {

@@ -6,6 +6,7 @@
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
@@ -124,11 +125,14 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state = attn::RowState::empty();
+    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
     // In P·V, lane l accumulates 8 rows and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ..., over the keys of its half.
     const int pv_half = lane / PV_LANES, pv_col = 4 * (lane % PV_LANES);
     // Both halves have all of O at the end; each stores every second row.
     const auto stores_row = [&](int row) { return row % KEY_PARTS == pv_half; };
     float2 o_acc[WARP_M][O_QUADS][2] = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * O_QUADS),
+                pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
@@ -182,7 +186,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
+        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+        ATTN_OBSERVE(STATE, p_at, key, state);
+        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
         // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
@@ -198,6 +205,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 for (float2 &o : o_acc[row][quad]) o = make_float2(o.x * row_rescale, o.y * row_rescale);
             }
         }
+        ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
 #pragma unroll PV_UNROLL
         for (int j = 0; j < WARP_N / KEY_PARTS; ++j) {
             const int key_j = j / 4 * 8 + pv_half * 4 + j % 4; // 4 values of P are one load; those of both halves are neighbours
@@ -220,6 +228,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 }
             }
         }
+        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     // O is the sum of the halves.

@@ -6,6 +6,7 @@
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
@@ -149,9 +150,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // The first row of the warp sees the fewest keys: only tiles past them need a mask.
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
     attn::RowState state = attn::RowState::empty();
+    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row,
+                warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2);
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
     const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
     float2 o_acc[PV_ROWS][O_QUADS][2] = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + pv_row + i / (4 * O_QUADS),
+                pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
 
     // The last row of the block sees the most keys: tiles past them are masked for every row.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
@@ -209,7 +214,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
+        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
+        ATTN_OBSERVE(STATE, p_at, key, state);
+        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
         half *row_p = p_smem + softmax_row * Preset::P_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; i += 2) {
@@ -234,6 +242,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 o[1] = make_float2(fmaf(o[1].x, row_rescale, product.z), fmaf(o[1].y, row_rescale, product.w));
             }
         }
+        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {

@@ -5,6 +5,7 @@
 #include <attn/layout.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/shared.cuh>
 #include <attn/softmax.cuh>
@@ -138,11 +139,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     };
     // The warps of a key group meet: what each has waited for is there for all, what all have read may be overwritten.
     const auto meet = [&] {
-        if constexpr (Preset::KEY_GROUPS == 1) {
-            __syncthreads();
-        } else {
-            attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
-        }
+        if constexpr (Preset::KEY_GROUPS == 1) __syncthreads();
+        else attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
     };
 
     // Fill the ring; Q comes with the first tile of K.
@@ -160,6 +158,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
     typename Preset::Output o_acc = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * MMA_M + i % 4 / 2 * 8 + lane / 4,
+                i / 4 % D_TILES * MMA_N + lane % 4 * 2 + i % 2);
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -194,7 +194,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         }
     };
     // P = softmax(S), unnormalised, as the operand of P·V; O = O * rescale.
-    const auto softmax = [&] {
+    const auto softmax = [&](int tile) {
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -202,7 +202,12 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 float p[2 * N_TILES]; // the scores of one row in this lane
 #pragma unroll
                 for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
+                ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + m * MMA_M + half * 8 + lane / 4,
+                            warp_key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
+                ATTN_OBSERVE(SCORES, p_at, tile * BLOCK_N, p);
                 const float rescale = state[m][half].template update_own<4>(p, scale_log2);
+                ATTN_OBSERVE(LANE_STATE, p_at, tile * BLOCK_N, state[m][half]);
+                ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
 #pragma unroll
                 for (int i = 0; i < 2 * D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
                 // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
@@ -219,11 +224,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
         // K of the next tile and V of this one have landed: so many groups of copies are younger.
-        if (tile == 0) {
-            attn::cp_async_wait_group<2 * STAGES - 3>();
-        } else {
-            attn::cp_async_wait_group<2 * STAGES - 4>();
-        }
+        if (tile == 0) attn::cp_async_wait_group<2 * STAGES - 3>();
+        else attn::cp_async_wait_group<2 * STAGES - 4>();
         // They have for the whole key group, which has also read K of this tile and V of the one before: their places
         // are free for tiles further on.
         meet();
@@ -232,10 +234,11 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             multiply_qk<Preset>(s_next, q_frag, smem.ring.k[(tile + 1) % STAGES], warp_key, lane);
         };
         if constexpr (Preset::AHEAD) multiply_next();
-        softmax();
+        softmax(tile);
         copy_k(tile + STAGES);
         if (tile > 0) copy_v(tile - 1 + STAGES);
         multiply_pv<Preset>(o_acc, p_frag, smem.ring.v[tile % STAGES], warp_key, lane);
+        ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
         if constexpr (!Preset::AHEAD) multiply_next();
         s = s_next;
         mask_scores(tile + 1);
@@ -244,8 +247,9 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::cp_async_wait_group<0>();
     meet();
     if (tiles > 0) {
-        softmax();
+        softmax(tiles - 1);
         multiply_pv<Preset>(o_acc, p_frag, smem.ring.v[(tiles - 1) % STAGES], warp_key, lane);
+        ATTN_OBSERVE(OUTPUT, o_at, (tiles - 1) * BLOCK_N, o_acc);
     }
 
     // Every warp has read the ring for the last time: partial outputs may lie there.

@@ -6,6 +6,7 @@
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/softmax.cuh>
 
@@ -174,6 +175,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
     typename Preset::Output o_acc = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * MMA_M + i % 4 / 2 * 8 + lane / 4,
+                i / 4 % D_TILES * MMA_N + lane % 4 * 2 + i % 2);
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -208,7 +211,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
     };
     // P = softmax(S), unnormalised, as the operand of P·V; O = O * rescale.
-    const auto softmax = [&] {
+    const auto softmax = [&](int tile) {
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -216,7 +219,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
                 float p[2 * N_TILES]; // the scores of one row in this lane
 #pragma unroll
                 for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
+                ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + m * MMA_M + half * 8 + lane / 4,
+                            warp_key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
+                ATTN_OBSERVE(SCORES, p_at, tile * BLOCK_N, p);
                 const float rescale = state[m][half].template update_own<4>(p, scale_log2);
+                ATTN_OBSERVE(LANE_STATE, p_at, tile * BLOCK_N, state[m][half]);
+                ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
 #pragma unroll
                 for (int i = 0; i < 2 * D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
                 // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
@@ -242,13 +250,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         typename Preset::Scores s_next;
         const auto multiply_next = [&] { multiply_qk<Preset>(s_next, q_frag, ring.k[next_place], lane); };
         if constexpr (Preset::AHEAD) multiply_next();
-        softmax();
+        softmax(tile);
         if (refills) {
             load_k(tile + STAGES);
             if (tile > 0) load_v(tile - 1 + STAGES);
         }
         attn::mbarrier_wait_tx(&landed.v[place], tile / STAGES % 2);
         multiply_pv<Preset>(o_acc, p_frag, ring.v[place], lane);
+        ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
         if constexpr (!Preset::AHEAD) multiply_next();
         s = s_next;
         mask_scores(tile + 1);
@@ -256,8 +265,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (tiles > 0) {
         const int last = tiles - 1;
         attn::mbarrier_wait_tx(&landed.v[last % STAGES], last / STAGES % 2);
-        softmax();
+        softmax(last);
         multiply_pv<Preset>(o_acc, p_frag, ring.v[last % STAGES], lane);
+        ATTN_OBSERVE(OUTPUT, o_at, last * BLOCK_N, o_acc);
     }
 
     // Every warp has read the rings for the last time, and nothing is on its way there: partial outputs may lie there.

@@ -4,6 +4,7 @@
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/softmax.cuh>
 #include <attn/wgmma_tile.cuh>
 
@@ -125,6 +126,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     float o_acc[HEAD_DIM / 2];
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+    // Scores and output lie in registers alike.
+    ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     auto place = attn::RingPlace<STAGES>::first(), refill = place;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
@@ -154,6 +157,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
                 if (col >= visible[i % 4 / 2]) s[i] = -INFINITY;
             }
         }
+        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
 #pragma unroll
@@ -162,12 +166,16 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
             for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
             const float rescale = state[half].template update_own<4>(p, scale_log2);
+            ATTN_PLACES(p_at, batch, head_q, thread_row + half * 8, i / 2 * 8 + lane % 4 * 2 + i % 2);
+            ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
 #pragma unroll
             for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
             // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
             for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
         }
+        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+        ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
 
         // V has landed. All threads had waited for the products with its widened form before when they met over K.
         attn::mbarrier_wait_tx(&smem.v_full[place.slot], place.parity);
@@ -177,6 +185,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }();
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
         attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
         // This warpgroup has read K and V of the slot.
         if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[place.slot]);
         place.advance();

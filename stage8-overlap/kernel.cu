@@ -3,6 +3,7 @@
 
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
+#include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/wgmma_rows.cuh>
@@ -14,9 +15,8 @@ namespace {
 template <class Element_, int HEAD_DIM_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool LAZY_>
 struct Tile {
     using Element = Element_;
-    static constexpr int HEAD_DIM = HEAD_DIM_;
+    static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
-    static constexpr int BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
     // Whether exponentials are taken under the row maxima of earlier tiles, rather than each tile waiting for its own.
     static constexpr bool LAZY = LAZY_;
@@ -24,7 +24,6 @@ struct Tile {
     // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : WIDENS ? 232 : 240;
-
     using QTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
     // As they land: of codes, before the loading warpgroup widens them.
@@ -43,10 +42,8 @@ struct Tile {
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
-
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY_BITS = 16;
-
     static_assert(STAGES >= 2, "a tile lands while another is read");
 };
 
@@ -159,13 +156,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
                              attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
-
     float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
     float rescale[2]; // what the output so far has to be multiplied by
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-
+    ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     // Where K of the tile at hand is, and V of the tile before it.
     auto place = attn::RingPlace<Preset::STAGES>::first(), before = place;
     const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
@@ -175,7 +171,10 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
+        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         attn::softmax_rows(s, state, scale_log2, rescale);
+        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
 
     // Given P of the tile before: the output of that tile and the scores of `tile`, whose K has landed; then P of `tile`.
@@ -190,6 +189,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         release(smem.k_empty, before);
         attn::wgmma_wait<1>(s);
         bool counts = true; // whether S now holds exponentials
+        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
         else counts = attn::exponentials_of_rows(s, state, scale_log2);
         // Here, because the compiler moves nothing across this loop: it would compute the exponentials after the next wait.
@@ -197,12 +197,16 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         next.advance();
         if (tile > 0) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, before);
         if (!counts) { // the warp computes its scores again, for new maxima
             attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot]);
             attn::softmax_rows(s, state, scale_log2, rescale);
         }
+        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
         if (EXACT || !counts) attn::scale_rows(o_acc, rescale);
+        ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
         attn::round_rows(p_frag, s);
         before = place, place = next;
     };
@@ -233,6 +237,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         wait_v(before);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
         attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
     }
 
     // O = O / sum, through the place of this warp's rows of Q, which nobody reads any more.
@@ -296,18 +301,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 template <class Element, int HEAD_DIM, bool LAZY>
 using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64,
                         HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), LAZY>;
-template <class Element, int HEAD_DIM>
-using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
-template <class Element, int HEAD_DIM>
-using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
-// For grids that fill the GPU about once.
+template <class Element, int HEAD_DIM> using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
+template <class Element, int HEAD_DIM> using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
+// For grids that fill the GPU about once, and for those that do not.
 template <class Element, int HEAD_DIM, bool LAZY>
 using Tile128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), LAZY>;
-template <class Element, int HEAD_DIM>
-using Exact128x128 = Tile128x128<Element, HEAD_DIM, false>;
-template <class Element, int HEAD_DIM>
-using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
-// For grids that do not.
+template <class Element, int HEAD_DIM> using Exact128x128 = Tile128x128<Element, HEAD_DIM, false>;
+template <class Element, int HEAD_DIM> using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM>
 using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true>;
 

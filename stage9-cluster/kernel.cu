@@ -4,6 +4,7 @@
 
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
+#include <attn/observe.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 
@@ -100,13 +101,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if constexpr (Preset::WIDENS) return smem.landing;
         else return smem;
     }();
-    const auto load_k = [&](int tile, int place) {
-        attn::mbarrier_arrive_expect_tx(&smem.k_full[place], Preset::KvCodes::BYTES);
-        landing.k[place].load(launch.k, &smem.k_full[place], first_key(tile), head_kv, batch);
-    };
-    const auto load_v = [&](int tile, int place) {
-        attn::mbarrier_arrive_expect_tx(&smem.v_full[place], Preset::KvCodes::BYTES);
-        landing.v[place].load(launch.v, &smem.v_full[place], first_key(tile), head_kv, batch);
+    // Starts the copies of a round's tiles, as far as there are any.
+    const auto load_round = [&](auto &codes, const AttentionTensorMap &map, auto &full, int first_tile) {
+#pragma unroll
+        for (int place = 0; place < Preset::PAIR; ++place) {
+            if (first_tile + place >= tiles) continue;
+            attn::mbarrier_arrive_expect_tx(&full[place], Preset::KvCodes::BYTES);
+            codes[place].load(map, &full[place], first_key(first_tile + place), head_kv, batch);
+        }
     };
     // Each barrier is initialised for TMA or for the other block by the thread that starts what it counts. Q and K are on their
     // way before anything else is done; nothing is started that nobody will wait for: a block must not end before its copies.
@@ -118,16 +120,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
             landing.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
         }
-#pragma unroll
-        for (int place = 0; place < Preset::PAIR; ++place) {
-            if (place < tiles) load_k(place, place);
-        }
+        load_round(landing.k, launch.k, smem.k_full, 0);
         for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
-#pragma unroll
-        for (int place = 0; place < Preset::PAIR; ++place) {
-            if (place < tiles) load_v(place, place);
-        }
+        load_round(landing.v, launch.v, smem.v_full, 0);
     } else if (warp == 1 && attn::elect_one()) { // a warp that has nothing to do yet
         for (auto &partial : smem.partial) {
             attn::mbarrier_init(&partial.states_full, 1);
@@ -174,6 +170,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
     };
     if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, landing.q);
+    // Scores and output lie in registers alike; both tiles of a round are one to the softmax.
+    ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
+                Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
     int parity = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile += Preset::PAIR, parity ^= 1) {
@@ -192,12 +192,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
         }
         rows.mask(s[0], first_key(tile));
+        ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
+        ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
         // The products have read K: its places are filled for the next round.
-        if (warp == 0 && attn::elect_one()) {
-            for (int place = 0; place < Preset::PAIR; ++place) {
-                if (tile + Preset::PAIR + place < tiles) load_k(tile + Preset::PAIR + place, place);
-            }
-        }
+        if (warp == 0 && attn::elect_one()) load_round(landing.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and what sums and outputs so far are multiplied by. A row without a visible key so far has maximum
         // -inf, and -inf - -inf is NaN: any finite shift gives zeros.
         float shift[2], rescale[2], sum[2][2];
@@ -212,26 +210,27 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             sum[half][1] = 0.0f;
         }
         attn::scale_rows(o_acc, rescale);
+        ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         // The output of the first tile is under way while the exponentials of the second are computed.
         exponentials(s[0], scale_log2, shift, sum);
+        ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows(p_frag[0], s[0]);
         wait_for(&smem.v_full[0], parity, smem.v[0], landing.v[0]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
             exponentials(s[1], scale_log2, shift, sum);
+            ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
             attn::round_rows(p_frag[1], s[1]);
             wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
+        ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
         if (tile + Preset::PAIR < tiles) { // the same of V; after the last round there is something to do meanwhile
             attn::wgmma_wait<0>(o_acc);
-            if (warp == 0 && attn::elect_one()) {
-                for (int place = 0; place < Preset::PAIR; ++place) {
-                    if (tile + Preset::PAIR + place < tiles) load_v(tile + Preset::PAIR + place, place);
-                }
-            }
+            ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
+            if (warp == 0 && attn::elect_one()) load_round(landing.v, launch.v, smem.v_full, tile + Preset::PAIR);
         }
     }
 
@@ -250,6 +249,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // the quotient larger than any element of V.
     const float normal[2] = {0.5f * state[0].inverse_sum(), 0.5f * state[1].inverse_sum()};
     attn::wgmma_wait<0>(o_acc);
+    if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
 
     // Each block owns half of the columns, and gets what the other has of them. Registers have no index that is known only
     // when the kernel runs, and selecting each of them takes longer than a branch.

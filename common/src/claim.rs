@@ -31,8 +31,8 @@ pub enum Relation {
         /// The target: the least ratio on p50, p90 and mean.
         at_least: f64,
     },
-    /// The same against a peer. Not with E4M3: no backend of `scaled_dot_product_attention` takes it, and a ratio to one that
-    /// computes in f16 says nothing about the kernel.
+    /// The same against a peer, with E4M3 one that takes it: a ratio to one that computes in f16 would say nothing about the
+    /// kernel.
     FasterThanPeer {
         /// What it is compared with.
         rival: Rival,
@@ -102,6 +102,17 @@ impl Claim {
         Self {
             on,
             ..Self::faster(family, base, at_least)
+        }
+    }
+
+    /// There is nothing of `metrics`, on mission with each element type.
+    pub const fn none(family: &'static str, metrics: &'static [Metric], why: &'static str) -> Self {
+        Self {
+            family,
+            metrics,
+            relation: Relation::AtMost { bound: 0.0 },
+            on: BOTH,
+            why,
         }
     }
 

@@ -449,6 +449,7 @@ impl Case<'_> {
             &Selection {
                 suppress,
                 blocks: None,
+                watch: None,
             },
         );
         let report = traced.map_err(|fault| Unfit::Refused(format!("{}: {fault}", self.name)))?;

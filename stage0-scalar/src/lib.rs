@@ -56,28 +56,24 @@ const INFO: StageInfo = StageInfo {
             on: claim::BOTH,
             why: "everything but Q·Kᵀ is the same code",
         },
-        Claim {
-            family: "scalar",
-            metrics: &[
+        Claim::none(
+            "scalar",
+            &[
                 Metric::SharedReadConflicts,
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "rows end in padding, so that no access of a warp meets a bank twice",
-        },
-        Claim {
-            family: "wmma-qk",
-            metrics: &[
+            "rows end in padding, so that no access of a warp meets a bank twice",
+        ),
+        Claim::none(
+            "wmma-qk",
+            &[
                 Metric::SharedReadConflicts,
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "rows end in padding, so that no access of a warp meets a bank twice",
-        },
+            "rows end in padding, so that no access of a warp meets a bank twice",
+        ),
     ],
     redundant: &[Redundant {
         family: "scalar",

@@ -63,17 +63,15 @@ const INFO: StageInfo = StageInfo {
             on: claim::E4M3,
             why: "K and V come by cp.async, only Q through registers",
         },
-        Claim {
-            family: "cpasync",
-            metrics: &[
+        Claim::none(
+            "cpasync",
+            &[
                 Metric::SharedReadConflicts,
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "rows end in padding, so that no access of a warp meets a bank twice",
-        },
+            "rows end in padding, so that no access of a warp meets a bank twice",
+        ),
     ],
     redundant: &[],
 };

@@ -46,17 +46,15 @@ const INFO: StageInfo = StageInfo {
             on: claim::BOTH,
             why: "nothing but P·V changes",
         },
-        Claim {
-            family: "simd-pv",
-            metrics: &[
+        Claim::none(
+            "simd-pv",
+            &[
                 Metric::SharedReadConflicts,
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "rows end in padding, so that no access of a warp meets a bank twice",
-        },
+            "rows end in padding, so that no access of a warp meets a bank twice",
+        ),
     ],
     redundant: &[],
 };

@@ -68,13 +68,11 @@ const INFO: StageInfo = StageInfo {
             on: claim::F16,
             why: "consumers wait for tiles that have not arrived, not for each other",
         },
-        Claim {
-            family: "warpspec",
-            metrics: &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
-        },
+        Claim::none(
+            "warpspec",
+            &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
+            "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
+        ),
         Claim {
             family: "warpspec",
             metrics: &[Metric::SharedWriteConflictShare],
@@ -83,6 +81,11 @@ const INFO: StageInfo = StageInfo {
             why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
                   reads both, and reads are more",
         },
+        Claim::none(
+            "warpspec",
+            &[Metric::LoopLdgsts],
+            "the warps that compute copy nothing",
+        ),
     ],
     redundant: &[],
 };

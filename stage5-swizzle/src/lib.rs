@@ -111,13 +111,11 @@ const INFO: StageInfo = StageInfo {
             on: claim::E4M3,
             why: "Q, K and V all come by cp.async, and the scales, which every thread reads, by loads",
         },
-        Claim {
-            family: "mma-padded",
-            metrics: &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
-        },
+        Claim::none(
+            "mma-padded",
+            &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts],
+            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+        ),
         Claim {
             family: "mma-padded",
             metrics: &[Metric::AsyncWriteConflicts],
@@ -126,24 +124,25 @@ const INFO: StageInfo = StageInfo {
             on: claim::F16,
             why: "8 lanes copy one row",
         },
-        Claim {
-            family: "swizzle",
-            metrics: &[
+        Claim::none(
+            "swizzle",
+            &[
                 Metric::SharedReadConflicts,
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
-        },
-        Claim {
-            family: "mma-linear",
-            metrics: &[Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "only ldmatrix reads columns; rows of the merge end in padding",
-        },
+            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+        ),
+        Claim::none(
+            "mma-linear",
+            &[Metric::SharedWriteConflicts, Metric::AsyncWriteConflicts],
+            "only ldmatrix reads columns; rows of the merge end in padding",
+        ),
+        Claim::none(
+            "swizzle",
+            &[Metric::LoopSts],
+            "S and P stay in registers: no tile of them is stored",
+        ),
     ],
     redundant: &[],
 };

@@ -30,13 +30,11 @@ const INFO: StageInfo = StageInfo {
         Claim::faster("tma", SWIZZLE, 1.10),
         Claim::faster_on("tma", SWIZZLE, &Where::f16("long"), 0.98),
         Claim::faster_on("tma", SWIZZLE, &Where::f16("big"), 0.98),
-        Claim {
-            family: "tma",
-            metrics: &[Metric::AsyncCopyBytes],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "Q, K and V all come by TMA",
-        },
+        Claim::none(
+            "tma",
+            &[Metric::AsyncCopyBytes],
+            "Q, K and V all come by TMA",
+        ),
         Claim {
             family: "tma",
             metrics: &[Metric::TmaReadShare],
@@ -58,13 +56,16 @@ const INFO: StageInfo = StageInfo {
             on: claim::BOTH,
             why: "the same arithmetic on the same tiles",
         },
-        Claim {
-            family: "tma",
-            metrics: &[Metric::SharedReadConflicts],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "TMA swizzles the boxes as stage 5 does its rows",
-        },
+        Claim::none(
+            "tma",
+            &[Metric::SharedReadConflicts],
+            "TMA swizzles the boxes as stage 5 does its rows",
+        ),
+        Claim::none(
+            "tma",
+            &[Metric::LoopLdgsts, Metric::LoopLds, Metric::LoopSts],
+            "tiles come by descriptor, and fragments by ldmatrix alone",
+        ),
     ],
     redundant: &[],
 };

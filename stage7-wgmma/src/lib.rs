@@ -30,13 +30,11 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big"), 1.25),
         Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big_wide"), 1.5),
         Claim::faster_on("wgmma", TMA, &Where::f16("big"), 1.25),
-        Claim {
-            family: "wgmma",
-            metrics: &[Metric::AsyncCopyBytes],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "Q, K and V all come by TMA",
-        },
+        Claim::none(
+            "wgmma",
+            &[Metric::AsyncCopyBytes],
+            "Q, K and V all come by TMA",
+        ),
         Claim {
             family: "wgmma",
             metrics: &[Metric::SharedReadBytes, Metric::SharedWriteBytes],
@@ -51,6 +49,11 @@ const INFO: StageInfo = StageInfo {
             on: claim::BOTH,
             why: "the same products: mission's keys are whole tiles",
         },
+        Claim::none(
+            "wgmma",
+            &[Metric::LoopHmma, Metric::LoopLdsm],
+            "every product is a warpgroup's, which reads its tiles by descriptor",
+        ),
     ],
     redundant: &[],
 };

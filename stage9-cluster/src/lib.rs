@@ -1,7 +1,7 @@
 //! Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows: each takes every second tile of
 //! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU.
 
-use common::claim::{self, Base, Claim, Relation, Where};
+use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
 use common::stage::{Artifacts, Attention, StageInfo};
 
@@ -23,13 +23,30 @@ const INFO: StageInfo = StageInfo {
     default_variant: "cluster-64x256",
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
-        Claim {
-            family: "cluster",
-            metrics: &[Metric::AsyncCopyBytes],
-            relation: Relation::AtMost { bound: 0.0 },
-            on: claim::BOTH,
-            why: "Q, K and V all come by TMA",
-        },
+        Claim::over(
+            "cluster",
+            Rival::FastestPeer,
+            &Where::f16("mission"),
+            1.0,
+            None,
+        ),
+        Claim::over(
+            "cluster",
+            Rival::FastestPeer,
+            &Where::e4m3("mission"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim::none(
+            "cluster",
+            &[Metric::AsyncCopyBytes],
+            "Q, K and V all come by TMA",
+        ),
+        Claim::none(
+            "cluster",
+            &[Metric::LoopHmma, Metric::LoopLdsm],
+            "every product is a warpgroup's, which reads its tiles by descriptor",
+        ),
     ],
     redundant: &[],
 };

@@ -29,6 +29,7 @@ use crate::worker::{self, Tracing};
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 pub use crate::judge::memory::{Access, Allocation, Memory};
+pub use crate::judge::observed::{Observations, Observed, Seen, Watch};
 
 /// At most so many hazards are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
@@ -44,6 +45,8 @@ pub struct TraceOptions<'a> {
     pub suppress: Option<Suppress>,
     /// Whether to list every access to memory in [`TraceReport::accesses`]: for small kernels only.
     pub log: bool,
+    /// The query row to report in [`TraceReport::observations`].
+    pub watch: Option<Watch>,
 }
 
 /// A synchronisation operation of the kernel.
@@ -56,7 +59,7 @@ pub struct SyncSite {
 }
 
 /// What a traced launch found and counted. The same for every run with the same schedule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceReport {
     /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
     pub hazards: Vec<Hazard>,
@@ -71,6 +74,9 @@ pub struct TraceReport {
     /// Every access of the traced blocks, where the options ask for it; parameters aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accesses: Vec<LoggedAccess>,
+    /// What the kernel has shown of the watched row.
+    #[serde(default, skip_serializing_if = "Observations::is_empty")]
+    pub observations: Observations,
 }
 
 /// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
@@ -93,8 +99,10 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
         memory,
         suppress,
         log,
+        watch,
         ..
     } = options;
+    let watch = watch.clone().map(Arc::new);
     let memory = Arc::new(memory.clone());
     let shared = Shared(launch);
     let ends: Vec<(Result<Report, Fault>, Outcome)> = clusters
@@ -104,6 +112,7 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
             let tracing = Tracing {
                 memory: &memory,
                 log: *log,
+                watch: watch.as_ref(),
                 outcome: &mut outcome,
             };
             // SAFETY: passed on.
@@ -119,16 +128,29 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
             (result, outcome)
         })
         .collect();
-    Ok(summarise(launch, &clusters, all as u64, ends, &memory))
+    let end = End {
+        all: all as u64,
+        memory: &memory,
+        watch: watch.as_deref(),
+    };
+    Ok(summarise(launch, &clusters, ends, &end))
+}
+
+/// What the summary is made with.
+struct End<'a> {
+    /// Blocks of the grid.
+    all: u64,
+    memory: &'a Memory,
+    watch: Option<&'a Watch>,
 }
 
 fn summarise(
     launch: &Launch,
     clusters: &[[u32; 3]],
-    all: u64,
     ends: Vec<(Result<Report, Fault>, Outcome)>,
-    memory: &Memory,
+    &End { all, memory, watch }: &End<'_>,
 ) -> TraceReport {
+    let mut observer = Observer::default();
     let mut found = Found::default();
     let mut stopped = Vec::new();
     let traced_blocks = ends.len() as u64 * u64::from(launch.cluster);
@@ -153,6 +175,9 @@ fn summarise(
         counted.sum += outcome.counters;
         counted.shared_bytes_touched = counted.shared_bytes_touched.max(outcome.touched as u64);
         alike &= *counted.each.get_or_insert(outcome.counters) == outcome.counters;
+        if let Some(watch) = watch {
+            observer.add(launch, clusters[index], watch, memory, &outcome);
+        }
         let log = outcome.log.into_iter();
         accesses.extend(log.filter_map(|mut entry| {
             let (block, _) = launch.in_cluster(clusters[index], entry.0.actor.thread());
@@ -183,12 +208,76 @@ fn summarise(
     sync_sites.sort_by(|a, b| (&a.place, &a.operation).cmp(&(&b.place, &b.operation)));
     sync_sites.dedup();
     TraceReport {
+        observations: observer.describe(&mut places),
         hazards,
         more_hazards,
         counted,
         unwaited_copies,
         sync_sites,
         accesses,
+    }
+}
+
+/// Gathers what blocks showed of the watched row; places are numbers until the end.
+#[derive(Default)]
+struct Observer {
+    values: Vec<Observed>,
+    sites: Vec<u32>,
+    stores: BTreeSet<u32>,
+}
+
+impl Observer {
+    fn add(
+        &mut self,
+        launch: &Launch,
+        cluster: [u32; 3],
+        watch: &Watch,
+        memory: &Memory,
+        outcome: &Outcome,
+    ) {
+        for &(shown, thread, site) in &outcome.shown {
+            let Some(what) = Seen::from_number(shown.what) else {
+                continue;
+            };
+            let place = self.sites.iter().position(|&known| known == site);
+            let place = place.unwrap_or_else(|| {
+                self.sites.push(site);
+                self.sites.len() - 1
+            });
+            let (block, thread) = launch.in_cluster(cluster, thread);
+            self.values.push(Observed {
+                what,
+                tile: shown.tile,
+                index: shown.index,
+                element: shown.element,
+                value: shown.value,
+                block,
+                thread,
+                place,
+            });
+        }
+        let is_of_row = |run: &&Run| {
+            let (start, end) = (run.start as usize, (run.start + run.bytes) as usize);
+            memory
+                .locate(run.start)
+                .is_some_and(|(allocation, offset)| {
+                    run.write
+                        && allocation.name == "o"
+                        && offset < watch.output.end
+                        && offset + (end - start) > watch.output.start
+                })
+        };
+        let stores = outcome.runs.iter().filter(is_of_row);
+        self.stores.extend(stores.map(|run| run.site));
+    }
+
+    fn describe(self, places: &mut Places) -> Observations {
+        let mut describe = |site: u32| places.get(site);
+        Observations {
+            values: self.values,
+            places: self.sites.into_iter().map(&mut describe).collect(),
+            stores: self.stores.into_iter().map(&mut describe).collect(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
 use crate::fault::Fault;
 use crate::grid::{Launch, Report, Suppress};
 use crate::judge::memory::Memory;
+use crate::judge::observed::Watch;
 use crate::judge::{Judge, Outcome, Setup};
 use crate::layout::Layouts;
 use crate::run::{
@@ -66,6 +67,7 @@ impl Drop for Lanes<'_> {
 pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) log: bool,
+    pub(crate) watch: Option<&'a Arc<Watch>>,
     /// What the judge leaves.
     pub(crate) outcome: &'a mut Outcome,
 }
@@ -188,6 +190,7 @@ impl Worker {
                     source::image(),
                 ],
                 log: tracing.log,
+                watch: tracing.watch.cloned(),
             });
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);

@@ -406,6 +406,65 @@ mod tests {
         }
     }
 
+    /// What kernels show to `compare explain` they show in the emulator alone.
+    #[test]
+    fn observation_takes_no_machine_code() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .unwrap();
+        let Some(nvcc) = nvcc(root) else { return };
+        let stages = std::fs::read_dir(root).unwrap();
+        let kernels = stages.map(|entry| entry.unwrap().path().join("kernel.cu"));
+        let mut seen = 0;
+        for kernel in kernels.filter(|kernel| kernel.is_file()) {
+            let text = std::fs::read_to_string(&kernel).unwrap();
+            // The variant that is declared first stands for all.
+            let is_variant = |line: &&str| line.starts_with("ATTN_") && line.contains("VARIANT(");
+            let first = text.lines().find(is_variant);
+            let shown: Vec<&str> = text
+                .lines()
+                .filter(|line| !is_variant(line) || Some(*line) == first)
+                .collect();
+            let shown = shown.join("\n");
+            let silent = without_calls(&without_calls(&shown, "ATTN_PLACES("), "ATTN_OBSERVE(");
+            assert_ne!(shown, silent, "{}", kernel.display());
+            let machine_code = |text: &str| {
+                let folder = tempfile::tempdir().unwrap();
+                let source = folder.path().join("kernel.cu");
+                std::fs::write(&source, text).unwrap();
+                let job = Job {
+                    root,
+                    out_dir: folder.path(),
+                    prefix: "test",
+                    kernel: source.to_str().unwrap(),
+                    include: &root.join("common/cuda"),
+                    identity: "",
+                    nvcc: &nvcc,
+                    architectures: &Architectures::parse("sm_90a").unwrap(),
+                };
+                nvcc_call(&job, "sm_90a").unwrap();
+                sass::text_hashes(&std::fs::read(image_path(&job, "sm_90a")).unwrap()).unwrap()
+            };
+            assert_eq!(
+                machine_code(&shown),
+                machine_code(&silent),
+                "{}",
+                kernel.display()
+            );
+            seen += 1;
+        }
+        assert!(seen >= 10, "{seen} stages");
+    }
+
+    /// `text` without the statements that start with `call`, which may go over several lines.
+    fn without_calls(text: &str, call: &str) -> String {
+        let mut parts = text.split(call);
+        let mut rest = parts.next().unwrap().to_owned();
+        parts.for_each(|part| rest += part.split_once(");").unwrap().1);
+        rest
+    }
+
     /// nvcc once started half of the rows of such an array at 0: see `common/docs/nvcc-array-initialisers.md`.
     #[test]
     fn every_row_starts_with_the_empty_state() {

@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::maps::{self, BoxRows};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
-use emulator::trace::{Access, Allocation, Memory, TraceOptions};
+use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
 use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TensorMap, TraceReport};
 use std::ffi::c_void;
 
@@ -281,6 +281,8 @@ pub struct Selection<'a> {
     pub blocks: Option<&'a [[u32; 3]]>,
     /// A synchronisation site that does nothing.
     pub suppress: Option<Suppress>,
+    /// A query row of which to report what the kernel shows.
+    pub watch: Option<Watch>,
 }
 
 /// Runs the traced build of `prepared` on `staged`: hazards and counters. `None` where there is no traced build, since
@@ -301,6 +303,7 @@ pub fn trace(
         blocks: selection.blocks,
         suppress: selection.suppress.clone(),
         log: false,
+        watch: selection.watch.clone(),
     };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
     unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }

@@ -72,6 +72,7 @@ mod tests {
             times: 1,
         };
         TraceReport {
+            observations: Default::default(),
             hazards: vec![hazard; hazards],
             more_hazards: 0,
             counted: Counted {

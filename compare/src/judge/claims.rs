@@ -415,7 +415,9 @@ fn values(
             found => Ok(found),
         },
         metric::Source::Compiler => match of_instance(Source::Ptxas) {
-            found if found.is_empty() => Err(lacks("no GPU code was built")),
+            found if found.is_empty() => Err(lacks(
+                "no GPU code was built, or its machine code was not read",
+            )),
             found => Ok(found),
         },
         metric::Source::Profile | metric::Source::Gpu => Err(lacks(

@@ -151,6 +151,20 @@ void emulator_access(const EmulatorThread *thread, const void *address, uint64_t
 // The same of the thread's own stack, between bytes that wgmma holds.
 void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
 
+// What a kernel shows by ATTN_OBSERVE: a value of a query row.
+struct EmulatorObserved {
+    uint32_t what;   // attn::Seen
+    int32_t row[3];  // batch, head, query row
+    int32_t tile;    // its first key
+    int32_t index;   // key, counted from there, or output column
+    int32_t element; // of the array that is shown
+    float value;
+};
+
+// For the traced build: whether anyone wants to know, and a value for those who do.
+bool emulator_observes(const EmulatorThread *thread);
+void emulator_observe(const EmulatorThread *thread, const EmulatorObserved *observed, EmulatorSite site);
+
 // What the __tsan_* functions ask before they call the scheduler.
 struct EmulatorTrace {
     uint64_t active;      // 0: this OS thread does not trace, or a warp-wide operation is being executed

@@ -227,6 +227,7 @@ impl Run {
             blocks: None,
             suppress,
             log: self.log,
+            watch: None,
         };
         // SAFETY: as in `outputs`, and the table holds all buffers.
         unsafe { emulator::trace::trace(&self.launch(&buffers.params), &options) }

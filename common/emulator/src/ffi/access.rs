@@ -1,6 +1,7 @@
 //! Accesses to memory that the traced build reports, and those that warp-wide operations declare.
 
 use crate::fault::Fault;
+use crate::judge::observed::Shown;
 use crate::judge::requests::MatrixCount;
 use crate::judge::{Matrix, Stop};
 use crate::run::{Pause, ThreadContext, emulator_current_slot};
@@ -149,4 +150,28 @@ unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) 
         site: site.access_number(),
     };
     run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_observes(thread: *const ThreadContext) -> bool {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    context.run().judge(|judge| judge.is_watching()) == Some(true)
+}
+
+/// # Safety
+/// As [`super::emulator_collective`]; `shown` is a live struct of the shim.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_observe(
+    thread: *const ThreadContext,
+    shown: *const Shown,
+    site: Site,
+) {
+    // SAFETY: see above.
+    let (context, shown) = unsafe { (&*thread, *shown) };
+    context
+        .run()
+        .judge(|judge| judge.shows(shown, context.thread, site.access_number()));
 }

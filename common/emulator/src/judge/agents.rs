@@ -222,6 +222,7 @@ mod tests {
             },
             harmless: [0..0, 0..0, 0..0],
             log: false,
+            watch: None,
         });
         judge
     }

@@ -10,6 +10,7 @@ pub(crate) mod global;
 pub(crate) mod hazard;
 pub(crate) mod held;
 pub(crate) mod memory;
+pub(crate) mod observed;
 pub(crate) mod operation;
 #[cfg(test)]
 mod oracle;
@@ -31,6 +32,7 @@ use counters::Counters;
 use global::{Global, Run};
 use hazard::HazardKind;
 use memory::{Access, Memory};
+use observed::{Shown, Watch};
 use operation::{Fetch, Made, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, note};
@@ -127,6 +129,8 @@ pub(crate) struct Setup {
     pub(crate) harmless: [Range<usize>; 3],
     /// Whether to keep every access.
     pub(crate) log: bool,
+    /// The query row of which to keep what the kernel shows.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 /// What a block leaves.
@@ -141,6 +145,8 @@ pub(crate) struct Outcome {
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
     /// Every access, where the setup asks for it.
     pub(crate) log: Vec<(Side, Space, u32, u32)>,
+    /// What was shown of the watched row, by which thread and where.
+    pub(crate) shown: Vec<(Shown, u32, u32)>,
 }
 
 /// The judge. It is kept from block to block for its memory.
@@ -203,6 +209,19 @@ impl Judge {
         self.outcome.runs = self.global.finish();
         self.outcome.found.drop_consequences();
         std::mem::take(&mut self.outcome)
+    }
+
+    /// Whether anyone wants to know what the kernel shows.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.setup().watch.is_some()
+    }
+
+    /// The kernel shows a value.
+    pub(crate) fn shows(&mut self, shown: Shown, thread: u32, site: u32) {
+        let watch = self.setup().watch.as_ref();
+        if watch.is_some_and(|watch| watch.row == shown.row) {
+            self.outcome.shown.push((shown, thread, site));
+        }
     }
 
     fn flush_all(&mut self) {

@@ -200,6 +200,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
         },
         harmless: [0..0, 0..0, 0..0],
         log: false,
+        watch: None,
     });
     let mut groups: Vec<Groups<u32>> = vec![Groups::default(); ALL];
     let mut has_landed = BTreeSet::new();

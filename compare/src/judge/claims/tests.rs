@@ -305,7 +305,10 @@ fn bounds_hold_where_the_figure_is() {
     let found = evidence(&timed(US), &ladder()[1], &unbuilt, Source::Emulator).unwrap();
     assert_eq!(
         (found.verdict, found.reason),
-        (NoData, format!("{CPASYNC}: no GPU code was built"))
+        (
+            NoData,
+            format!("{CPASYNC}: no GPU code was built, or its machine code was not read")
+        )
     );
 }
 

@@ -1,0 +1,131 @@
+//! `scripts/remote` with a shell in place of ssh, and a program in place of compare that notes how it is called.
+#![forbid(unsafe_code)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What reaches the host: it is called with the host and one command line.
+const SHELL: &str = r#"#!/bin/sh
+[ "$1" = gpu1 ] || { echo "no such host: $1" >&2; exit 255; }
+shift
+exec sh -c "$*"
+"#;
+
+/// `run` leaves a record; every step exits as told.
+const COMPARE: &str = r#"#!/bin/sh
+echo "$*" >> "$HERE/calls"
+step="$1"
+if [ "$step" = run ] && [ -z "$NO_RECORD" ]; then mkdir -p rec/20260101T000000Z-gpu; echo kept > rec/20260101T000000Z-gpu/meta.json; fi
+eval "exit \${${step}_code:-0}"
+"#;
+
+struct Answer {
+    code: Option<i32>,
+    out: String,
+    err: String,
+    calls: Vec<String>,
+    record: Option<String>,
+}
+
+fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
+    let here = tempfile::tempdir().unwrap();
+    let program = |name: &str, text: &str| {
+        let path = here.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let script = std::fs::read_to_string(root.join("scripts/remote")).unwrap();
+    let script = program("checkout/scripts/remote", &script);
+    let shell = program("shell", SHELL);
+    program("checkout/target/debug/compare", COMPARE);
+    let output = Command::new("bash")
+        .arg(script)
+        .args(words)
+        .env("HERE", here.path())
+        .env("REMOTE_SHELL", shell)
+        .env_remove("CARGO_TARGET_DIR")
+        .envs(set.iter().copied())
+        .output()
+        .unwrap();
+    let read = |name: &str| std::fs::read_to_string(here.path().join(name)).ok();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Answer {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+        calls: read("calls")
+            .unwrap_or_default()
+            .lines()
+            .map(String::from)
+            .collect(),
+        record: read("checkout/target/compare/20260101T000000Z-gpu/meta.json"),
+    }
+}
+
+#[test]
+fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
+    let answer = remote(&["gpu1", "--no-build", "--python", "my python"], &[]);
+    assert_eq!(answer.code, Some(0), "{}", answer.err);
+    let record = "rec/20260101T000000Z-gpu";
+    let expected = [
+        "doctor --python my python".to_string(),
+        "run --full --out rec --report COMPARE.md".to_string(),
+        format!("sanitize --record {record}"),
+        format!("profile --record {record}"),
+        format!("peers --record {record} --report COMPARE.md --python my python"),
+    ];
+    assert_eq!(answer.calls, expected);
+    assert_eq!(answer.out, "target/compare/20260101T000000Z-gpu\n");
+    assert_eq!(answer.record.as_deref(), Some("kept\n"));
+    let narrowed = remote(
+        &["gpu1", "--no-build", "--", "--full", "--stages", "5"],
+        &[],
+    );
+    assert_eq!(
+        narrowed.calls[1],
+        "run --full --stages 5 --out rec --report COMPARE.md"
+    );
+}
+
+#[test]
+fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
+    for (set, code) in [
+        ([("run_code", "1"), ("peers_code", "3")], 1),
+        ([("run_code", "0"), ("sanitize_code", "3")], 3),
+        ([("run_code", "130"), ("peers_code", "0")], 130),
+    ] {
+        let answer = remote(&["gpu1", "--no-build"], &set);
+        assert_eq!(answer.code, Some(code), "{set:?}: {}", answer.err);
+        assert_eq!(answer.record.as_deref(), Some("kept\n"), "{set:?}");
+    }
+    let none = remote(
+        &["gpu1", "--no-build"],
+        &[("NO_RECORD", "1"), ("run_code", "2")],
+    );
+    assert_eq!((none.code, none.record), (Some(2), None));
+    assert!(none.err.contains("no record came back"), "{}", none.err);
+}
+
+#[test]
+fn wrong_usage_exits_2_and_says_what_is_wrong() {
+    for (words, says) in [
+        (vec![], "usage:"),
+        (vec!["gpu1", "gpu2", "--no-build"], "one HOST, not two"),
+        (vec!["gpu1", "--slow"], "usage:"),
+        (vec!["gpu1", "--python"], "--python needs a value"),
+        (
+            vec!["gpu1", "--flash-attn-3", "nowhere.so"],
+            "there is no file nowhere.so",
+        ),
+        (vec!["gpu9", "--no-build"], "gpu9 cannot be reached"),
+    ] {
+        let answer = remote(&words, &[]);
+        assert_eq!(answer.code, Some(2), "{words:?}: {}", answer.err);
+        assert!(answer.err.contains(says), "{words:?}: {}", answer.err);
+        assert_eq!(answer.calls, [] as [String; 0], "{words:?}");
+    }
+}
