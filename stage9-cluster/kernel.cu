@@ -30,18 +30,20 @@ struct Tile {
         KvCodes k[PAIR], v[PAIR];
     };
     struct Nothing {};
-    // What a thread has of half of the columns, and two rows' states of every fourth: a float4 of each lane at a time.
-    static constexpr int HALF = HEAD_DIM / 4;
+    // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and what each lane has of
+    // half of the columns, as halves, 16 bytes at a time.
+    static constexpr int HALF = HEAD_DIM / 4; // accumulators
     struct Partial {
-        float4 o[HALF / 4][32], states[8];
+        uint4 states[8], o[HALF / 8][32];
+        attn::Mbarrier states_full, o_full;
     };
     static constexpr int WARPS = THREADS / 32;
     struct Shared {
         QTile q;
         KvTile k[PAIR], v[PAIR];
         std::conditional_t<WIDENS, Landing, Nothing> landing;
-        Partial partial[WARPS]; // what the same warp of the other block sends
-        attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR], partial_full[WARPS];
+        Partial partial[WARPS];
+        attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
 
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
@@ -81,7 +83,9 @@ template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
     const AttentionParams &params = launch.params;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // By shuffle, the compiler knows the warp to be the same for all its lanes: what elect_one() then guards is for one thread,
+    // and copies start without a loop over those that might be there.
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
     // Which rows of which head, and which of the tiles that the last row sees. Under the causal mask the last rows see most
     // keys: their blocks start first.
@@ -97,31 +101,39 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if constexpr (Preset::WIDENS) return smem.landing;
         else return smem;
     }();
-    const auto load_k = [&](int tile, int place) {
-        attn::mbarrier_arrive_expect_tx(&smem.k_full[place], Preset::KvCodes::BYTES);
-        landing.k[place].load(launch.k, &smem.k_full[place], first_key(tile), head_kv, batch);
-    };
-    const auto load_v = [&](int tile, int place) {
-        attn::mbarrier_arrive_expect_tx(&smem.v_full[place], Preset::KvCodes::BYTES);
-        landing.v[place].load(launch.v, &smem.v_full[place], first_key(tile), head_kv, batch);
-    };
-    if (threadIdx.x == 0) {
-        attn::mbarrier_init(&smem.q_full, 1);
+    // Starts the copies of a round's tiles, as far as there are any.
+    const auto load_round = [&](auto &codes, const AttentionTensorMap &map, auto &full, int first_tile) {
+#pragma unroll
         for (int place = 0; place < Preset::PAIR; ++place) {
-            attn::mbarrier_init(&smem.k_full[place], 1);
-            attn::mbarrier_init(&smem.v_full[place], 1);
+            if (first_tile + place >= tiles) continue;
+            attn::mbarrier_arrive_expect_tx(&full[place], Preset::KvCodes::BYTES);
+            codes[place].load(map, &full[place], first_key(first_tile + place), head_kv, batch);
         }
-        for (auto &full : smem.partial_full) attn::mbarrier_init(&full, 1);
-        // For TMA and for the other block.
+    };
+    // Each barrier is initialised for TMA or for the other block by the thread that starts what it counts. Q and K are on their
+    // way before anything else is done; nothing is started that nobody will wait for: a block must not end before its copies.
+    if (warp == 0 && attn::elect_one()) {
+        attn::mbarrier_init(&smem.q_full, 1);
+        for (auto &full : smem.k_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
-        // Nothing is started that nobody will wait for: a block must not end before its copies.
         if (tiles > 0) {
             attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
             landing.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
         }
-        for (int tile = 0; tile < min(tiles, Preset::PAIR); ++tile) load_k(tile, tile);
-        for (int tile = 0; tile < min(tiles, Preset::PAIR); ++tile) load_v(tile, tile);
-        for (auto &full : smem.partial_full) attn::mbarrier_arrive_expect_tx(&full, sizeof(typename Preset::Partial));
+        load_round(landing.k, launch.k, smem.k_full, 0);
+        for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
+        attn::fence_mbarrier_init();
+        load_round(landing.v, launch.v, smem.v_full, 0);
+    } else if (warp == 1 && attn::elect_one()) { // a warp that has nothing to do yet
+        for (auto &partial : smem.partial) {
+            attn::mbarrier_init(&partial.states_full, 1);
+            attn::mbarrier_init(&partial.o_full, 1);
+        }
+        attn::fence_mbarrier_init();
+        for (auto &partial : smem.partial) {
+            attn::mbarrier_arrive_expect_tx(&partial.states_full, sizeof(partial.states));
+            attn::mbarrier_arrive_expect_tx(&partial.o_full, sizeof(partial.o));
+        }
     }
     // This block runs, and its barriers are initialised: early, since nobody waits for that before the end.
     attn::cluster_arrive_relaxed();
@@ -137,11 +149,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
-    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
     // Where the columns of this block begin, in the thread's first row: computed while tiles are under way.
     auto *const first_o = reinterpret_cast<uint32_t *>(attn::row_address<::half>(params.o, batch, head_q, thread_row)) +
                           rank * (HEAD_DIM / 4) + lane % 4;
     float o_acc[HEAD_DIM / 2];
+    uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // read by products that outlive their round
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
 
@@ -183,11 +195,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
         ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
         // The products have read K: its places are filled for the next round.
-        if (threadIdx.x == 0) {
-            for (int place = 0; place < Preset::PAIR; ++place) {
-                if (tile + Preset::PAIR + place < tiles) load_k(tile + Preset::PAIR + place, place);
-            }
-        }
+        if (warp == 0 && attn::elect_one()) load_round(landing.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and what sums and outputs so far are multiplied by. A row without a visible key so far has maximum
         // -inf, and -inf - -inf is NaN: any finite shift gives zeros.
         float shift[2], rescale[2], sum[2][2];
@@ -204,7 +212,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::scale_rows(o_acc, rescale);
         ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         // The output of the first tile is under way while the exponentials of the second are computed.
-        uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4];
         exponentials(s[0], scale_log2, shift, sum);
         ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows(p_frag[0], s[0]);
@@ -217,58 +224,81 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
-        attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
-        if (threadIdx.x == 0) { // the same of V
-            for (int place = 0; place < Preset::PAIR; ++place) {
-                if (tile + Preset::PAIR + place < tiles) load_v(tile + Preset::PAIR + place, place);
-            }
-        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
         ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
+        if (tile + Preset::PAIR < tiles) { // the same of V; after the last round there is something to do meanwhile
+            attn::wgmma_wait<0>(o_acc);
+            ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
+            if (warp == 0 && attn::elect_one()) load_round(landing.v, launch.v, smem.v_full, tile + Preset::PAIR);
+        }
     }
+
+    // The states of the rows are sent while the last products run. The other block has started, and its barriers are there.
     state[0].template join<4>();
     state[1].template join<4>();
-
-    // Each block owns half of the columns, and gets what the other has of them. That one has started, and its barriers are
-    // there.
     attn::cluster_wait();
-    float own[HALF]; // accumulators of the columns of this block
-    auto &partial = smem.partial[warp];
-#pragma unroll
-    for (int i = 0; i < HALF / 4; ++i) {
-        float4 low = make_float4(o_acc[4 * i], o_acc[4 * i + 1], o_acc[4 * i + 2], o_acc[4 * i + 3]);
-        float4 high = make_float4(o_acc[HALF + 4 * i], o_acc[HALF + 4 * i + 1], o_acc[HALF + 4 * i + 2],
-                                  o_acc[HALF + 4 * i + 3]);
-        const float4 kept = rank == 0 ? low : high, sent = rank == 0 ? high : low;
-        attn::store_async(rank ^ 1, &partial.o[i][lane], sent, &smem.partial_full[warp]);
-        own[4 * i] = kept.x, own[4 * i + 1] = kept.y, own[4 * i + 2] = kept.z, own[4 * i + 3] = kept.w;
-    }
+    auto &partial = smem.partial[threadIdx.x / 32]; // `warp` would be kept in a register until here
     if (lane % 4 == 0) {
-        const float4 states = make_float4(state[0].max, state[0].sum, state[1].max, state[1].sum);
-        attn::store_async(rank ^ 1, &partial.states[lane / 4], states, &smem.partial_full[warp]);
+        const uint4 states = make_uint4(__float_as_uint(state[0].max), __float_as_uint(state[0].sum),
+                                        __float_as_uint(state[1].max), __float_as_uint(state[1].sum));
+        attn::store_async(rank ^ 1, &partial.states[lane / 4], states, &partial.states_full);
     }
-    // The other block's part has come: a block outlives what is stored to it.
-    attn::mbarrier_wait_cluster(&smem.partial_full[warp], 0);
-    const float4 states = partial.states[lane / 4];
-    const attn::RowState others[2] = {{states.x, states.y}, {states.z, states.w}};
-    float factor[2], other_factor[2];
+    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+    // What is sent of the output is divided by the sum, so that no half overflows, and by 2, because rounding P may have made
+    // the quotient larger than any element of V.
+    const float normal[2] = {0.5f * state[0].inverse_sum(), 0.5f * state[1].inverse_sum()};
+    attn::wgmma_wait<0>(o_acc);
+    if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
+
+    // Each block owns half of the columns, and gets what the other has of them. Registers have no index that is known only
+    // when the kernel runs, and selecting each of them takes longer than a branch.
+    float own[HALF];
+    const auto exchange = [&](auto first_own) {
+        constexpr int OWN = decltype(first_own)::value, SENT = HALF - OWN;
+#pragma unroll
+        for (int i = 0; i < HALF / 8; ++i) {
+            uint32_t sent[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int first = SENT + 8 * i + 2 * j;
+                sent[j] = attn::pack_halves(o_acc[first] * normal[j % 2], o_acc[first + 1] * normal[j % 2]);
+            }
+            attn::store_async(rank ^ 1, &partial.o[i][lane], make_uint4(sent[0], sent[1], sent[2], sent[3]), &partial.o_full);
+        }
+#pragma unroll
+        for (int i = 0; i < HALF; ++i) own[i] = o_acc[OWN + i];
+    };
+    if (rank == 0) exchange(std::integral_constant<int, 0>{});
+    else exchange(std::integral_constant<int, HALF>{});
+
+    // The other block's part comes, states first: a block outlives what is stored to it.
+    attn::mbarrier_wait_cluster(&partial.states_full, 0);
+    const uint4 states = partial.states[lane / 4];
+    const attn::RowState others[2] = {{__uint_as_float(states.x), __uint_as_float(states.y)},
+                                      {__uint_as_float(states.z), __uint_as_float(states.w)}};
+    float other_factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         attn::RowState total = state[half];
         total.merge(others[half]);
-        const float inverse = total.inverse_sum() * scale;
-        factor[half] = inverse * total.factor(state[half]);
-        other_factor[half] = inverse * total.factor(others[half]);
-    }
+        const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
+        other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll
-    for (int i = 0; i < HALF / 4; ++i) {
-        const float4 other = partial.o[i][lane];
-        own[4 * i] = fmaf(other.x, other_factor[0], own[4 * i] * factor[0]);
-        own[4 * i + 1] = fmaf(other.y, other_factor[0], own[4 * i + 1] * factor[0]);
-        own[4 * i + 2] = fmaf(other.z, other_factor[1], own[4 * i + 2] * factor[1]);
-        own[4 * i + 3] = fmaf(other.w, other_factor[1], own[4 * i + 3] * factor[1]);
+        for (int i = 0; i < HALF / 2; ++i) own[i / 2 * 4 + 2 * half + i % 2] *= factor;
+    }
+    attn::mbarrier_wait_cluster(&partial.o_full, 0);
+#pragma unroll
+    for (int i = 0; i < HALF / 8; ++i) {
+        const uint4 other = partial.o[i][lane];
+        const uint32_t words[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const float2 pair = attn::widen_pair(words[j]);
+            float *const o = &own[8 * i + 2 * j];
+            o[0] = fmaf(pair.x, other_factor[j % 2], o[0]);
+            o[1] = fmaf(pair.y, other_factor[j % 2], o[1]);
+        }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -672,3 +672,34 @@ fn no_room_imports_one_before_it() {
          what both need into the room further down\n{found:#?}"
     );
 }
+
+/// The page is what `explain` and people look up: every planted fault and every kind of hazard has its row.
+#[test]
+fn every_fault_and_hazard_has_a_row_among_the_symptoms() {
+    let read = |name: &str| std::fs::read_to_string(root().join(name)).unwrap();
+    let page = read("docs/symptoms.md");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" | ")?.0))
+        .collect();
+    let detectors = read("common/emulator/DETECTORS.md");
+    let reported = detectors.lines().filter_map(|line| {
+        let cell = line.strip_prefix("| ")?.split(" | ").nth(1)?;
+        Some(cell.split(", `").next()?.to_string())
+    });
+    let kinds: BTreeSet<String> = reported.filter(|kind| kind != "reported as").collect();
+    assert!(
+        kinds.len() >= 11,
+        "DETECTORS.md was not understood: {kinds:?}"
+    );
+    let faults = common::faults::Fault::ALL.map(|fault| fault.name().to_string());
+    let missing: Vec<String> = kinds
+        .into_iter()
+        .chain(faults)
+        .filter(|name| !rows.contains(&name.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/symptoms.md lacks a row for {missing:#?}"
+    );
+}

@@ -40,6 +40,12 @@ struct E4M3 {
     }
 };
 
+// Two halves, as they lie in a word of memory, as floats.
+static __device__ __forceinline__ float2 widen_pair(unsigned word) {
+    return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
+                       __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
+}
+
 // Address of element [batch, head, row, 0]; rows are row_stride elements apart.
 template <class Storage>
 static __device__ __forceinline__ Storage *row_address(const AttentionTensor &tensor, int batch, int head, int row) {

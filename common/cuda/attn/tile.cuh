@@ -34,11 +34,7 @@ static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], cons
     });
 }
 
-// Two halves, as they lie in a word of memory, as floats, and back.
-static __device__ __forceinline__ float2 widen_pair(unsigned word) {
-    return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
-                       __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
-}
+// Two floats as halves, as they lie in a word of memory.
 static __device__ __forceinline__ unsigned narrow_pair(float2 pair) {
     return static_cast<unsigned>(__half_as_ushort(__float2half(pair.x))) |
            static_cast<unsigned>(__half_as_ushort(__float2half(pair.y))) << 16;

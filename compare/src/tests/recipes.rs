@@ -29,7 +29,12 @@ fn words(line: &str) -> Vec<String> {
 fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
     match line.strip_prefix(COMPARE) {
         Some(rest) => check_compare(&words(rest), stages),
-        None => check_script(&words(line)),
+        // What follows `--` are flags of `compare run`.
+        None => match line.split_once(" -- ") {
+            Some((script, flags)) => check_script(&words(script))
+                .and_then(|()| check_compare(&words(&format!("-- {flags}")), stages)),
+            None => check_script(&words(line)),
+        },
     }
     .map_err(|error| format!("{line}: {error}"))
 }

@@ -30,13 +30,13 @@ static __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cl
 // Starts a store of 16 bytes to the place in block `rank` that `smem`, on a boundary of 16 bytes, is here. The phase of the
 // barrier there that `smem_barrier` is here counts them. That block must have initialised it and must not have ended: the
 // caller has waited for the cluster, and the block waits for the bytes.
-static __device__ __forceinline__ void store_async(int rank, float4 *smem, const float4 &value, Mbarrier *smem_barrier) {
+static __device__ __forceinline__ void store_async(int rank, uint4 *smem, const uint4 &value, Mbarrier *smem_barrier) {
     asm volatile("{\n.reg .b32 there, barrier;\n"
                  "mapa.shared::cluster.u32 there, %0, %6;\n"
                  "mapa.shared::cluster.u32 barrier, %5, %6;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%1, %2, %3, %4}, [barrier];\n}" ::"r"(
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%1, %2, %3, %4}, [barrier];\n}" ::"r"(
                      shared_address(smem)),
-                 "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(shared_address(smem_barrier)), "r"(rank)
+                 "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(shared_address(smem_barrier)), "r"(rank)
                  : "memory");
 }
 

@@ -21,10 +21,10 @@ enum ExchangeBreak {
     FENCED = 8192,               // after a fence
 };
 
-// Blocks of 128 threads in clusters of two: each thread stores a float4 of in[0] to the other block, for n[1] rounds.
+// Blocks of 128 threads in clusters of two: each thread stores 16 bytes of in[0] to the other block, for n[1] rounds.
 // out[0]: what each found in its place.
 CLUSTER_KERNEL(cluster_exchange, 2) {
-    auto *places = shared<float4>();           // [128]
+    auto *places = shared<uint4>();            // [128]
     auto *full = shared<attn::Mbarrier>(2048); // of the round
     const int breaks = params->n[0], rounds = params->n[1];
     const int thread = threadIdx.x, rank = attn::cluster_rank(), other = 1 - rank;
@@ -40,18 +40,18 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
     for (int round = 0; round < rounds; ++round) {
         const int bytes = (breaks & ONE_STORE_TOO_FEW ? 129 : 128) * 16;
         if (thread == 0) attn::mbarrier_arrive_expect_tx(full, bytes); // what the other block stores
-        const float4 value = in<float4>(params)[(blockIdx.x * rounds + round) * 128 + thread];
-        float4 *place = places + (thread * 37 + round) % 128;
+        const uint4 value = in<uint4>(params)[(blockIdx.x * rounds + round) * 128 + thread];
+        uint4 *place = places + (thread * 37 + round) % 128;
         if (breaks & BEHIND) place = places + 128 + 8;
-        if (breaks & MISALIGNED) place = reinterpret_cast<float4 *>(reinterpret_cast<char *>(place) + 8);
+        if (breaks & MISALIGNED) place = reinterpret_cast<uint4 *>(reinterpret_cast<char *>(place) + 8);
         attn::store_async(breaks & NOBODY ? 2 : other, place, value, full); // to the other block
         if (breaks & LEAVE_EARLY && rank == 1) return;
         if (!(breaks & (READ_BEFORE_WAIT | THREAD_0_WAITS)) || ((breaks & THREAD_0_WAITS) && thread == 0)) {
             attn::mbarrier_wait_cluster(full, round % 2); // for the round
         }
         if (breaks & THEN_MEETS) __syncthreads(); // thread 0 has waited
-        const float4 found = places[thread];
-        out<float4>(params)[(blockIdx.x * rounds + round) * 128 + thread] = found;
+        const uint4 found = places[thread];
+        out<uint4>(params)[(blockIdx.x * rounds + round) * 128 + thread] = found;
         if (round + 1 < rounds && !(breaks & CLUSTER_DOES_NOT_MEET)) {
             attn::cluster_arrive(); // this block has read
             attn::cluster_wait();   // the other block has read

@@ -29,7 +29,7 @@ __device__ __forceinline__ void cluster_wait(EMULATOR_HERE) {
     emulated::cluster_barrier("cluster_wait", EMULATOR_CLUSTER_WAIT, EMULATOR_SITE);
 }
 
-__device__ __forceinline__ void store_async(int rank, float4 *smem, const float4 &value, Mbarrier *smem_barrier,
+__device__ __forceinline__ void store_async(int rank, uint4 *smem, const uint4 &value, Mbarrier *smem_barrier,
                                             EMULATOR_HERE) {
     emulator_store_async(emulator_current, rank, smem, &value, smem_barrier, EMULATOR_SITE);
 }
