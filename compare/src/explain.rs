@@ -22,7 +22,7 @@ Runs the variant in the emulator and compares what it computes of one row, tile 
 P, the sum and O. What is printed is the first that leaves what its precision allows, with the lines that computed it and the
 planted fault that it resembles. Hazards of the row's blocks are printed with both accesses and what would order them. Needs no GPU;
 where there is one, its output is compared with the emulator's, which tells a miscompiled kernel from a wrong one.
-docs/explain.md goes from symptoms to causes.
+docs/symptoms.md goes from symptoms to causes.
 
 Examples:
   compare explain --stage 5 --problem 'mission f16 full normal:0'

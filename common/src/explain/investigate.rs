@@ -128,6 +128,7 @@ pub fn investigate(
         inputs,
         row,
         probability,
+        is_shared: prepared.kernel.cluster > 1,
         output: of_row.filter(|_| traced.hazards.is_empty()),
     };
     let explained = explain(&case, &traced.observations);

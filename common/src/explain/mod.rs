@@ -106,6 +106,8 @@ pub struct Case<'a> {
     pub row: [usize; 3],
     /// P's type where it meets V.
     pub probability: Probability,
+    /// Whether blocks of a cluster share the row: they may send each other halves.
+    pub is_shared: bool,
     /// What the kernel stored; none where it did not come to that.
     pub output: Option<&'a [f16]>,
 }
@@ -589,7 +591,10 @@ fn result(
         };
         let (model, magnitude) = (of(|end| &end.output), of(|end| &end.magnitude));
         let slack = exponential(shift(max), shift(max)) * ends.len() as f64 + 64.0 * UNIT;
-        let bound = model.abs() / 2048.0 + magnitude.abs() * slack + UNIT;
+        let mut bound = model.abs() / 2048.0 + magnitude.abs() * slack + UNIT;
+        if case.is_shared {
+            bound += magnitude.abs() / 2048.0 + 4.0 * UNIT * operands.value_scale.abs();
+        }
         Wrong {
             at: at as i64,
             kernel: output[at].into(),

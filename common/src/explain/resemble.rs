@@ -85,7 +85,7 @@ pub(super) fn step(
 ) -> Likeness {
     let max = step.max.as_ref().map_or(before.max, Cell::any);
     match quantity {
-        Quantity::Score => score(operands, case, wrong),
+        Quantity::Score => score(operands, case, step, wrong),
         Quantity::Maximum if wrong[0].kernel == 0.0 && before.max == f64::NEG_INFINITY => like(
             Fault::MaximumFromZero,
             "the maximum is 0, above every score that the row has seen",
@@ -150,7 +150,12 @@ fn is_of_first_batch(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &
     batch > 0 && wrong.iter().all(is_model)
 }
 
-fn score(operands: &Operands, case: &Case<'_>, wrong: &[Wrong]) -> Likeness {
+fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> Likeness {
+    let scores = step
+        .scores
+        .keys()
+        .filter(|key| operands.sees(**key))
+        .count();
     let shape = case.inputs.problem.shape;
     let masked = |value: f64| value == f64::NEG_INFINITY;
     if wrong.iter().all(|w| masked(w.model)) {
@@ -217,7 +222,8 @@ fn score(operands: &Operands, case: &Case<'_>, wrong: &[Wrong]) -> Likeness {
         if all(&|key| Some(dot(&operands.q, operands.key(key + far)?))) {
             let why = format!("each score is that of the key {far} further on");
             let fault = like(Fault::StaleTile, why);
-            return fault.of(if far % 16 == 0 {
+            let is_whole = wrong.len() == scores;
+            return fault.of(if is_whole {
                 Suspect::Copy("k")
             } else {
                 Suspect::Product
@@ -529,11 +535,16 @@ pub(super) fn look(
         Suspect::Product => {}
     }
     if likeness.operand != Suspect::Here {
-        if way().any(|passed| is_product(&passed)) {
-            look.extend(way().filter(is_product).cloned());
-        } else {
-            look.extend(way().filter(|passed| passed.does == "reads").cloned());
-        }
+        // What a product leaves in shared memory is read back: its own reads come before.
+        let is_write = |passed: &&Passed| passed.does.starts_with("writes");
+        let is_staged = quantity == Quantity::Score && way().any(|passed| is_write(&passed));
+        let reads = way().skip_while(|passed| is_staged && !is_write(passed));
+        let has_matrices = way().any(|passed| is_product(&passed));
+        let is_read = |passed: &&Passed| match has_matrices {
+            true => is_product(passed),
+            false => passed.does == "reads",
+        };
+        look.extend(reads.chain(way()).filter(is_read).cloned());
         look.push(here);
     }
     let mut lines: Vec<Passed> = Vec::new();

@@ -208,6 +208,7 @@ fn explained(
         inputs: &inputs,
         row,
         probability: Probability::F16,
+        is_shared: false,
         output: Some(&output),
     };
     explain(&case, &kernel.shown).deviation

@@ -110,9 +110,9 @@ pub fn failing(attention: &'static dyn Attention) {
         };
         if let Some(hazard) = found.traced.hazards.first() {
             fields.extend([format!("hazard: {}", hazard.kind.label()), String::new()]);
+            fields.push(hazard.missing.replace(['\n', '\t'], " "));
             let sides = hazard.first.iter().chain(&hazard.second);
             fields.extend(sides.map(|side| chain(&side.places)));
-            fields.push(hazard.missing.replace(['\n', '\t'], " "));
         } else if let Some(deviation) = &found.explained.deviation {
             fields.push(deviation.quantity.to_string());
             let fault = deviation.likeness.fault;

@@ -184,7 +184,7 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
             rows,
         )),
         Block::bullets(look),
-        Block::paragraph(format!("{resembles} docs/explain.md says what to try.")),
+        Block::paragraph(format!("{resembles} docs/symptoms.md says what to try.")),
     ]
 }
 
