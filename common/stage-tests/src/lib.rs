@@ -13,7 +13,7 @@ mod resources;
 mod suppression;
 
 pub use counters::counters;
-pub use explained::{explained, failing};
+pub use explained::explained;
 pub use insta;
 pub use resources::resources;
 pub use suppression::synchronisation;
@@ -59,13 +59,6 @@ macro_rules! tests {
         #[test]
         fn nothing_of_a_right_row_leaves_what_its_precision_allows() {
             $crate::explained(&$stage);
-        }
-
-        /// For `scripts/explain-mutants`, which plants a mistake first.
-        #[test]
-        #[ignore]
-        fn explain_the_first_case_that_fails() {
-            $crate::failing(&$stage);
         }
 
         #[test]
