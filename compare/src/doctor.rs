@@ -30,7 +30,7 @@ Examples:
 
 Exit codes:
   0  go: everything is here
-  2  no-go: nothing can be built or run before what is said is done
+  2  no-go: nothing can run before what is said is done
   3  go without: what is here works, and the lines name what is not, and the remedy";
 
 /// The flags of `doctor`.
@@ -205,13 +205,13 @@ fn document(lines: &[Line]) -> Document {
 
 fn lines(facts: &Facts) -> Vec<Line> {
     let mut lines = Vec::new();
+    // This program runs, so that what it was built with is only missed where there is something to build.
     let to_build = |line: Line| match line.state {
-        State::Go => line,
-        _ if facts.in_workspace => line.no_go(),
-        _ => Line {
-            remedy: "nothing is built here; carry a binary that was built elsewhere".into(),
+        State::Without if !facts.in_workspace => Line {
+            remedy: "nothing is built here; carry a program that was built elsewhere".into(),
             ..line
         },
+        _ => line,
     };
     lines.push(to_build(Line::of(
         "rustc",
@@ -718,23 +718,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_compiler_a_workspace_is_no_go_and_a_carried_binary_goes_without() {
-        let broken = |in_workspace| {
-            with(|facts| {
+    fn without_a_compiler_nothing_is_built_and_without_disk_nothing_runs() {
+        for (in_workspace, remedy) in [(true, "rustup.rs"), (false, "carry a program")] {
+            let (worst, text) = with(|facts| {
                 facts.in_workspace = in_workspace;
                 facts.rustc = Err("rustc cannot be started".into());
-            })
-        };
-        let (worst, text) = broken(true);
+            });
+            assert_eq!(worst, Some(State::Without));
+            assert!(text.contains(remedy), "{text}");
+        }
+        let (worst, text) = with(|facts| facts.disk = Some(1000));
         assert_eq!(worst, Some(State::NoGo));
-        assert!(
-            text.contains("rustup.rs") && text.trim_end().ends_with("no-go"),
-            "{text}"
-        );
-        let (worst, text) = broken(false);
-        assert_eq!(worst, Some(State::Without));
-        assert!(text.contains("carry a binary"), "{text}");
-        assert_eq!(with(|facts| facts.disk = Some(1000)).0, Some(State::NoGo));
+        assert!(text.trim_end().ends_with("no-go"), "{text}");
     }
 
     #[test]
