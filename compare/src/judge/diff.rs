@@ -248,7 +248,7 @@ impl<'a> Sides<'a> {
 
     /// Whether the subject's kernel is the same on both sides.
     fn has_one_kernel(&self, subject: &Subject) -> bool {
-        self.new.has_kernel_of(self.base, subject.stage())
+        self.new.has_kernel_of(self.base, subject)
     }
 
     /// Whether the new record set out to run all that the base did: neither was narrowed by flags or to a smaller tier,

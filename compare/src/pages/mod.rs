@@ -246,7 +246,7 @@ fn by_weight<'a>(
 /// A latency that moved without its kernel says something of the machine or of the harness.
 fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
     let is_same = |difference: &&&Difference| {
-        difference.ratio.is_some() && new.has_kernel_of(base, difference.subject.stage())
+        difference.ratio.is_some() && new.has_kernel_of(base, &difference.subject)
     };
     let n = worse.iter().filter(is_same).count();
     let of = count(
@@ -270,7 +270,7 @@ fn changes(differences: &[&Difference]) -> Table {
             ..
         } = &line.first;
         let values = Cell::change(&line.base, &line.new);
-        let why = || words(&clip(why, 200));
+        let why = || words(&clip(why, 110));
         let values = match (base, new) {
             (Some(_), Some(_)) if *group != Group::Gates => values,
             (_, Some(_)) => values.noted(why()),

@@ -22,8 +22,8 @@ use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
 const MOST_CHANGES: usize = 15;
-const MOST_FAILURES: usize = 16;
-const MOST_CLAIMS: usize = 24;
+const MOST_FAILURES: usize = 14;
+const MOST_CLAIMS: usize = 21;
 const MOST_MISSING: usize = 16;
 
 pub fn document(report: &Report<'_>) -> Document {
@@ -430,9 +430,15 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     if report.claims.is_empty() {
         return Vec::new();
     }
-    let is_kept = |of: &Claimed| matches!(&of.status, Status::Judged { origin, finding } if finding.verdict == Judgement::Pass && !origin.is_stale());
-    let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) =
-        report.claims.iter().partition(|of| is_kept(of));
+    // Whether a claim is kept, and by another version of the kernel.
+    let kept_by = |of: &&Claimed| match &of.status {
+        Status::Judged { origin, finding } if finding.verdict == Judgement::Pass => {
+            Some(origin.is_stale())
+        }
+        _ => None,
+    };
+    let all = || report.claims.iter();
+    let others = all().filter(|of| kept_by(of).is_none());
     let (mut rows, mut unmeasured, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for of in others {
         match &of.status {
@@ -466,10 +472,22 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
             300,
         ))
     });
-    let kept = per_stage(&report.known, kept.iter().map(|of| &*of.stage));
-    let kept = kept.map(|stages| words(&format!("Kept: {stages} (`compare show claims`).")));
+    let kept = [
+        (false, "Kept"),
+        (true, "STALE, and kept by another version"),
+    ]
+    .map(|(stale, title)| {
+        let claims = all().filter(|of| kept_by(of) == Some(stale));
+        let stages = per_stage(&report.known, claims.map(|of| &*of.stage))?;
+        Some(words(&format!(
+            "{title}: {stages} (`compare show claims`)."
+        )))
+    });
     blocks.push(Block::Bullets(
-        negative.chain(unmeasured).chain(kept).collect(),
+        negative
+            .chain(unmeasured)
+            .chain(kept.into_iter().flatten())
+            .collect(),
     ));
     blocks
 }

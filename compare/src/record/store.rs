@@ -9,6 +9,7 @@ use common::metric::Metric;
 use common::problem::Shape;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -121,10 +122,22 @@ impl Record {
             .is_some_and(|measured| measured.identity == stage.identity)
     }
 
-    /// Whether both have the stage with one kernel, or neither has the stage.
-    pub fn has_kernel_of(&self, other: &Record, stage: &str) -> bool {
-        let [ours, theirs] = [self, other].map(|record| record.stage(stage));
-        ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity)
+    /// Whether both have the subject with one kernel: of one source, or compiled to one machine code; or neither has its stage.
+    pub fn has_kernel_of(&self, other: &Record, subject: &Subject) -> bool {
+        let [ours, theirs] = [self, other].map(|record| record.stage(subject.stage()));
+        if ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity) {
+            return true;
+        }
+        let [ours, theirs] = [self, other].map(|record| record.machine_code(subject));
+        !ours.is_empty() && ours == theirs
+    }
+
+    /// The hash of the machine code of each instance that was built.
+    fn machine_code(&self, subject: &Subject) -> BTreeMap<String, &str> {
+        let built = self.by(Source::Ptxas).filter(|row| row.subject == *subject);
+        built
+            .filter_map(|row| Some((row.on.to_string(), row.sass.as_deref()?)))
+            .collect()
     }
 
     /// Its variants, in the order of the ladder.

@@ -187,6 +187,23 @@ fn width_noise_and_clocks_keep_a_latency_undecided() {
         of(&changed),
         (Ambiguous, "the interval crosses 2.0 %".into())
     );
+    // A source that changed and compiles to the same machine code is the same kernel; one instance of another is not.
+    let of_code = |registers: u32, code: &str| {
+        let mut new = changed.clone().built(registers, 0);
+        let at = new
+            .rows
+            .iter()
+            .position(|row| row.by == Source::Ptxas && row.subject.as_str() == SCALAR);
+        new.rows[at.unwrap()].sass = Some(code.into());
+        let found = latencies(&wide().built(96, 0), &new, LATENCY_CHANGE);
+        let of_scalar = found.iter().find(|d| d.subject.as_str() == SCALAR);
+        of_scalar.map(|d| d.change).unwrap()
+    };
+    let same = format!("sass of {SCALAR}");
+    assert_eq!(
+        (of_code(96, &same), of_code(96, "another")),
+        (Same, Ambiguous)
+    );
 
     let slower = |metric, value: &dyn Fn(&Row) -> f64| {
         let mut slower = slowed(&timed(US), 1.05);
