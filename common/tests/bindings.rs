@@ -99,7 +99,6 @@ fn params_rs_is_current() {
         .generate_comments(true)
         .layout_tests(true)
         .formatter(bindgen::Formatter::Rustfmt)
-        .rustfmt_configuration_file(Some(root.join("rustfmt.toml")))
         .disable_header_comment()
         .generate()
         .expect("params.h is plain C")
