@@ -1,6 +1,11 @@
 //! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
 //! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
-#![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
+#![allow(
+    missing_docs,
+    non_upper_case_globals,
+    clippy::all,
+    rustdoc::broken_intra_doc_links
+)]
 
 #[doc = " Q, K, V in IEEE binary16"]
 pub const AttentionDtype_ATTENTION_F16: AttentionDtype = 0;

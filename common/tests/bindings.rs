@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 const ATTRIBUTES: &str = "\
 //! The host's side of the contract with the kernels: `params.h` and `launch.h` of `common/cuda/attn`, through bindgen. Not edited
 //! by hand; `UPDATE_BINDINGS=1 cargo test -p common --test bindings` rewrites it, and the same test finds it out of date.
-#![allow(missing_docs, non_upper_case_globals, clippy::all, rustdoc::broken_intra_doc_links)]
+#![allow(
+    missing_docs,
+    non_upper_case_globals,
+    clippy::all,
+    rustdoc::broken_intra_doc_links
+)]
 ";
 
 fn root() -> PathBuf {
