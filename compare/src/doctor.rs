@@ -4,8 +4,8 @@ use crate::answer::Answer;
 use crate::estimate;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use crate::measure::machine;
 use crate::measure::plan::{self, Request};
+use crate::measure::{builds, machine};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document, Table, row};
 use crate::peers;
@@ -59,11 +59,6 @@ const NVCC: Places = Places {
     name: "nvcc",
     variable: "NVCC",
     pinned: Some(".cuda/nvidia/cu13/bin/nvcc"),
-    usual: &[
-        "/usr/local/cuda/bin",
-        "/opt/cuda/bin",
-        "/usr/local/cuda-13/bin",
-    ],
 };
 
 /// Whether there is what is needed.
@@ -403,7 +398,7 @@ fn duration(seconds: u64) -> String {
 
 fn look(args: &DoctorArgs) -> anyhow::Result<Facts> {
     let stages = registry::load()?;
-    let builds = registry::builds()?;
+    let builds = builds::builds(&stages);
     let device = CudaDevice::open(0).map_err(|error| error.to_string());
     let gpu = device.map(|device| GpuFacts {
         info: device.info().clone(),
@@ -429,7 +424,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Facts> {
     let untraced = stages.iter().find(|stage| !LoadedStage::is_traced(stage));
     let workspace = machine::workspace();
     let folder = workspace.clone().unwrap_or_else(|| PathBuf::from("."));
-    let (processors, memory) = (estimate::processors(), estimate::available());
+    let (processors, memory) = (machine::processors(), estimate::available());
     let tiers = [
         (Tier::T0, true, false),
         (Tier::T1, false, false),

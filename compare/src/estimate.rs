@@ -70,11 +70,6 @@ pub fn seconds(tier: Tier, cases: &[PlannedCase], processors: usize) -> u64 {
     by_scores.max(by_count.ceil() as u128) as u64
 }
 
-/// Processors that a run may use.
-pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get())
-}
-
 /// Scores that the emulator computes.
 fn emulated(cases: &[PlannedCase]) -> u128 {
     let emulated = cases.iter().filter(|case| case.mode != Mode::Device);

@@ -237,14 +237,6 @@ fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
             .iter()
             .flat_map(|step| (0..keys).map(move |at| key(step, at).unwrap_or(-1)));
         let numbers = numbers.flat_map(i64::to_le_bytes).collect();
-        let sum = |step: &Step| {
-            let cell = step.sum.as_ref()?;
-            Some(if step.sum_in_parts {
-                cell.sum()
-            } else {
-                cell.any()
-            })
-        };
         let output = floats(&mut steps.iter().flat_map(|step| {
             (0..dim as i64).map(|at| step.output.get(&at).map_or(f64::NAN, |cell| cell.sum()))
         }));
@@ -268,7 +260,12 @@ fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
                 vec![tiles],
                 of_tile(&|step| Some(step.max.as_ref()?.any())),
             ),
-            (name("sum"), Stored::F32, vec![tiles], of_tile(&sum)),
+            (
+                name("sum"),
+                Stored::F32,
+                vec![tiles],
+                of_tile(&Step::row_sum),
+            ),
             (name("O"), Stored::F32, vec![tiles, dim], output),
         ]);
     }

@@ -61,11 +61,6 @@ pub const NCU: Places = Places {
     name: "ncu",
     variable: "NCU",
     pinned: Some(".cuda/nvidia/cu13/bin/ncu"),
-    usual: &[
-        "/usr/local/cuda/bin",
-        "/opt/cuda/bin",
-        "/usr/local/cuda-13/bin",
-    ],
 };
 
 /// ncu's own file, for its user interface.

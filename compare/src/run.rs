@@ -235,7 +235,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         ..args.request.clone()
     };
     let mut plan = plan::plan(&builds, &request, backend)?;
-    estimate::check(&plan.cases, estimate::processors(), estimate::available())?;
+    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
     let results = machine::results();
     let mut machine = machine::machine(match gpu {
         Ok(device) => Ok(device.info()),

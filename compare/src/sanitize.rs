@@ -65,11 +65,6 @@ pub const COMPUTE_SANITIZER: Places = Places {
     name: "compute-sanitizer",
     variable: "SANITIZER",
     pinned: Some(".cuda/nvidia/cu13/compute-sanitizer/compute-sanitizer"),
-    usual: &[
-        "/usr/local/cuda/bin",
-        "/opt/cuda/bin",
-        "/usr/local/cuda-13/bin",
-    ],
 };
 
 /// The tools and their options; warnings of racecheck count.

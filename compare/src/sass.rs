@@ -66,11 +66,6 @@ const CUOBJDUMP: Places = Places {
     name: "cuobjdump",
     variable: "CUOBJDUMP",
     pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
-    usual: &[
-        "/usr/local/cuda/bin",
-        "/opt/cuda/bin",
-        "/usr/local/cuda-13/bin",
-    ],
 };
 
 /// Prints what the chosen instances consist of.

@@ -11,6 +11,13 @@ use std::time::{Duration, Instant};
 /// How often a process that runs is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Folders where CUDA installs its tools, tried after PATH.
+const USUAL: [&str; 3] = [
+    "/usr/local/cuda/bin",
+    "/opt/cuda/bin",
+    "/usr/local/cuda-13/bin",
+];
+
 /// A tool that can be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
@@ -29,8 +36,6 @@ pub struct Places {
     pub variable: &'static str,
     /// Where scripts/cuda-toolkit puts it, below the workspace.
     pub pinned: Option<&'static str>,
-    /// Folders where CUDA installs it, tried after PATH.
-    pub usual: &'static [&'static str],
 }
 
 impl Places {
@@ -65,10 +70,7 @@ impl Places {
         let on_path: Vec<PathBuf> = std::env::split_paths(&path)
             .map(|folder| folder.join(self.name))
             .collect();
-        let usual = self
-            .usual
-            .iter()
-            .map(|folder| Path::new(folder).join(self.name));
+        let usual = USUAL.iter().map(|folder| Path::new(folder).join(self.name));
         pinned
             .into_iter()
             .chain(on_path)
@@ -189,7 +191,6 @@ mod tests {
             name: "no-such-tool",
             variable: "NO_SUCH_TOOL",
             pinned: None,
-            usual: &["/nowhere"],
         };
         let reason = places.find().unwrap_err();
         assert!(

@@ -162,18 +162,18 @@ impl Operands {
         }
     }
 
-    fn row<'a>(&self, of: &'a [f64], head: usize, key: usize) -> &'a [f64] {
-        &of[(head * self.keys + key) * self.dim..][..self.dim]
+    /// A key's row of K or V, in any head, where there is such a key.
+    fn row<'a>(&self, of: &'a [f64], head: usize, key: i64) -> Option<&'a [f64]> {
+        let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
+        Some(&of[(head * self.keys + key) * self.dim..][..self.dim])
     }
 
     fn key(&self, key: i64) -> Option<&[f64]> {
-        let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
-        Some(self.row(&self.k, self.head, key))
+        self.row(&self.k, self.head, key)
     }
 
     fn value(&self, key: i64) -> Option<&[f64]> {
-        let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
-        Some(self.row(&self.v, self.head, key))
+        self.row(&self.v, self.head, key)
     }
 
     fn sees(&self, key: i64) -> bool {
@@ -428,16 +428,18 @@ impl Operands {
     }
 }
 
+/// An exponential as it meets V.
+fn rounded(p: Probability, weight: f64) -> f64 {
+    let mut weight = [weight as f32];
+    p.round(&mut weight, &mut Vec::new());
+    weight[0].into()
+}
+
 /// P of a step as it meets V.
 fn weights(step: &Step, p: Probability) -> Vec<(i64, f64)> {
-    let mut scratch = Vec::new();
     let cells = step.probabilities.iter();
     cells
-        .map(|(&key, cell)| {
-            let mut weight = [cell.any() as f32];
-            p.round(&mut weight, &mut scratch);
-            (key, weight[0].into())
-        })
+        .map(|(&key, cell)| (key, rounded(p, cell.any())))
         .filter(|(_, weight)| *weight != 0.0)
         .collect()
 }
@@ -450,13 +452,7 @@ fn after(step: &Step, before: &Before) -> Before {
     };
     Before {
         max,
-        sum: step.sum.as_ref().map_or(before.sum, |cell| {
-            if step.sum_in_parts {
-                cell.sum()
-            } else {
-                cell.any()
-            }
-        }),
+        sum: step.row_sum().unwrap_or(before.sum),
         output: (0..before.output.len())
             .map(|at| of(at, &Cell::sum, &before.output))
             .collect(),
@@ -602,10 +598,8 @@ fn result(
             bound,
         }
     });
-    let (all, wrong): (Vec<Wrong>, Vec<Wrong>) = (
-        found.clone().collect(),
-        found.filter(|found| !is_right(found)).collect(),
-    );
+    let all: Vec<Wrong> = found.collect();
+    let wrong: Vec<Wrong> = all.iter().copied().filter(|it| !is_right(it)).collect();
     if wrong.is_empty() {
         return None;
     }

@@ -1,8 +1,8 @@
 //! Which planted fault a deviation resembles: each leaves a signature in the first quantity that it touches. And where to look.
 
 use super::steps::Cell;
-use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, weights};
-use crate::faults::Fault;
+use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, rounded, weights};
+use crate::faults::{Fault, toward_zero};
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::trace::{Observations, Passed};
@@ -203,12 +203,7 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
             .of(Suspect::Copy("k"));
     }
     for head in 0..shape.batch * shape.heads_kv {
-        let of = |key: i64| {
-            let key = usize::try_from(key)
-                .ok()
-                .filter(|key| *key < operands.keys)?;
-            Some(dot(&operands.q, operands.row(&operands.k, head, key)))
-        };
+        let of = |key: i64| Some(dot(&operands.q, operands.row(&operands.k, head, key)?));
         if head != operands.head && all(&of) {
             let why = format!(
                 "the scores are those of batch {}, key head {}",
@@ -264,12 +259,8 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
 }
 
 fn probability(wrong: &[Wrong]) -> Likeness {
-    let e4m3 = |w: &Wrong| {
-        let mut weight = [w.model as f32];
-        Probability::E4m3.round(&mut weight, &mut Vec::new());
-        f64::from(weight[0])
-    };
-    if wrong.iter().all(|w| agree(w.kernel, e4m3(w), w.kernel)) {
+    let in_e4m3 = |w: &Wrong| rounded(Probability::E4m3, w.model);
+    if wrong.iter().all(|w| agree(w.kernel, in_e4m3(w), w.kernel)) {
         like(
             Fault::ProbabilityInE4m3,
             "they are the model's, rounded to E4M3",
@@ -321,12 +312,8 @@ fn output(
             .map(|&(key, p)| p * rows(key).unwrap_or(0.0))
             .sum()
     };
-    let head_row = |of: &'_ [f64], head: usize, key: i64, at: usize| {
-        let key = usize::try_from(key)
-            .ok()
-            .filter(|key| *key < operands.keys)?;
-        Some(operands.row(of, head, key)[at])
-    };
+    let head_row =
+        |of: &'_ [f64], head: usize, key: i64, at: usize| Some(operands.row(of, head, key)?[at]);
     let with = |of: &[f64], head: usize, far: i64| {
         all(&|at| {
             let place = column(at)?;
@@ -382,11 +369,9 @@ fn output(
         }
     }
     // Of roundings only what is as near as the model should be tells one from another.
-    let rounded = |round: &dyn Fn(f32) -> f32| {
+    let is_by = |round: &dyn Fn(f64) -> f64| {
         let cells = step.probabilities.iter();
-        let weights: Vec<(i64, f64)> = cells
-            .map(|(&key, cell)| (key, round(cell.any() as f32).into()))
-            .collect();
+        let weights: Vec<(i64, f64)> = cells.map(|(&key, cell)| (key, round(cell.any()))).collect();
         wrong.iter().all(|w| {
             let value = |key| head_row(&operands.v, operands.head, key, w.at as usize);
             let products = weights
@@ -395,24 +380,14 @@ fn output(
             (w.kernel - base(w.at) - products.sum::<f64>()).abs() <= 2.0 * w.bound
         })
     };
-    let in_e4m3 = |weight: f32| {
-        let mut weight = [weight];
-        Probability::E4m3.round(&mut weight, &mut Vec::new());
-        weight[0]
-    };
-    let truncated = |weight: f32| {
-        let nearest = f16::from_f32(weight);
-        let further = nearest.to_f32() > weight;
-        f16::from_bits(nearest.to_bits() - u16::from(further)).to_f32()
-    };
-    if rounded(&in_e4m3) {
+    if is_by(&|weight| rounded(Probability::E4m3, weight)) {
         like(Fault::ProbabilityInE4m3, "O is right for P rounded to E4M3")
-    } else if rounded(&truncated) {
+    } else if is_by(&|weight| toward_zero(weight).into()) {
         like(
             Fault::ProbabilityTruncated,
             "O is right for P rounded towards 0",
         )
-    } else if rounded(&|weight| f16::from_f32(weight).to_f32()) {
+    } else if is_by(&|weight| rounded(Probability::F16, weight)) {
         like(
             Fault::ProbabilityTruncated,
             "O is right for P rounded to f16",
@@ -452,11 +427,7 @@ pub(super) fn result(
             .map(|row| row[w.at as usize] * operands.value_scale);
         value.is_some_and(|value| agree(w.kernel, f16::from_f64(value).into(), value.abs()))
     };
-    let truncated = |w: &Wrong| {
-        let nearest = f16::from_f64(w.model);
-        let further = f64::from(nearest).abs() > w.model.abs();
-        f64::from(f16::from_bits(nearest.to_bits() - u16::from(further))) == w.kernel
-    };
+    let truncated = |w: &Wrong| f64::from(toward_zero(w.model)) == w.kernel;
     let ratio = ratio(wrong).filter(|_| wrong.len() > 1);
     if wrong.iter().any(|w| w.kernel.is_nan()) {
         like(Fault::NanLeft, "it was never written, or NaN was")

@@ -52,6 +52,18 @@ pub struct Step {
     pub output: BTreeMap<i64, Cell>,
 }
 
+impl Step {
+    /// The row's sum, where it was shown.
+    pub fn row_sum(&self) -> Option<f64> {
+        let cell = self.sum.as_ref()?;
+        Some(if self.sum_in_parts {
+            cell.sum()
+        } else {
+            cell.any()
+        })
+    }
+}
+
 /// The steps of one warp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {

@@ -14,6 +14,7 @@ use std::fmt;
 mod model;
 
 pub use model::Model;
+pub(crate) use model::toward_zero;
 
 /// A way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

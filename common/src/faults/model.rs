@@ -122,7 +122,7 @@ impl Model {
                         output_scale / state.sum
                     };
                     state.accumulator.into_iter().map(move |value| match fault {
-                        Some(Fault::OutputTruncated) => toward_zero(value * inverse),
+                        Some(Fault::OutputTruncated) => toward_zero((value * inverse).into()),
                         _ => f16::from_f32(value * inverse),
                     })
                 })
@@ -217,7 +217,7 @@ impl Model {
                     Some(Fault::ProbabilityTruncated) => {
                         scores
                             .iter_mut()
-                            .for_each(|score| *score = toward_zero(*score).to_f32());
+                            .for_each(|score| *score = toward_zero((*score).into()).to_f32());
                     }
                     _ => self.probability.round(scores, &mut scratch),
                 }
@@ -252,9 +252,9 @@ impl Model {
 }
 
 /// The f16 value nearest to `value` that is no further from 0.
-fn toward_zero(value: f32) -> f16 {
-    let nearest = f16::from_f32(value);
-    let further = nearest.to_f32().abs() > value.abs();
+pub(crate) fn toward_zero(value: f64) -> f16 {
+    let nearest = f16::from_f64(value);
+    let further = f64::from(nearest).abs() > value.abs();
     f16::from_bits(nearest.to_bits() - u16::from(further))
 }
 

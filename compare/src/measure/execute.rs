@@ -10,6 +10,7 @@ use crate::judge::claims::arms;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::measure::input::FileInput;
+use crate::measure::machine;
 use crate::record::store::Samples;
 use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference, stage_of};
@@ -47,7 +48,7 @@ const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
 /// Cases that may wait to be judged together.
 pub fn in_flight() -> usize {
-    IN_FLIGHT_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, |count| count.get())
+    IN_FLIGHT_PER_PROCESSOR * machine::processors()
 }
 
 /// What a plan runs on.

@@ -68,6 +68,11 @@ fn is_workspace(root: &Path) -> bool {
     root.join("Cargo.toml").is_file() && root.join("compare/src/registry.rs").is_file()
 }
 
+/// Processors that a run may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
 /// The machine, with the GPU or the reason why there is none.
 pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
@@ -89,11 +94,10 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
         },
         Err(reason) => Gpu::Absent { reason },
     };
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
     Machine {
         name: folder_name(gpu.name().unwrap_or(&platform)),
         platform,
-        processors,
+        processors: processors(),
         gpu,
     }
 }
