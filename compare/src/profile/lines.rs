@@ -284,7 +284,8 @@ mod tests {
             "sm_20_intrinsics.hpp:151 < attn/ptx/shared_address.cuh:10 < attn/ptx/cp_async.cuh:28 < attn/layout.cuh:90 < \
              kernel.cu:137 < kernel.cu:151 < kernel.cu:313"
         );
-        assert_eq!(chain(0x12a0), chain(0x1290), "it holds until the next");
+        assert_eq!(chain(0x20f0), chain(0x1f00), "it holds until the next");
+        assert_ne!(chain(0x12a0), chain(0x1290));
         assert!(self::chains(LISTING, "another").is_empty());
     }
 
