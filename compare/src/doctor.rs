@@ -36,7 +36,7 @@ Exit codes:
 /// The flags of `doctor`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DoctorArgs {
-    /// The Python that is to have torch [default: PYTHON, else python3]
+    /// The Python that is to have torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
     /// FlashAttention-3 as a library of PyTorch operators; see `compare peers --help`
@@ -366,7 +366,7 @@ fn of_gpu(facts: &Facts, gpu: &GpuFacts) -> Vec<Line> {
     lines.push(Line::of(
         "peers in PyTorch (`peers`)",
         facts.peers.clone(),
-        "name a Python with torch by --python or PYTHON",
+        "run scripts/python, or name a Python with torch by --python or PYTHON",
     ));
     lines
 }

@@ -234,11 +234,14 @@ fn bench<'a>(
     })
 }
 
-/// `--python`, else PYTHON, else `python3`.
-fn program(named: Option<&str>) -> String {
-    let named = named
-        .map(String::from)
-        .or_else(|| std::env::var("PYTHON").ok().filter(|name| !name.is_empty()));
+/// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
+pub fn program(named: Option<&str>) -> String {
+    let asked = || std::env::var("PYTHON").ok().filter(|name| !name.is_empty());
+    let installed = || {
+        let path = machine::workspace()?.join(".python/bin/python");
+        path.is_file().then(|| path.display().to_string())
+    };
+    let named = named.map(String::from).or_else(asked).or_else(installed);
     named.unwrap_or_else(|| "python3".to_string())
 }
 

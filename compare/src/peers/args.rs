@@ -38,7 +38,7 @@ pub struct PeersArgs {
     /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub iters: Option<usize>,
-    /// The Python that has torch [default: PYTHON, else python3]
+    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
     /// FlashAttention-3 as a library of PyTorch operators, such as `_vllm_fa3_C.abi3.so` of the wheel vllm
