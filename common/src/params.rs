@@ -11,7 +11,15 @@
 pub const AttentionDtype_ATTENTION_F16: AttentionDtype = 0;
 #[doc = " Q, K, V in OCP FP8 E4M3FN, one f32 scale per batch and head: value = scale * code"]
 pub const AttentionDtype_ATTENTION_E4M3: AttentionDtype = 1;
+#[doc = " Q, K, V, O in bfloat16"]
+pub const AttentionDtype_ATTENTION_BF16: AttentionDtype = 2;
 pub type AttentionDtype = ::std::os::raw::c_uint;
+pub const AttentionProbability_ATTENTION_P_E4M3: AttentionProbability = 8;
+pub const AttentionProbability_ATTENTION_P_F16: AttentionProbability = 16;
+pub const AttentionProbability_ATTENTION_P_BF16: AttentionProbability = 17;
+pub const AttentionProbability_ATTENTION_P_F32: AttentionProbability = 32;
+#[doc = " The type of P where it meets V (gates C2 and C3): its number of bits, but for bf16, which has as many as f16."]
+pub type AttentionProbability = ::std::os::raw::c_uint;
 #[doc = " every key is visible to every query"]
 pub const AttentionMask_ATTENTION_FULL: AttentionMask = 0;
 #[doc = " bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q"]
@@ -57,7 +65,7 @@ pub struct AttentionParams {
     pub k: AttentionTensor,
     #[doc = " [batch, heads_kv, seq_kv, head_dim]"]
     pub v: AttentionTensor,
-    #[doc = " [batch, heads_q, seq_q, head_dim], always f16"]
+    #[doc = " [batch, heads_q, seq_q, head_dim], bf16 if Q is, else f16"]
     pub o: AttentionTensor,
     pub batch: i32,
     pub heads_q: i32,
@@ -121,7 +129,7 @@ pub struct AttentionKernel {
     pub min_blocks: i32,
     #[doc = " size of the carved dynamic shared memory"]
     pub dynamic_shared_bytes: i32,
-    #[doc = " the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)"]
+    #[doc = " enum AttentionProbability"]
     pub probability_dtype: i32,
     #[doc = " one CUDA thread on the emulator"]
     pub emulated: ::std::option::Option<unsafe extern "C" fn(params: *const AttentionParams)>,
