@@ -97,6 +97,7 @@ unsafe extern "C" fn table(
             min_blocks: 1,
             dynamic_shared_bytes: 128,
             probability_dtype: 32,
+            lse: i32::from(name.to_bytes().starts_with(b"lse")),
             emulated: Some(body),
         };
         Records(VARIANTS.iter().map(record).collect())

@@ -98,6 +98,7 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
                 shared_cap_bytes: 0,
             }),
             probability: Probability::F32,
+            lse: true,
         },
         emulated: entry,
         traced: Some(entry),
@@ -126,6 +127,7 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
     let prepared = Prepared {
         kernel: &kernel,
         grid: [1; 3],
+        lse: false,
     };
     trace(
         &prepared,
