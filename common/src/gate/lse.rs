@@ -1,6 +1,6 @@
 //! C8: log-sum-exps right.
 
-use super::{C8_LSE, SCORE_ROUNDING};
+use super::C8_LSE;
 use crate::problem::Problem;
 use crate::reference::{Reference, row_index};
 use crate::verdict::{GateId, GateResult};
