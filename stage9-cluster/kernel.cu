@@ -17,6 +17,7 @@ struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
+    static constexpr bool LSE = true;
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
@@ -39,12 +40,11 @@ struct Tile {
         uint4 states[8], o[HALF / Sent::COUNT][32];
         attn::Mbarrier states_full, o_full;
     };
-    static constexpr int WARPS = THREADS / 32;
     struct Shared {
         QTile q;
         KvTile k[PAIR], v[PAIR];
         std::conditional_t<WIDENS, Landing, Nothing> landing;
-        Partial partial[WARPS];
+        Partial partial[THREADS / 32];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
 
@@ -281,6 +281,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         attn::RowState total = state[half];
         total.merge(others[half]);
+        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
+        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll

@@ -463,6 +463,10 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             DeviceCompiler::Absent { reason } => Some(reason.clone()),
             DeviceCompiler::Built { .. } => None,
         });
+    let writes_lse = builds.iter().any(|stage| {
+        let mut kernels = stage.variants.iter().flat_map(|variant| &variant.kernels);
+        plan.has_stage(&stage.id) && kernels.any(|kernel| kernel.facts.lse)
+    });
     let scope = |gate: GateId| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
             Measurable::Yes
@@ -470,6 +474,8 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::C7 => no(
             "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
         ),
+        GateId::C8 if !writes_lse => no("no kernel of this run writes log-sum-exps"),
+        GateId::C8 => Measurable::Yes,
         GateId::B1 if plan.backend == BackendKind::Emulated => {
             no("one backend alone: a run on a GPU compares its outputs with the emulator's")
         }

@@ -171,6 +171,7 @@ fn build(stage: StageMeta) -> StageBuild {
             shared_cap_bytes: 48 << 10,
         }),
         probability: Probability::F32,
+        lse: false,
     };
     let variant = |VariantMeta { name, family, .. }: &VariantMeta| {
         let kernels = Dtype::ALL.map(|dtype| KernelBuild {

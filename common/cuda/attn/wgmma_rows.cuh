@@ -112,6 +112,23 @@ struct SentRows {
     }
 };
 
+// Copies what the warp has just written, 16 rows from `row` of the tile on, by TMA to rows of O from `o_row` on: boxes of 16 rows.
+template <class Element, int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
+                                                 int o_row, int head, int batch) {
+    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
+    fence_proxy_async();
+    __syncwarp();
+    if (elect_one()) {
+#pragma unroll
+        for (int box = 0; box < BoxTile<Element, HEAD_DIM, ROWS>::BOXES; ++box) {
+            tma_store(o, tile.boxes[box] + row * 128, box * 64, o_row, head, batch);
+        }
+        tma_store_commit();
+        tma_store_wait_read<0>(); // shared memory lives as long as the block
+    }
+}
+
 // s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for the warp that needs its scores again, where
 // wgmma would take all four.
 template <class Operand, int HEAD_DIM, int Q_ROWS, int KEYS>

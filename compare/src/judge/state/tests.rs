@@ -46,13 +46,17 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         GateId::C4,
         GateId::C5,
         GateId::C6,
+        GateId::C8,
         GateId::B1,
     ] {
         for (verdict, is_green_then) in [
             (Pass, true),
             (Fail, false),
             (Ambiguous, false),
-            (NoData, gate == GateId::C4 || gate == GateId::B1),
+            (
+                NoData,
+                matches!(gate, GateId::C4 | GateId::C8 | GateId::B1),
+            ),
         ] {
             assert_eq!(
                 is_green(&emulated().says(WMMA, gate, verdict), &subject),
@@ -64,7 +68,7 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         without.summary_mut(WMMA).verdicts.remove(&gate);
         assert_eq!(
             is_green(&without, &subject),
-            matches!(gate, GateId::C4 | GateId::B1),
+            matches!(gate, GateId::C4 | GateId::C8 | GateId::B1),
             "without {gate}"
         );
     }
