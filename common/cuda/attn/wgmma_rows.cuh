@@ -79,7 +79,7 @@ static __device__ __forceinline__ void store_rows(BoxTile<Operand, HEAD_DIM, ROW
     }
 }
 
-// Copies what the warp has just written, 16 rows from `row` of the tile on, by TMA to rows of O from `o_row` on: boxes of 16 rows.
+// Copies what the warp has just written, 16 rows from `row` of the tile on, by TMA to rows of O from `o_row` on.
 template <class Element, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
                                                  int o_row, int head, int batch) {

@@ -1,5 +1,5 @@
 // Device arithmetic. Where CUDA's function is rounded exactly, so is this one; where CUDA gives an error bound (exp2f,
-// rsqrtf, __fdividef, __log2f), this one is at least as accurate.
+// rsqrtf, __fdividef), this one is at least as accurate.
 #pragma once
 
 EMULATOR_BEGIN
@@ -65,7 +65,6 @@ __forceinline__ float __expf(float x) { return emulator::counted_exponential<flo
 
 __forceinline__ float rsqrtf(float x) { return float(1.0 / ::sqrt(double(x))); }
 __forceinline__ float __fdividef(float a, float b) { return a / b; }
-__forceinline__ float __log2f(float x) { return ::log2f(x); }
 __forceinline__ float __fdiv_rn(float a, float b) { return a / b; }
 __forceinline__ float __frcp_rn(float x) { return 1.0f / x; }
 __forceinline__ float __fadd_rn(float a, float b) { return a + b; }
