@@ -7,14 +7,12 @@ use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::reference::{Probability, ReferenceError, reference};
 use crate::verdict::{GateId, Verdict};
-use half::f16;
 use rayon::prelude::*;
 use std::fmt;
 
 mod model;
 
 pub use model::Model;
-pub(crate) use model::toward_zero;
 
 /// A way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +29,7 @@ pub enum Fault {
     MissingRescale,
     /// Keys past the end of a ragged last tile count with score 0.
     UnmaskedPadding,
-    /// P is rounded to E4M3 by a kernel that declares f16.
+    /// P is rounded to E4M3 by a kernel that declares 16 bits.
     ProbabilityInE4m3,
     /// The output is 1 % too large.
     OnePercentScale,
@@ -61,17 +59,19 @@ pub enum Fault {
     OneRowOff,
     /// P is rounded towards 0.
     ProbabilityTruncated,
-    /// The row sum is held in f16.
+    /// The row sum is held in the 16 bits of the output.
     SumInHalf,
-    /// The accumulator is rounded to f16 after every tile.
+    /// The accumulator is rounded to those after every tile.
     AccumulatorInHalf,
     /// The output is rounded towards 0.
     OutputTruncated,
+    /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
+    ThroughF16,
 }
 
 impl Fault {
     /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::Zeros,
         Fault::CopyOfValues,
         Fault::DroppedTile,
@@ -96,6 +96,7 @@ impl Fault {
         Fault::SumInHalf,
         Fault::AccumulatorInHalf,
         Fault::OutputTruncated,
+        Fault::ThroughF16,
     ];
 
     /// The name used in reports.
@@ -125,18 +126,20 @@ impl Fault {
             Fault::SumInHalf => "row sum in half",
             Fault::AccumulatorInHalf => "O rounded to half once a tile",
             Fault::OutputTruncated => "output truncated",
+            Fault::ThroughF16 => "bf16 through f16",
         }
     }
 
     /// Whether the fault can change the output of the default [`Model`] on this problem.
     pub fn applies_to(self, problem: &Problem) -> bool {
         let shape = problem.shape;
-        let block_n = Model::default().block_n;
+        let block_n = Model::of(problem.dtype).block_n;
         match self {
             Fault::StaleTile | Fault::MissingRescale => shape.seq_kv > block_n,
             Fault::UnmaskedPadding => !shape.seq_kv.is_multiple_of(block_n),
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
+            Fault::ThroughF16 => problem.dtype == Dtype::Bf16,
             Fault::NeighbourState => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
@@ -152,22 +155,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The default [`Model`]'s output, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
-pub fn model_output(inputs: &Inputs) -> Vec<f16> {
-    Model::default().output(inputs)
+/// The output of the [`Model`] of the dtype, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
+pub fn model_output(inputs: &Inputs) -> Vec<f32> {
+    Model::of(inputs.problem.dtype).output(inputs)
 }
 
-/// The default [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
+/// That [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
 /// correct output.
-pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
-    let run = |fault| Model::default().run(inputs, &model::all_rows(inputs), fault);
+pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f32> {
+    let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
+    let run = |fault| Model::of(dtype).run(inputs, &model::all_rows(inputs), fault);
     let dim = inputs.problem.shape.head_dim;
     match fault {
-        Fault::Zeros => vec![f16::ZERO; inputs.q.len()],
+        Fault::Zeros => vec![0.0; inputs.q.len()],
         Fault::CopyOfValues => copy_of_values(inputs),
         Fault::OnePercentScale => run(None)
             .into_iter()
-            .map(|value| f16::from_f32(value.to_f32() * 1.01))
+            .map(|value| format.round(value * 1.01))
             .collect(),
         Fault::OneWrongElement | Fault::OneRowOff => {
             let mut output = run(None);
@@ -175,21 +179,19 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
             // The middle row, or the first later one that is not zero.
             let live = output[half..]
                 .chunks(dim)
-                .position(|row| row.iter().any(|&x| x != f16::ZERO))
+                .position(|row| row.iter().any(|&x| x != 0.0))
                 .unwrap_or(0);
             let row = &mut output[half + live * dim..][..dim];
             if fault == Fault::OneRowOff {
                 row.iter_mut()
-                    .for_each(|value| *value = f16::from_f32(value.to_f32() * 1.02));
-            } else if let Some(largest) = row
-                .iter_mut()
-                .max_by(|a, b| a.to_f32().abs().total_cmp(&b.to_f32().abs()))
+                    .for_each(|value| *value = format.round(*value * 1.02));
+            } else if let Some(largest) = row.iter_mut().max_by(|a, b| a.abs().total_cmp(&b.abs()))
             {
                 // In an all-zero output, 0 would be right.
-                *largest = if *largest == f16::ZERO {
-                    f16::MIN_POSITIVE
+                *largest = if *largest == 0.0 {
+                    format.smallest_normal() as f32
                 } else {
-                    f16::ZERO
+                    0.0
                 };
             }
             output
@@ -198,9 +200,9 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
             let mut output = run(None);
             if let Some(last) = output.last_mut() {
                 *last = if fault == Fault::NanLeft {
-                    f16::from_bits(UNWRITTEN)
+                    format.decode(UNWRITTEN)
                 } else {
-                    f16::INFINITY
+                    f32::INFINITY
                 };
             }
             output
@@ -210,8 +212,9 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
 }
 
 /// Row i of O is row min(i, seq_kv − 1) of V, of the right head.
-fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
+fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
     let shape = inputs.problem.shape;
+    let format = inputs.problem.dtype.output();
     let values = inputs.v.dequantised();
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
     let source = |row: usize| {
@@ -223,7 +226,7 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
     rows.flat_map(|row| {
         values[source(row)..][..dim]
             .iter()
-            .map(|&value| f16::from_f64(value))
+            .map(|&value| format.round(value as f32))
     })
     .collect()
 }
@@ -239,12 +242,17 @@ pub struct Caught {
     pub cases_failed: usize,
     /// The gates that failed in at least one case, ascending.
     pub gates_that_failed: Vec<GateId>,
+    /// Dtypes to which it applies, and in which no gate failed in any case.
+    pub survived: Vec<Dtype>,
 }
 
 impl Caught {
-    /// Whether the gates did their work: a fault fails at least one gate, the correct model fails none.
+    /// Whether the gates did their work: a fault fails at least one gate with every dtype, the correct model fails none.
     pub fn as_it_should(&self) -> bool {
-        self.fault.is_some() != self.gates_that_failed.is_empty()
+        match self.fault {
+            Some(_) => !self.gates_that_failed.is_empty() && self.survived.is_empty(),
+            None => self.gates_that_failed.is_empty(),
+        }
     }
 }
 
@@ -295,11 +303,12 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
 /// Errors: a reference that can't be computed, which would be a fault of this crate.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
     let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
-    let per_case: Vec<Vec<Option<Vec<GateId>>>> = selftest_cases()
-        .into_par_iter()
-        .map(|(problem, family)| {
+    let selftest_cases = selftest_cases();
+    let per_case: Vec<Vec<Option<Vec<GateId>>>> = selftest_cases
+        .par_iter()
+        .map(|&(problem, family)| {
             let inputs = Inputs::generate(&problem, family, 0);
-            let reference = reference(&inputs, Probability::F16)?;
+            let reference = reference(&inputs, Probability::half(problem.dtype))?;
             Ok(subjects
                 .iter()
                 .map(|subject| {
@@ -333,12 +342,22 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                 results.iter().copied().flatten().copied().collect();
             gates_that_failed.sort_unstable();
             gates_that_failed.dedup();
+            let of_dtype = |dtype: Dtype| {
+                let cases = selftest_cases.iter().zip(&per_case);
+                let mut of_dtype = cases
+                    .filter(move |((problem, _), _)| problem.dtype == dtype)
+                    .filter_map(move |(_, case)| case[i].as_ref())
+                    .peekable();
+                of_dtype.peek().is_some() && of_dtype.all(Vec::is_empty)
+            };
+            let survived = Dtype::ALL.into_iter().filter(|&dtype| of_dtype(dtype));
             let cases_failed = results.iter().filter(|gates| !gates.is_empty()).count();
             Caught {
                 fault,
                 cases: results.len(),
                 cases_failed,
                 gates_that_failed,
+                survived: survived.collect(),
             }
         })
         .collect())
