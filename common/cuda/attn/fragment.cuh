@@ -8,20 +8,21 @@
 #include <attn/layout.cuh>
 #include <attn/ptx/ldmatrix.cuh>
 #include <attn/ptx/mma.cuh>
+#include <type_traits>
 
 namespace attn {
 
 // acc[16][8] += a[16][16] · b[16][8], b given as the two registers of a longer fragment.
+template <class Operand>
 static __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uint32_t b_low, uint32_t b_high) {
     const uint32_t b[2] = {b_low, b_high};
-    mma_m16n8k16_f16_f32(acc, a, b);
+    if constexpr (std::is_same_v<Operand, BF16>) mma_m16n8k16_bf16_f32(acc, a, b);
+    else mma_m16n8k16_f16_f32(acc, a, b);
 }
 
+// Of the 16-bit elements, which are alike here.
 template <class Element>
-struct Fragment;
-
-template <>
-struct Fragment<F16> {
+struct Fragment {
     // Rows [row, row + 16) of Q, columns [16 * step, +16).
     template <class Tile>
     static __device__ __forceinline__ void load_q(uint32_t (&reg)[4], const Tile &q, int row, int step, int lane) {

@@ -575,9 +575,10 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
 /// The map as TMA reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    // TMA moves elements as they are, whatever type they have.
     let kind = match map.element_bytes {
         1 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
     };
     let swizzle = match map.swizzle {
         64 => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
