@@ -11,7 +11,6 @@ use crate::reference::{Probability, Reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
 use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
-use half::f16;
 use std::fmt;
 use std::sync::Arc;
 
@@ -94,7 +93,7 @@ pub struct Checked {
     /// For the record.
     pub outcome: Outcome,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch; `None` unless it was checked.
-    pub output: Option<Vec<f16>>,
+    pub output: Option<Vec<f32>>,
     /// Why the GPU cannot be used any more, if that is the outcome.
     pub fatal: bool,
 }
@@ -294,9 +293,9 @@ impl Launched {
             .runs
             .iter()
             .map(|run| (self.staged.of_launch(run.index), run));
-        let outputs: Vec<Vec<f16>> = images
+        let outputs: Vec<Vec<f32>> = images
             .clone()
-            .map(|(staged, run)| staged.output.elements(&run.execution.output))
+            .map(|(staged, run)| staged.values(&run.execution.output))
             .collect();
         let evidence = Evidence {
             problem,
@@ -340,7 +339,7 @@ pub fn both_backends(
     stage: &LoadedStage,
     variant: &str,
     staged: &Arc<StagedInputs>,
-    output: &[f16],
+    output: &[f32],
 ) -> GateResult {
     let Some(family) = staged.family else {
         return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
@@ -356,7 +355,7 @@ pub fn both_backends(
         },
     ) {
         Ok(launched) => {
-            let emulated = first.output.elements(&launched.runs[0].execution.output);
+            let emulated = first.values(&launched.runs[0].execution.output);
             gate::b1(&first.problem, family, output, &emulated)
         }
         Err(end) => GateResult::judge(

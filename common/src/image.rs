@@ -9,9 +9,8 @@
 //! valid row, which masking would hide. Each tensor has pitches of its own, so that the stride of one, used for another, leads
 //! into a gap.
 
+use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
-use crate::problem::Dtype;
-use half::f16;
 use std::ops::Range;
 
 /// NaN rows before the first element, after the last, and between heads: no stage has a taller tile.
@@ -20,13 +19,13 @@ pub const GAP_ROWS: usize = 128;
 pub const BASE_ALIGN: usize = 128;
 /// Rows are read 16 bytes at a time: pitches and strides are multiples of this many bytes.
 pub const STRIDE_ALIGN: usize = 16;
-/// What an output element holds before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00`
-/// or `0xfe00`), so that "never written" and "computed as NaN" read differently.
+/// What an output element holds before the launch: in f16 and in bf16 a NaN that no arithmetic makes (CUDA's is `0x7fff`,
+/// x86's `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" read differently.
 pub const UNWRITTEN: u16 = 0xffff;
 /// What the guard bands and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
 /// there are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
-/// What surrounds an input: NaN in f16 and in E4M3.
+/// What surrounds an input: NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
 /// Bytes of a guard band, at least: rows of log-sum-exps are single elements.
 const LEAST_GUARD: usize = 4096;
@@ -97,9 +96,9 @@ impl Image {
         image
     }
 
-    /// An f16 output whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
+    /// An output, in either format, whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        let mut image = Self::empty(extents, Dtype::F16.bytes(), None, layout);
+        let mut image = Self::empty(extents, size_of::<u16>(), None, layout);
         image
             .bytes
             .chunks_exact_mut(2)
@@ -139,19 +138,15 @@ impl Image {
             .collect()
     }
 
-    /// The f16 elements in `bytes` (this image's, after a launch), dense.
+    /// The elements in `bytes` (this image's, after a launch), dense, which are stored in `format`.
     ///
     /// # Panics
-    /// If the image is not of f16, or `bytes` has another length.
-    pub fn elements(&self, bytes: &[u8]) -> Vec<f16> {
-        assert_eq!(self.element_bytes, 2, "an f16 image");
+    /// If the image's elements are not of 16 bits, or `bytes` has another length.
+    pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
+        assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
         (0..self.rows())
-            .flat_map(|row| {
-                bytes[self.row_range(row)]
-                    .chunks_exact(2)
-                    .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-            })
+            .flat_map(|row| format.decode_bytes(&bytes[self.row_range(row)]))
             .collect()
     }
 
@@ -262,7 +257,7 @@ impl Image {
         let (pitch, head_gap, batch_gap) = match layout {
             Layout::Packed => (row_bytes, 0, 0),
             Layout::Strided => {
-                // O is f16 beside E4M3 too: these differ in bytes and in elements.
+                // O has 16 bits beside E4M3 too: these differ in bytes and in elements.
                 let units = match tensor {
                     Some(Tensor::Q) => 1,
                     Some(Tensor::K) => 2,
@@ -342,6 +337,7 @@ mod tests {
     use super::*;
     use crate::device::Staged;
     use crate::inputs::Inputs;
+    use crate::problem::Dtype;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -367,8 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_element_is_where_the_strides_say(extents in extents(), e4m3: bool, strided: bool) {
-            let dtype = if e4m3 { Dtype::E4m3 } else { Dtype::F16 };
+        fn every_element_is_where_the_strides_say(extents in extents(), dtype in prop::sample::select(&Dtype::ALL[..]), strided: bool) {
             let layout = if strided { Layout::Strided } else { Layout::Packed };
             let operand = operand(extents, dtype);
             let image = Image::of_operand(&operand, Tensor::K, layout);
@@ -385,9 +380,8 @@ mod tests {
                 elements[at..at + stored.len()].fill(true);
             }
             prop_assert!(image.bytes.iter().zip(&elements).all(|(&byte, &element)| element || byte == 0xff));
-            if dtype == Dtype::F16 {
-                let values: Vec<f32> = image.elements(&image.bytes).into_iter().map(f32::from).collect();
-                prop_assert_eq!(values, operand.codes());
+            if dtype != Dtype::E4m3 {
+                prop_assert_eq!(image.elements(&image.bytes, dtype.output()), operand.codes());
             }
         }
 
@@ -472,13 +466,13 @@ mod tests {
     #[test]
     fn poison_is_nan_and_told_from_its_guard_bands() {
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
-        assert!(
-            image
-                .elements(&image.bytes)
-                .iter()
-                .all(|x| x.is_nan() && x.to_bits() == UNWRITTEN)
-        );
-        assert!(f16::from_bits(OUTPUT_GUARD).is_nan());
+        for format in Format::ALL {
+            let [unwritten, guard] = [UNWRITTEN, OUTPUT_GUARD].map(|code| format.decode(code));
+            assert!(unwritten.is_nan() && guard.is_nan());
+            assert_ne!(unwritten.to_bits(), guard.to_bits());
+            let elements = image.elements(&image.bytes, format);
+            assert!(elements.iter().all(|x| x.to_bits() == unwritten.to_bits()));
+        }
         assert!(image.bytes.chunks(2).all(|pair| matches!(
             u16::from_le_bytes([pair[0], pair[1]]),
             UNWRITTEN | OUTPUT_GUARD

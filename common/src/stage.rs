@@ -320,6 +320,11 @@ impl LoadedStage {
             .is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
     }
 
+    /// Whether any instance takes this dtype; all stages take f16 and E4M3.
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        self.kernels.iter().any(|kernel| kernel.dtype == dtype)
+    }
+
     /// The names of the variants, in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -532,13 +537,15 @@ fn read_record(
     let dtype = match record.dtype as u32 {
         params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
         params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
+        params::AttentionDtype_ATTENTION_BF16 => Dtype::Bf16,
         other => return Err(fail(format!("dtype {other} is unknown"))),
     };
-    let probability = match record.probability_dtype {
-        32 => Probability::F32,
-        16 => Probability::F16,
-        8 => Probability::E4m3,
-        other => return Err(fail(format!("P of {other} bits is unknown"))),
+    let probability = match record.probability_dtype as u32 {
+        params::AttentionProbability_ATTENTION_P_F32 => Probability::F32,
+        params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
+        params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
+        params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
+        other => return Err(fail(format!("P's type {other} is unknown"))),
     };
     let entry = record
         .emulated

@@ -37,8 +37,7 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
-use half::f16;
-use safetensors::tensor::{Dtype as StoredDtype, TensorView};
+use safetensors::tensor::TensorView;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -572,7 +571,7 @@ impl Sink for Recorder<'_> {
         self.bars.step(kind, label, done, total);
     }
 
-    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError> {
         let Some(folder) = self.outputs else {
             return Ok(());
         };
@@ -592,12 +591,10 @@ impl Sink for Recorder<'_> {
             what: format!("the output {} cannot be written", path.display()),
             source,
         };
-        let bytes: Vec<u8> = output
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
+        let format = case.problem.dtype.output();
+        let bytes = format.encode_bytes(output);
         let view = TensorView::new(
-            StoredDtype::F16,
+            stored(format),
             case.problem.shape.q_extents().to_vec(),
             &bytes,
         )

@@ -42,7 +42,7 @@ pub struct StagedOperand {
     pub name: &'static str,
     /// The elements, between NaN.
     pub image: Image,
-    /// `[batch, heads]` scales; empty for f16.
+    /// `[batch, heads]` scales; empty but for E4M3.
     pub scales: Vec<f32>,
 }
 
@@ -67,6 +67,11 @@ impl Staged {
                 Image::poisoned_lse([batch, heads, rows])
             },
         }
+    }
+
+    /// The output's values in `after`, its bytes after a launch, dense.
+    pub fn values(&self, after: &[u8]) -> Vec<f32> {
+        self.output.elements(after, self.problem.dtype.output())
     }
 
     /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none), and

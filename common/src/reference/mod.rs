@@ -2,10 +2,9 @@
 //! baseline in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
 
 use crate::e4m3::E4m3;
+use crate::format::Format;
 use crate::inputs::{InputError, Inputs, Operand};
 use crate::problem::{Dtype, Problem};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -21,6 +20,8 @@ pub enum Probability {
     F32,
     /// IEEE binary16.
     F16,
+    /// bfloat16.
+    Bf16,
     /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
     E4m3,
 }
@@ -32,13 +33,29 @@ pub enum Probability {
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
-    /// From `AttentionKernel::probability_dtype`: 32, 16 or 8 bits.
-    pub fn from_bits(bits: i32) -> Option<Self> {
-        match bits {
-            32 => Some(Probability::F32),
-            16 => Some(Probability::F16),
-            8 => Some(Probability::E4m3),
-            _ => None,
+    /// The type that a library or a test's kernel has which rounds P to the type of its operands.
+    pub fn of_operands(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F16 => Probability::F16,
+            Dtype::E4m3 => Probability::E4m3,
+            Dtype::Bf16 => Probability::Bf16,
+        }
+    }
+
+    /// P in 16 bits: in the output's format.
+    pub fn half(dtype: Dtype) -> Self {
+        match dtype.output() {
+            Format::F16 => Probability::F16,
+            Format::Bf16 => Probability::Bf16,
+        }
+    }
+
+    /// Its 16-bit format, if it has one.
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Probability::F16 => Some(Format::F16),
+            Probability::Bf16 => Some(Format::Bf16),
+            Probability::F32 | Probability::E4m3 => None,
         }
     }
 
@@ -47,19 +64,17 @@ impl Probability {
         match self {
             Probability::F32 => "f32",
             Probability::F16 => "f16",
+            Probability::Bf16 => "bf16",
             Probability::E4m3 => "e4m3",
         }
     }
 
     /// Rounds weights of at most 1 in place, as values.
-    pub(crate) fn round(self, weights: &mut [f32], scratch: &mut Vec<f16>) {
+    pub(crate) fn round(self, weights: &mut [f32]) {
         match self {
             Probability::F32 => {}
-            Probability::F16 => {
-                scratch.resize(weights.len(), f16::ZERO);
-                scratch.convert_from_f32_slice(weights);
-                scratch.convert_to_f32_slice(weights);
-            }
+            Probability::F16 => Format::F16.round_all(weights),
+            Probability::Bf16 => Format::Bf16.round_all(weights),
             Probability::E4m3 => weights.iter_mut().for_each(|weight| {
                 *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32()
                     / E4M3_PROBABILITY_SCALE;
@@ -105,10 +120,10 @@ pub struct Reference {
     /// -inf for rows that see no key.
     pub lse: Vec<f64>,
     /// The same-precision baseline: scores in f32, the whole row's softmax in f32, P normalised and rounded to its
-    /// type, P·V accumulated in f32, output in f16.
-    pub baseline: Vec<f16>,
+    /// type, P·V accumulated in f32, output rounded to its format.
+    pub baseline: Vec<f32>,
     /// E4M3: FP64 attention on the values before rounding to storage, for gate C4; `None` for real tensors and for
-    /// f16, where the stored values are what a caller has.
+    /// f16 and bf16, where the stored values are what a caller has.
     pub unquantised: Option<Vec<f64>>,
     /// P's type in `baseline`.
     pub probability: Probability,
@@ -286,10 +301,11 @@ fn attend_f64(
 }
 
 /// The same-precision baseline, on codes: scales are factors of the scores and of the output, as in the kernels.
-fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> {
+fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
+    let format = problem.dtype.output();
     let group = problem.shape.heads_q / problem.shape.heads_kv;
-    attend::<f32, f16, 8>(
+    attend::<f32, f32, 8>(
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
@@ -305,17 +321,16 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> 
                 .iter_mut()
                 .for_each(|score| *score = (*score - largest).exp());
             let sum: f32 = scores.iter().sum();
-            let mut scratch = Vec::new();
             if p == Probability::E4m3 {
-                p.round(scores, &mut scratch);
+                p.round(scores);
             }
             scores.iter_mut().for_each(|score| *score /= sum);
-            if p == Probability::F16 {
-                p.round(scores, &mut scratch);
+            if p != Probability::E4m3 {
+                p.round(scores);
             }
             largest + sum.ln()
         },
-        f16::from_f32,
+        |value| format.round(value),
     )
     .0
 }

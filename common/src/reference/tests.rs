@@ -59,10 +59,10 @@ fn fp64_agrees_with_the_definition_on_ragged_and_grouped_problems() {
                     "{problem:?} element {i}: {found} for {expected}"
                 );
             }
-            // Plain: f32 arithmetic and one f16 rounding of values of at most 4.
+            // Plain: f32 arithmetic and one rounding of values of at most 4 to the output's format.
             for (found, expected) in reference.baseline.iter().zip(&expected) {
                 assert!(
-                    (f64::from(*found) - expected).abs() <= 2e-3,
+                    (f64::from(*found) - expected).abs() <= 4.2 * problem.dtype.output().unit(),
                     "{found} for {expected}"
                 );
             }
@@ -178,7 +178,7 @@ fn log_sum_exps_count_the_keys_of_equal_scores() {
 fn nan_and_overflow_are_errors() {
     let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
     let mut inputs = Inputs::generate(&problem, Family::Normal, 0);
-    inputs.v.bytes[2 * 70..][..2].copy_from_slice(&f16::NAN.to_le_bytes());
+    inputs.v.bytes[2 * 70..][..2].copy_from_slice(&0x7e00_u16.to_le_bytes());
     let error = reference(&inputs, Probability::F16).unwrap_err();
     assert!(
         matches!(
@@ -193,7 +193,7 @@ fn nan_and_overflow_are_errors() {
 
     // Scores of 1e38 * 60000^2 overflow f32, not f64.
     let extents = problem.shape.q_extents();
-    let huge = Operand::from_f16(extents, &[f16::from_f32(60000.0); 256]).unwrap();
+    let huge = Operand::rounded(extents, Dtype::F16, vec![60000.0; 256], None);
     let steep = Problem::with_scale(problem.shape, Dtype::F16, Mask::Full, 1e38).unwrap();
     let inputs = Inputs::from_parts(&steep, huge.clone(), huge.clone(), huge).unwrap();
     let error = reference(&inputs, Probability::F16).unwrap_err();
@@ -252,7 +252,7 @@ fn weights_normalised_before_rounding_to_e4m3_vanish() {
         .map(|weight| E4m3::from_f32(weight / total).to_f32())
         .sum();
     let mut scaled: Vec<f32> = weights.iter().map(|weight| weight / largest).collect();
-    Probability::E4m3.round(&mut scaled, &mut Vec::new());
+    Probability::E4m3.round(&mut scaled);
     let kept_scaled = scaled.iter().sum::<f32>() * largest / total;
     assert!(kept_after_normalising < 0.2, "{kept_after_normalising}");
     assert!((kept_scaled - 1.0).abs() < 0.01, "{kept_scaled}");
