@@ -292,13 +292,13 @@ using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM 
 
 } // namespace
 
-// In bf16, too, what is the fastest on some problem.
+// In bf16, too, what is the fastest on some problem or the default of some device.
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
 ATTN_VARIANT(mma_linear, mma_linear_32x128_k4, Linear32x128K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x128_k4, Padded32x128K4)
-ATTN_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
+ATTN_BF16_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_BF16_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)

@@ -247,7 +247,7 @@ fn every_form_is_clean_and_counted() {
             .trace([64 * form.n * 4, 0]);
         assert_eq!(report.hazards, [], "{}", form.name);
         let counted = report.counted.sum;
-        let depth = if form.is_e4m3 { 32 } else { 16 };
+        let depth = if form.code == Code::E4m3 { 32 } else { 16 };
         assert_eq!(
             counted.tensor_macs,
             (64 * form.n * form.k) as u64,
