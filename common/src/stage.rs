@@ -125,7 +125,9 @@ pub enum Unsupported {
         reason: String,
     },
     /// The kernel writes no log-sum-exps.
-    #[error("{variant} writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9")]
+    #[error(
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"
+    )]
     Lse {
         /// The variant asked for.
         variant: String,

@@ -181,7 +181,9 @@ impl Fault {
             Fault::NeighbourState | Fault::LseOfNeighbour => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
-            Fault::EmptyRowAveraged | Fault::LseOfEmptyRow => problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv,
+            Fault::EmptyRowAveraged | Fault::LseOfEmptyRow => {
+                problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv
+            }
             _ => true,
         }
     }

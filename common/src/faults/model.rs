@@ -74,17 +74,22 @@ impl Model {
     /// The log-sum-exp of every row, with a fault of the formula built in.
     pub(super) fn lse(&self, inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
         let rows = all_rows(inputs);
-        self.finished(inputs, &rows, None, |RowState { max, sum, .. }, scale, _| {
-            // `max` is of scores times `scale`, which has log2(e) in it.
-            let lse = match fault {
-                Some(Fault::LseInBase2) => max + sum.log2(),
-                Some(Fault::LseUnscaled) => max / scale + sum.ln(),
-                Some(Fault::LseWithoutMaximum) => sum.ln(),
-                Some(Fault::LseOfEmptyRow) if sum == 0.0 => f32::MIN,
-                _ => (max + sum.log2()) * std::f32::consts::LN_2,
-            };
-            [lse]
-        })
+        self.finished(
+            inputs,
+            &rows,
+            None,
+            |RowState { max, sum, .. }, scale, _| {
+                // `max` is of scores times `scale`, which has log2(e) in it.
+                let lse = match fault {
+                    Some(Fault::LseInBase2) => max + sum.log2(),
+                    Some(Fault::LseUnscaled) => max / scale + sum.ln(),
+                    Some(Fault::LseWithoutMaximum) => sum.ln(),
+                    Some(Fault::LseOfEmptyRow) if sum == 0.0 => f32::MIN,
+                    _ => (max + sum.log2()) * std::f32::consts::LN_2,
+                };
+                [lse]
+            },
+        )
     }
 
     /// What `finish` makes of the state of each row after all tiles, the factor of its scores and that of its output.

@@ -194,7 +194,10 @@ pub fn reference_of_rows(
         None => Ok(()),
     };
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
-    if let Some(row) = lse.iter().position(|&lse| lse.is_nan() || lse == f64::INFINITY) {
+    if let Some(row) = lse
+        .iter()
+        .position(|&lse| lse.is_nan() || lse == f64::INFINITY)
+    {
         let row = row_index(problem, rows[row]);
         return Err(ReferenceError::NotFinite { which: "FP64", row });
     }
@@ -276,11 +279,7 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
 }
 
 /// FP64 attention on dense values: outputs, and the log-sum-exp of each row.
-fn attend_f64(
-    problem: &Problem,
-    rows: &[usize],
-    [q, k, v]: [Vec<f64>; 3],
-) -> (Vec<f64>, Vec<f64>) {
+fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
     let scale = f64::from(problem.softmax_scale);
     attend::<f64, f64, 4>(
         problem,

@@ -151,12 +151,7 @@ fn log_sum_exps_count_the_keys_of_equal_scores() {
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     let operand = |heads: usize, rows: usize, value: f32| {
         let extents = [1, heads, rows, 64];
-        Operand::rounded(
-            extents,
-            Dtype::F16,
-            vec![value; heads * rows * 64],
-            None,
-        )
+        Operand::rounded(extents, Dtype::F16, vec![value; heads * rows * 64], None)
     };
     let [q, k, v] = [operand(2, 9, 0.5), operand(1, 6, -0.25), operand(1, 6, 1.0)];
     let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();

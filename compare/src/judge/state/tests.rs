@@ -53,10 +53,7 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
             (Pass, true),
             (Fail, false),
             (Ambiguous, false),
-            (
-                NoData,
-                matches!(gate, GateId::C4 | GateId::C8 | GateId::B1),
-            ),
+            (NoData, matches!(gate, GateId::C4 | GateId::C8 | GateId::B1)),
         ] {
             assert_eq!(
                 is_green(&emulated().says(WMMA, gate, verdict), &subject),
