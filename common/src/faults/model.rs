@@ -111,7 +111,6 @@ impl Model {
         } else {
             (&inputs.k, &inputs.v)
         };
-        let format = inputs.problem.dtype.output();
         let decoded = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
         let packed: Vec<(Packed, Packed)> = (0..shape.batch * shape.heads_kv)
             .into_par_iter()
