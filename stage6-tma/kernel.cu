@@ -29,6 +29,7 @@ struct Tile {
     // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
     // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
     static constexpr bool AHEAD = AHEAD_;
+    static constexpr bool LSE = true;
 
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // what a key group has of a tile
@@ -275,26 +276,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // Every warp has read the rings for the last time, and nothing is on its way there: partial outputs may lie there.
     __syncthreads();
     auto &partial = smem.partial;
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
-#pragma unroll
-            for (int d = 0; d < D_TILES; d += 2) {
-                const float2 even = make_float2(o_acc[m][d][2 * half], o_acc[m][d][2 * half + 1]);
-                const float2 odd = make_float2(o_acc[m][d + 1][2 * half], o_acc[m][d + 1][2 * half + 1]);
-                Fragment::store_o(partial.o[key_group][row], d / 2, even, odd, lane);
-            }
-            state[m][half].template join<4>();
-            if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];
-        }
-    }
+    attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
     // All groups have written their parts; each thread now merges elements of all of them.
     __syncthreads();
     attn::store_merged<Preset::THREADS, Operand>(
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
         params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.

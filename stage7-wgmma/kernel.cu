@@ -19,6 +19,7 @@ struct Tile {
     static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
     static constexpr int BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr bool LSE = true;
     static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
 
@@ -198,6 +199,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         const int row = thread_row + half * 8;
         state[half].template join<4>();
+        if (lane % 4 == 0) attn::store_lse(params, batch, head_q, row, state[half]);
         if (row >= params.seq_q) continue;
         const float inverse = state[half].inverse_sum() * scale;
         auto *o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, row);

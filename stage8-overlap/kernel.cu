@@ -19,6 +19,7 @@ struct Tile {
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr bool LSE = true;
     // Whether exponentials are taken under the row maxima of earlier tiles, rather than each tile waiting for its own.
     static constexpr bool LAZY = LAZY_;
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
@@ -247,22 +248,13 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (int half = 0; half < 2; ++half) {
         state[half].template join<4>();
         rescale[half] = state[half].inverse_sum() * scale;
+        const int row = work.row + warp_row + lane / 4 + half * 8;
+        if (lane % 4 == 0) attn::store_lse(params, work.batch, work.head_q, row, state[half]);
     }
     attn::scale_rows(o_acc, rescale);
     if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_rows(smem.q, warp_row, o_acc, lane);
-    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
-    attn::fence_proxy_async();
-    __syncwarp();
-    if (attn::elect_one()) {
-#pragma unroll
-        for (int box = 0; box < Preset::QTile::BOXES; ++box) {
-            const auto *rows = smem.q.boxes[box] + warp_row * 128;
-            attn::tma_store(launch.o, rows, box * 64, work.row + warp_row, work.head_q, work.batch);
-        }
-        attn::tma_store_commit();
-        attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
-    }
+    attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
 }
 
 template <class Preset>

@@ -17,6 +17,7 @@ struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
+    static constexpr bool LSE = true;
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
@@ -32,19 +33,17 @@ struct Tile {
     };
     struct Nothing {};
     // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and what each lane has of
-    // half of the columns, 16 bytes at a time.
+    // half of the columns, as elements of O, 16 bytes at a time.
     static constexpr int HALF = HEAD_DIM / 4; // accumulators
-    using Sent = attn::SentRows<Operand>;
     struct Partial {
-        uint4 states[8], o[HALF / Sent::COUNT][32];
+        uint4 states[8], o[HALF / 8][32];
         attn::Mbarrier states_full, o_full;
     };
-    static constexpr int WARPS = THREADS / 32;
     struct Shared {
         QTile q;
         KvTile k[PAIR], v[PAIR];
         std::conditional_t<WIDENS, Landing, Nothing> landing;
-        Partial partial[WARPS];
+        Partial partial[THREADS / 32];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
 
@@ -86,7 +85,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
     const AttentionParams &params = launch.params;
     using Operand = typename Preset::Operand;
-    using Sent = typename Preset::Sent;
     // By shuffle, the compiler knows the warp to be the same for all its lanes: what elect_one() then guards is for one thread,
     // and copies start without a loop over those that might be there.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -261,9 +259,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto exchange = [&](auto first_own) {
         constexpr int OWN = decltype(first_own)::value, SENT = HALF - OWN;
 #pragma unroll
-        for (int i = 0; i < HALF / Sent::COUNT; ++i) {
-            const uint4 sent = Sent::pack(&o_acc[SENT + Sent::COUNT * i], normal);
-            attn::store_async(rank ^ 1, &partial.o[i][lane], sent, &partial.o_full);
+        for (int i = 0; i < HALF / 8; ++i) {
+            uint32_t sent[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const int first = SENT + 8 * i + 2 * j;
+                sent[j] = Operand::pack(o_acc[first] * normal[j % 2], o_acc[first + 1] * normal[j % 2]);
+            }
+            attn::store_async(rank ^ 1, &partial.o[i][lane], make_uint4(sent[0], sent[1], sent[2], sent[3]), &partial.o_full);
         }
 #pragma unroll
         for (int i = 0; i < HALF; ++i) own[i] = o_acc[OWN + i];
@@ -281,6 +284,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         attn::RowState total = state[half];
         total.merge(others[half]);
+        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
+        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll
@@ -288,7 +293,16 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     attn::mbarrier_wait_cluster(&partial.o_full, 0);
 #pragma unroll
-    for (int i = 0; i < HALF / Sent::COUNT; ++i) Sent::add(&own[Sent::COUNT * i], partial.o[i][lane], other_factor);
+    for (int i = 0; i < HALF / 8; ++i) {
+        const uint4 other = partial.o[i][lane];
+        const uint32_t words[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const float2 pair = Operand::floats(words[j]);
+            own[8 * i + 2 * j] = fmaf(pair.x, other_factor[j % 2], own[8 * i + 2 * j]);
+            own[8 * i + 2 * j + 1] = fmaf(pair.y, other_factor[j % 2], own[8 * i + 2 * j + 1]);
+        }
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (thread_row + half * 8 >= params.seq_q) continue;

@@ -27,6 +27,8 @@ pub const UNWRITTEN: u16 = 0xffff;
 pub const OUTPUT_GUARD: u16 = 0xffa5;
 /// What surrounds an input: NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
+/// Bytes of a guard band, at least: rows of log-sum-exps are single elements.
+const LEAST_GUARD: usize = 4096;
 /// Elements that the rows of a head span where they are far apart.
 const FAR_ELEMENTS: usize = 1 << 37;
 /// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
@@ -108,6 +110,32 @@ impl Image {
                 .for_each(|pair| pair.copy_from_slice(&UNWRITTEN.to_le_bytes()));
         }
         image
+    }
+
+    /// The log-sum-exps of `[batch, heads, rows]`, dense f32, poisoned likewise.
+    pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
+        let extents = [batch, heads, rows, 1];
+        let mut image = Self::empty(extents, size_of::<f32>(), None, Layout::Packed);
+        let elements = image.offset..image.offset + batch * heads * rows * image.element_bytes;
+        let poison = |bytes: &mut [u8], with: u16| {
+            bytes
+                .chunks_exact_mut(2)
+                .for_each(|pair| pair.copy_from_slice(&with.to_le_bytes()));
+        };
+        poison(&mut image.bytes, OUTPUT_GUARD);
+        poison(&mut image.bytes[elements], UNWRITTEN);
+        image
+    }
+
+    /// The f32 elements in `bytes` (this image's, after a launch), dense.
+    ///
+    /// # Panics
+    /// If the image is not of f32.
+    pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
+        assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
+        self.element_ranges()
+            .map(|range| bytes[range].try_into().map_or(f32::NAN, f32::from_le_bytes))
+            .collect()
     }
 
     /// The elements in `bytes` (this image's, after a launch), dense, which are stored in `format`.
@@ -243,7 +271,9 @@ impl Image {
         };
         let head_bytes = rows * pitch + head_gap;
         let batch_bytes = heads * head_bytes + batch_gap;
-        let guard = (GAP_ROWS * pitch).next_multiple_of(BASE_ALIGN);
+        let guard = (GAP_ROWS * pitch)
+            .max(LEAST_GUARD)
+            .next_multiple_of(BASE_ALIGN);
         let elements = |bytes: usize| (bytes / element_bytes) as i64;
         Self {
             bytes: vec![0; guard + batch * batch_bytes + guard],

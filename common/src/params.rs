@@ -77,8 +77,10 @@ pub struct AttentionParams {
     pub mask: i32,
     #[doc = " multiplies Q.K before the softmax; default 1 / sqrt(head_dim)"]
     pub softmax_scale: f32,
-    #[doc = " zero; room for window, dropout, LSE and bias without an ABI break"]
-    pub reserved: [u32; 9usize],
+    #[doc = " zero; room for window, dropout and bias without an ABI break"]
+    pub reserved: [u32; 7usize],
+    #[doc = " [batch, heads_q, seq_q], dense: log(sum(exp(scaled scores of a row))); null: not wanted"]
+    pub lse: *mut f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -104,6 +106,8 @@ const _: () = {
         [::std::mem::offset_of!(AttentionParams, softmax_scale) - 184usize];
     ["Offset of field: AttentionParams::reserved"]
         [::std::mem::offset_of!(AttentionParams, reserved) - 188usize];
+    ["Offset of field: AttentionParams::lse"]
+        [::std::mem::offset_of!(AttentionParams, lse) - 216usize];
 };
 #[doc = " What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by\n Rust for both backends."]
 #[repr(C)]
@@ -131,12 +135,14 @@ pub struct AttentionKernel {
     pub dynamic_shared_bytes: i32,
     #[doc = " enum AttentionProbability"]
     pub probability_dtype: i32,
+    #[doc = " 1 if it writes AttentionParams::lse where that is wanted, else 0"]
+    pub lse: i32,
     #[doc = " one CUDA thread on the emulator"]
     pub emulated: ::std::option::Option<unsafe extern "C" fn(params: *const AttentionParams)>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 64usize];
+    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 72usize];
     ["Alignment of AttentionKernel"][::std::mem::align_of::<AttentionKernel>() - 8usize];
     ["Offset of field: AttentionKernel::family"]
         [::std::mem::offset_of!(AttentionKernel, family) - 0usize];
@@ -160,8 +166,10 @@ const _: () = {
         [::std::mem::offset_of!(AttentionKernel, dynamic_shared_bytes) - 48usize];
     ["Offset of field: AttentionKernel::probability_dtype"]
         [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 52usize];
+    ["Offset of field: AttentionKernel::lse"]
+        [::std::mem::offset_of!(AttentionKernel, lse) - 56usize];
     ["Offset of field: AttentionKernel::emulated"]
-        [::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
+        [::std::mem::offset_of!(AttentionKernel, emulated) - 64usize];
 };
 #[doc = " A CUtensorMap on a GPU; the emulator encodes its own. Opaque to kernels, which hand its address to TMA."]
 #[repr(C)]

@@ -124,6 +124,14 @@ pub enum Unsupported {
         /// Which limit, and its value.
         reason: String,
     },
+    /// The kernel writes no log-sum-exps.
+    #[error(
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"
+    )]
+    Lse {
+        /// The variant asked for.
+        variant: String,
+    },
     /// The device lacks something.
     #[error("{variant} needs {needed}; the device has {available}")]
     Device {
@@ -143,6 +151,19 @@ pub struct Prepared<'a> {
     pub kernel: &'a Kernel,
     /// Thread blocks in x (query tiles), y (query heads) and z (batch), unless the stage says otherwise.
     pub grid: [u32; 3],
+    /// Whether it writes log-sum-exps beside the output; [`Prepared::with_lse`] asks for them.
+    pub lse: bool,
+}
+
+impl Prepared<'_> {
+    /// The same launch with log-sum-exps. Errors: a kernel that writes none.
+    pub fn with_lse(self) -> Result<Self, Unsupported> {
+        if !self.kernel.lse {
+            let variant = self.kernel.variant.clone();
+            return Err(Unsupported::Lse { variant });
+        }
+        Ok(Self { lse: true, ..self })
+    }
 }
 
 /// One stage of the ladder.
@@ -438,6 +459,7 @@ impl LoadedStage {
         Ok(Prepared {
             kernel,
             grid: self.attention.grid(kernel, problem),
+            lse: false,
         })
     }
 }
@@ -549,6 +571,7 @@ fn read_record(
         cluster: u32::try_from(cluster).unwrap_or(0).max(1),
         caps: None,
         probability,
+        lse: record.lse != 0,
         symbol,
     };
     // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as

@@ -7,7 +7,7 @@ use crate::judge::list::distinct;
 use crate::judge::verdict::{self, Exit};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
-use crate::measure::input::FileInput;
+use crate::measure::input::{self, FileInput};
 use crate::measure::join::join;
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
@@ -462,6 +462,10 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             DeviceCompiler::Absent { reason } => Some(reason.clone()),
             DeviceCompiler::Built { .. } => None,
         });
+    let writes_lse = builds.iter().any(|stage| {
+        let mut kernels = stage.variants.iter().flat_map(|variant| &variant.kernels);
+        plan.has_stage(&stage.id) && kernels.any(|kernel| kernel.facts.lse)
+    });
     let scope = |gate: GateId| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
             Measurable::Yes
@@ -469,6 +473,8 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::C7 => no(
             "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
         ),
+        GateId::C8 if !writes_lse => no("no kernel of this run writes log-sum-exps"),
+        GateId::C8 => Measurable::Yes,
         GateId::B1 if plan.backend == BackendKind::Emulated => {
             no("one backend alone: a run on a GPU compares its outputs with the emulator's")
         }
@@ -588,7 +594,7 @@ impl Sink for Recorder<'_> {
         let format = case.problem.dtype.output();
         let bytes = format.encode_bytes(output);
         let view = TensorView::new(
-            stored(format),
+            input::stored(format),
             case.problem.shape.q_extents().to_vec(),
             &bytes,
         )

@@ -28,6 +28,12 @@ struct F16 {
         const __half2_raw pair = __floats2half2_rn(low, high);
         return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
     }
+
+    // The way back.
+    static __device__ __forceinline__ float2 floats(uint32_t word) {
+        return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
+                           __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
+    }
 };
 
 // As wide as a half, with the exponents of a float.
@@ -40,6 +46,9 @@ struct BF16 {
     static __device__ __forceinline__ uint32_t pack(float low, float high) {
         const __nv_bfloat162_raw pair = __floats2bfloat162_rn(low, high);
         return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
+    }
+    static __device__ __forceinline__ float2 floats(uint32_t word) {
+        return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
     }
 };
 
@@ -64,12 +73,6 @@ struct E4M3 {
         return static_cast<unsigned>(pair.x) | static_cast<unsigned>(pair.y) << 16;
     }
 };
-
-// Two halves, as they lie in a word of memory, as floats.
-static __device__ __forceinline__ float2 widen_pair(unsigned word) {
-    return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
-                       __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
-}
 
 // Address of element [batch, head, row, 0]; rows are row_stride elements apart.
 template <class Storage>

@@ -15,6 +15,14 @@ struct PartialOutput {
 
     alignas(16) float o[PARTS][ROWS][HEAD_DIM + PADDING]; // not yet divided by the sum
     RowState state[PARTS][ROWS];
+
+    // Of all keys of a row.
+    __device__ __forceinline__ RowState total(int row) const {
+        RowState total = state[0][row];
+#pragma unroll
+        for (int part = 1; part < PARTS; ++part) total.merge(state[part][row]);
+        return total;
+    }
 };
 
 // o_gmem[valid_rows][HEAD_DIM] = the merged parts, times `scale`. Each of THREADS threads, `thread` being the caller, takes 4
@@ -27,9 +35,7 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
     for (int quad = thread; quad < Partial::ROWS * QUADS_PER_ROW; quad += THREADS) {
         const int row = quad / QUADS_PER_ROW, col = quad % QUADS_PER_ROW * 4;
         if (row >= valid_rows) break;
-        RowState total = partial.state[0][row];
-#pragma unroll
-        for (int part = 1; part < Partial::PARTS; ++part) total.merge(partial.state[part][row]);
+        const RowState total = partial.total(row);
         const float inverse = total.inverse_sum() * scale;
         float4 o = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -41,6 +47,24 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
         }
         *reinterpret_cast<uint2 *>(o_gmem + row * row_stride + col) =
             make_uint2(Operand::pack(o.x, o.y), Operand::pack(o.z, o.w));
+    }
+}
+
+// The log-sum-exp of a row whose keys are all in `state`, where it is wanted and the row exists.
+static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
+                                                 const RowState &state) {
+    if (params.lse == nullptr || row >= params.seq_q) return;
+    params.lse[(static_cast<int64_t>(batch) * params.heads_q + head) * params.seq_q + row] = state.log_sum_exp();
+}
+
+// The same of merged parts, whose first row is `first_row`, by THREADS threads.
+template <int THREADS, class Partial>
+static __device__ __forceinline__ void store_merged_lse(const AttentionParams &params, int batch, int head, int first_row,
+                                                        const Partial &partial, int thread) {
+    if (params.lse == nullptr) return;
+#pragma unroll 1
+    for (int row = thread; row < Partial::ROWS; row += THREADS) {
+        store_lse(params, batch, head, first_row + row, partial.total(row));
     }
 }
 

@@ -47,7 +47,8 @@ struct AttentionParams {
     int32_t seq_kv;
     int32_t mask;               // enum AttentionMask
     float softmax_scale;        // multiplies Q.K before the softmax; default 1 / sqrt(head_dim)
-    uint32_t reserved[9];       // zero; room for window, dropout, LSE and bias without an ABI break
+    uint32_t reserved[7];       // zero; room for window, dropout and bias without an ABI break
+    float *lse;                 // [batch, heads_q, seq_q], dense: log(sum(exp(scaled scores of a row))); null: not wanted
 };
 
 // What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by
@@ -64,6 +65,7 @@ struct AttentionKernel {
     int32_t min_blocks;           // second argument of __launch_bounds__
     int32_t dynamic_shared_bytes; // size of the carved dynamic shared memory
     int32_t probability_dtype;    // enum AttentionProbability
+    int32_t lse;                  // 1 if it writes AttentionParams::lse where that is wanted, else 0
     void (*emulated)(const struct AttentionParams *params); // one CUDA thread on the emulator
 };
 

@@ -79,38 +79,22 @@ static __device__ __forceinline__ void store_rows(BoxTile<Operand, HEAD_DIM, ROW
     }
 }
 
-// 16 bytes of output on their way to another block: COUNT accumulators of a thread, times the factors of its two rows. As
-// halves, which they must not overflow; as floats for bf16, whose range is theirs, and which would round once more.
-template <class Operand>
-struct SentRows {
-    static constexpr bool ARE_HALVES = std::is_same_v<Operand, F16>;
-    static constexpr int COUNT = ARE_HALVES ? 8 : 4;
-
-    static __device__ __forceinline__ uint4 pack(const float *o, const float (&factor)[2]) {
-        uint32_t words[4];
+// Copies what the warp has just written, 16 rows from `row` of the tile on, by TMA to rows of O from `o_row` on.
+template <class Element, int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
+                                                 int o_row, int head, int batch) {
+    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
+    fence_proxy_async();
+    __syncwarp();
+    if (elect_one()) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            if constexpr (ARE_HALVES) words[j] = F16::pack(o[2 * j] * factor[j % 2], o[2 * j + 1] * factor[j % 2]);
-            else words[j] = __float_as_uint(o[j] * factor[j / 2]);
+        for (int box = 0; box < BoxTile<Element, HEAD_DIM, ROWS>::BOXES; ++box) {
+            tma_store(o, tile.boxes[box] + row * 128, box * 64, o_row, head, batch);
         }
-        return make_uint4(words[0], words[1], words[2], words[3]);
+        tma_store_commit();
+        tma_store_wait_read<0>(); // shared memory lives as long as the block
     }
-
-    // o[COUNT] += what was packed, times `factor`.
-    static __device__ __forceinline__ void add(float *o, const uint4 &packed, const float (&factor)[2]) {
-        const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            if constexpr (ARE_HALVES) {
-                const float2 pair = widen_pair(words[j]);
-                o[2 * j] = fmaf(pair.x, factor[j % 2], o[2 * j]);
-                o[2 * j + 1] = fmaf(pair.y, factor[j % 2], o[2 * j + 1]);
-            } else {
-                o[j] = fmaf(__uint_as_float(words[j]), factor[j / 2], o[j]);
-            }
-        }
-    }
-};
+}
 
 // s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for the warp that needs its scores again, where
 // wgmma would take all four.

@@ -1,7 +1,7 @@
 //! Planted numeric faults: outputs that a broken kernel would give. The gates are tested on them, and a report says how
 //! many were killed; a gate that passes one of these is worth nothing.
 
-use crate::gate::{Evidence, numeric_gates};
+use crate::gate::{Evidence, c8, numeric_gates};
 use crate::image::UNWRITTEN;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
@@ -67,11 +67,23 @@ pub enum Fault {
     OutputTruncated,
     /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
     ThroughF16,
+    /// Log-sum-exps in base 2.
+    LseInBase2,
+    /// Log-sum-exps of scores that were not scaled.
+    LseUnscaled,
+    /// Log-sum-exps without the row's maximum.
+    LseWithoutMaximum,
+    /// The log-sum-exp of the row before.
+    LseOfNeighbour,
+    /// A finite log-sum-exp for a row that sees no key.
+    LseOfEmptyRow,
+    /// The last log-sum-exp was never written.
+    LseUnset,
 }
 
 impl Fault {
     /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 31] = [
         Fault::Zeros,
         Fault::CopyOfValues,
         Fault::DroppedTile,
@@ -97,6 +109,12 @@ impl Fault {
         Fault::AccumulatorInHalf,
         Fault::OutputTruncated,
         Fault::ThroughF16,
+        Fault::LseInBase2,
+        Fault::LseUnscaled,
+        Fault::LseWithoutMaximum,
+        Fault::LseOfNeighbour,
+        Fault::LseOfEmptyRow,
+        Fault::LseUnset,
     ];
 
     /// The name used in reports.
@@ -127,10 +145,30 @@ impl Fault {
             Fault::AccumulatorInHalf => "O rounded to half once a tile",
             Fault::OutputTruncated => "output truncated",
             Fault::ThroughF16 => "bf16 through f16",
+            Fault::LseInBase2 => "LSE in base 2",
+            Fault::LseUnscaled => "LSE of unscaled scores",
+            Fault::LseWithoutMaximum => "LSE without the maximum",
+            Fault::LseOfNeighbour => "LSE of a neighbouring row",
+            Fault::LseOfEmptyRow => "finite LSE of an empty row",
+            Fault::LseUnset => "LSE not written",
         }
     }
 
-    /// Whether the fault can change the output of the default [`Model`] on this problem.
+    /// Whether it is one of the log-sum-exps, which gate C8 must kill; the output is right.
+    pub fn is_of_lse(self) -> bool {
+        use Fault::*;
+        matches!(
+            self,
+            LseInBase2
+                | LseUnscaled
+                | LseWithoutMaximum
+                | LseOfNeighbour
+                | LseOfEmptyRow
+                | LseUnset
+        )
+    }
+
+    /// Whether the fault can change the output or the log-sum-exps of the default [`Model`] on this problem.
     pub fn applies_to(self, problem: &Problem) -> bool {
         let shape = problem.shape;
         let block_n = Model::of(problem.dtype).block_n;
@@ -140,10 +178,12 @@ impl Fault {
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
             Fault::ThroughF16 => problem.dtype == Dtype::Bf16,
-            Fault::NeighbourState => shape.seq_q > 1,
+            Fault::NeighbourState | Fault::LseOfNeighbour => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
-            Fault::EmptyRowAveraged => problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv,
+            Fault::EmptyRowAveraged | Fault::LseOfEmptyRow => {
+                problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv
+            }
             _ => true,
         }
     }
@@ -209,6 +249,23 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f32> {
         }
         _ => run(Some(fault)),
     }
+}
+
+/// The default [`Model`]'s log-sum-exps, `[batch, heads_q, seq_q]`, dense, with a fault of theirs where there is one.
+pub fn model_lse(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
+    let mut lse = Model::of(inputs.problem.dtype).lse(inputs, fault);
+    match fault {
+        Some(Fault::LseOfNeighbour) => lse
+            .chunks_mut(inputs.problem.shape.seq_q)
+            .for_each(|head| head.rotate_right(1)),
+        Some(Fault::LseUnset) => {
+            if let Some(last) = lse.last_mut() {
+                *last = f32::from_bits(u32::from(UNWRITTEN) << 16 | u32::from(UNWRITTEN));
+            }
+        }
+        _ => {}
+    }
+    lse
 }
 
 /// Row i of O is row min(i, seq_kv − 1) of V, of the right head.
@@ -299,7 +356,8 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
     cases
 }
 
-/// Runs the correct model and every fault through gates C1 to C4. The first entry is the correct model's.
+/// Runs the correct model and every fault through gates C1 to C4, and C8 where it is one of the log-sum-exps. The first entry is
+/// the correct model's.
 /// Errors: a reference that can't be computed, which would be a fault of this crate.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
     let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
@@ -323,7 +381,11 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                         reference: &reference,
                         output: &output,
                     };
-                    let (_, gates) = numeric_gates(&evidence);
+                    let mut gates = numeric_gates(&evidence).1.to_vec();
+                    if subject.is_none_or(Fault::is_of_lse) {
+                        let lse = model_lse(&inputs, *subject);
+                        gates.push(c8(&problem, &reference, &lse));
+                    }
                     let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
                     Some(failed.map(|gate| gate.gate).collect())
                 })

@@ -56,6 +56,50 @@ impl Model {
 
     /// The same with a fault built in, where it is one of the kernel's inside.
     pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f32> {
+        let format = inputs.problem.dtype.output();
+        self.finished(inputs, rows, fault, |state, _, output_scale| {
+            let inverse = if state.sum == 0.0 {
+                0.0
+            } else {
+                output_scale / state.sum
+            };
+            state.accumulator.into_iter().map(move |value| match fault {
+                Some(Fault::OutputTruncated) => format.toward_zero((value * inverse).into()),
+                Some(Fault::ThroughF16) => format.round(Format::F16.round(value * inverse)),
+                _ => format.round(value * inverse),
+            })
+        })
+    }
+
+    /// The log-sum-exp of every row, with a fault of the formula built in.
+    pub(super) fn lse(&self, inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
+        let rows = all_rows(inputs);
+        self.finished(
+            inputs,
+            &rows,
+            None,
+            |RowState { max, sum, .. }, scale, _| {
+                // `max` is of scores times `scale`, which has log2(e) in it.
+                let lse = match fault {
+                    Some(Fault::LseInBase2) => max + sum.log2(),
+                    Some(Fault::LseUnscaled) => max / scale + sum.ln(),
+                    Some(Fault::LseWithoutMaximum) => sum.ln(),
+                    Some(Fault::LseOfEmptyRow) if sum == 0.0 => f32::MIN,
+                    _ => (max + sum.log2()) * std::f32::consts::LN_2,
+                };
+                [lse]
+            },
+        )
+    }
+
+    /// What `finish` makes of the state of each row after all tiles, the factor of its scores and that of its output.
+    fn finished<T: Send, Values: IntoIterator<Item = T>>(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        fault: Option<Fault>,
+        finish: impl Fn(RowState, f32, f32) -> Values + Sync + Send + Copy,
+    ) -> Vec<T> {
         let shape = inputs.problem.shape;
         let (dim, group, kv_len) = (
             shape.head_dim,
@@ -116,20 +160,9 @@ impl Model {
                     fault,
                 );
                 let output_scale = scale(values, kv_head);
-                states.into_iter().flat_map(move |state| {
-                    let inverse = if state.sum == 0.0 {
-                        0.0
-                    } else {
-                        output_scale / state.sum
-                    };
-                    state.accumulator.into_iter().map(move |value| match fault {
-                        Some(Fault::OutputTruncated) => {
-                            format.toward_zero((value * inverse).into())
-                        }
-                        Some(Fault::ThroughF16) => format.round(Format::F16.round(value * inverse)),
-                        _ => format.round(value * inverse),
-                    })
-                })
+                states
+                    .into_iter()
+                    .flat_map(move |state| finish(state, score_scale, output_scale))
             })
             .collect()
     }

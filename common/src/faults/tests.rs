@@ -117,8 +117,15 @@ fn every_fault_changes_the_output_where_it_applies() {
         let inputs = Inputs::generate(&problem, Family::Normal, 3);
         let bits = |output: Vec<f32>| output.into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let correct = bits(model_output(&inputs));
+        let lse_bits = |fault| -> Vec<u32> {
+            let lse = model_lse(&inputs, fault);
+            lse.into_iter().map(f32::to_bits).collect()
+        };
         for fault in Fault::ALL {
-            let changed = bits(faulty_output(fault, &inputs)) != correct;
+            let changed = match fault.is_of_lse() {
+                true => lse_bits(Some(fault)) != lse_bits(None),
+                false => bits(faulty_output(fault, &inputs)) != correct,
+            };
             assert_eq!(changed, fault.applies_to(&problem), "{fault} on {dtype}");
         }
     }

@@ -1,4 +1,4 @@
-//! The gates on numbers, buffers and hazards, C1 to C6, B1 and H1: pure functions from evidence to a verdict with a reason.
+//! The gates on numbers, buffers and hazards, C1 to C6, C8, B1 and H1: pure functions from evidence to a verdict with a reason.
 //!
 //! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
 //! with its source; `common/docs/error-budgets.md` holds what correct kernels measure against them.
@@ -15,6 +15,7 @@ mod buffers;
 mod complete;
 mod end_to_end;
 mod hazards;
+mod lse;
 mod measure;
 mod pattern;
 mod repeat;
@@ -25,6 +26,7 @@ pub use buffers::{Buffer, Role, c6};
 pub use complete::c1;
 pub use end_to_end::c4;
 pub use hazards::{Traced, h1};
+pub use lse::c8;
 pub use measure::{EndToEnd, Errors};
 pub use repeat::{Repeat, c5};
 
@@ -67,6 +69,9 @@ pub const C4_E4M3_MEAN: f64 = 0.005;
 pub const C4_E4M3_BAD: f64 = 0.06;
 /// C4, E4M3: at most this share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
+/// C8: how far a log-sum-exp may be off, in units of itself or, where it is less than 1, absolute. One is the logarithm of a sum in
+/// f32 (2e-7) and the largest score, of which f32 holds 6e-8 of itself; lg2.approx adds up to 2e-6 over 2^17 keys.
+pub const C8_LSE: f64 = 1e-5;
 /// B1: how many times the worst of correct variants ([`b1_measured`]) a row may differ between the backends.
 pub const B1_FACTOR: f64 = 3.0;
 /// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.

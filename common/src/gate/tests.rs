@@ -1,5 +1,5 @@
 use super::*;
-use crate::faults::model_output;
+use crate::faults::{model_lse, model_output};
 use crate::format::Format;
 use crate::image::{Image, Layout, UNWRITTEN};
 use crate::inputs::{Inputs, Operand, Tensor};
@@ -497,4 +497,47 @@ fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
         assert_eq!(judge(&q.bytes[1..], &o.bytes).verdict, Verdict::Fail);
     }
     assert_eq!(c6(&[]).verdict, Verdict::NoData);
+}
+
+#[test]
+fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
+    let shape = Shape {
+        batch: 1,
+        heads_q: 2,
+        heads_kv: 1,
+        seq_q: 9,
+        seq_kv: 6,
+        head_dim: 64,
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 0);
+    let reference = reference(&inputs, Probability::F16).unwrap();
+    let correct = model_lse(&inputs, None);
+    let verdict = |lse: &[f32]| c8(&problem, &reference, lse).verdict;
+    assert_eq!(verdict(&correct), Verdict::Pass);
+    let with = |row: usize, value: f32| {
+        let mut lse = correct.clone();
+        lse[row] = value;
+        verdict(&lse)
+    };
+    // Rows 0 to 2 of a head see no key.
+    for (row, value) in [
+        (0, 0.0),
+        (0, f32::MIN),
+        (1, f32::NAN),
+        (5, f32::NEG_INFINITY),
+        (5, f32::NAN),
+        (17, f32::INFINITY),
+    ] {
+        assert_eq!(with(row, value), Verdict::Fail, "{value} in row {row}");
+    }
+    for (row, exact) in reference.lse.iter().copied().enumerate() {
+        if exact.is_finite() {
+            let off = |by: f64| with(row, (exact + by * C8_LSE * exact.abs().max(1.0)) as f32);
+            assert_eq!((off(0.9), off(-0.9)), (Verdict::Pass, Verdict::Pass));
+            assert_eq!((off(1.1), off(-1.1)), (Verdict::Fail, Verdict::Fail));
+        }
+    }
+    let reason = c8(&problem, &reference, &correct[1..]).reason;
+    assert_eq!(reason, "17 log-sum-exps, the problem has 18 rows");
 }

@@ -116,6 +116,9 @@ pub struct Reference {
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs. Rows that see no key are 0.
     pub output: Vec<f64>,
+    /// One a row: the natural logarithm of the sum of the exponentials of its scaled scores, in FP64 on the dequantised inputs;
+    /// -inf for rows that see no key.
+    pub lse: Vec<f64>,
     /// The same-precision baseline: scores in f32, the whole row's softmax in f32, P normalised and rounded to its
     /// type, P·V accumulated in f32, output rounded to its format.
     pub baseline: Vec<f32>,
@@ -174,7 +177,7 @@ pub fn reference_of_rows(
         b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
     };
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
-    let exact = attend_f64(problem, &rows, values);
+    let (exact, lse) = attend_f64(problem, &rows, values);
     let baseline = attend_baseline(inputs, &rows, p);
     let unquantised = if problem.dtype == Dtype::E4m3 {
         unquantised_rows(inputs, &rows)
@@ -191,6 +194,13 @@ pub fn reference_of_rows(
         None => Ok(()),
     };
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
+    if let Some(row) = lse
+        .iter()
+        .position(|&lse| lse.is_nan() || lse == f64::INFINITY)
+    {
+        let row = row_index(problem, rows[row]);
+        return Err(ReferenceError::NotFinite { which: "FP64", row });
+    }
     finite(
         "baseline",
         baseline.iter().position(|value| !value.is_finite()),
@@ -207,6 +217,7 @@ pub fn reference_of_rows(
         rows,
         sampled,
         output: exact,
+        lse,
         baseline,
         unquantised,
         probability: p,
@@ -228,11 +239,8 @@ pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
                 .collect(),
         )
     };
-    Some(attend_f64(
-        &inputs.problem,
-        rows,
-        [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?],
-    ))
+    let values = [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?];
+    Some(attend_f64(&inputs.problem, rows, values).0)
 }
 
 /// `[b, h, s]` of dense row `row` of Q or O.
@@ -270,8 +278,8 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
     sample
 }
 
-/// FP64 attention on dense values.
-fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Vec<f64> {
+/// FP64 attention on dense values: outputs, and the log-sum-exp of each row.
+fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
     let scale = f64::from(problem.softmax_scale);
     attend::<f64, f64, 4>(
         problem,
@@ -285,6 +293,7 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Ve
                 .for_each(|score| *score = (*score - largest).exp());
             let sum: f64 = scores.iter().sum();
             scores.iter_mut().for_each(|score| *score /= sum);
+            largest + sum.ln()
         },
         |value| value,
     )
@@ -318,21 +327,24 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
             if p != Probability::E4m3 {
                 p.round(scores);
             }
+            largest + sum.ln()
         },
         |value| format.round(value),
     )
+    .0
 }
 
 /// Attention over the given rows in T, with panels of `N` columns. `scales(b, h)` gives the factor of the scores and
-/// that of the output; `softmax` turns a row's scaled, visible scores into weights.
+/// that of the output; `softmax` turns a row's scaled, visible scores into weights and gives their log-sum-exp. Returns the
+/// outputs, and the log-sum-exp of each row in FP64.
 fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
     problem: &Problem,
     rows: &[usize],
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
-    softmax: impl Fn(&mut [T]) + Sync,
+    softmax: impl Fn(&mut [T]) -> T + Sync,
     finish: impl Fn(T) -> Out + Sync,
-) -> Vec<Out> {
+) -> (Vec<Out>, Vec<f64>) {
     let shape = &problem.shape;
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
     let kv_len = shape.seq_kv * dim;
@@ -349,8 +361,10 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
 
     // Tiles of rows that share a head.
     let mut out = vec![Out::default(); rows.len() * dim];
+    let mut lse = vec![f64::NEG_INFINITY; rows.len()];
     let mut tiles = Vec::new();
     let (mut rest_rows, mut rest_out) = (rows, out.as_mut_slice());
+    let mut rest_lse = lse.as_mut_slice();
     while let Some(&first) = rest_rows.first() {
         let end = (first / shape.seq_q + 1) * shape.seq_q;
         let len = rest_rows
@@ -358,13 +372,14 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
             .take(TILE_ROWS)
             .take_while(|&&row| row < end)
             .count();
-        let (tile_rows, tile_out);
+        let (tile_rows, tile_out, tile_lse);
         (tile_rows, rest_rows) = rest_rows.split_at(len);
         (tile_out, rest_out) = rest_out.split_at_mut(len * dim);
-        tiles.push((tile_rows, tile_out));
+        (tile_lse, rest_lse) = rest_lse.split_at_mut(len);
+        tiles.push((tile_rows, tile_out, tile_lse));
     }
 
-    tiles.into_par_iter().for_each(|(rows, out)| {
+    tiles.into_par_iter().for_each(|(rows, out, lse)| {
         let [b, h, _] = row_index(problem, rows[0]);
         let (keys, values) = &packed[b * shape.heads_kv + h / group];
         let [score_scale, output_scale] = scales(b, h);
@@ -382,9 +397,9 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
                 weights[row][key] = sum * score_scale;
             }
         });
-        for (weights, &visible) in weights.iter_mut().zip(&visible) {
+        for ((weights, &visible), lse) in weights.iter_mut().zip(&visible).zip(lse) {
             if visible > 0 {
-                softmax(&mut weights[..visible]);
+                *lse = softmax(&mut weights[..visible]).into();
             }
         }
         let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
@@ -394,7 +409,7 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
             }
         });
     });
-    out
+    (out, lse)
 }
 
 #[cfg(test)]

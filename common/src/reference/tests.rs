@@ -129,12 +129,43 @@ fn sampled_rows_equal_those_of_the_whole() {
     let values = || [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
     let all: Vec<usize> = (0..200).collect();
     let some = [0, 3, 49, 50, 51, 120, 121, 122, 123, 124, 199];
-    let (whole, part) = (
-        attend_f64(&problem, &all, values()),
-        attend_f64(&problem, &some, values()),
-    );
+    let (whole, whole_lse) = attend_f64(&problem, &all, values());
+    let (part, part_lse) = attend_f64(&problem, &some, values());
     for (i, row) in some.into_iter().enumerate() {
         assert_eq!(part[i * 64..][..64], whole[row * 64..][..64], "row {row}");
+        assert_eq!(part_lse[i], whole_lse[row], "row {row}");
+    }
+}
+
+/// Of scores that are all alike it is their value and the logarithm of their number; -inf where there are none.
+#[test]
+fn log_sum_exps_count_the_keys_of_equal_scores() {
+    let shape = Shape {
+        batch: 1,
+        heads_q: 2,
+        heads_kv: 1,
+        seq_q: 9,
+        seq_kv: 6,
+        head_dim: 64,
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    let operand = |heads: usize, rows: usize, value: f32| {
+        let extents = [1, heads, rows, 64];
+        Operand::rounded(extents, Dtype::F16, vec![value; heads * rows * 64], None)
+    };
+    let [q, k, v] = [operand(2, 9, 0.5), operand(1, 6, -0.25), operand(1, 6, 1.0)];
+    let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
+    let reference = reference(&inputs, Probability::F16).unwrap();
+    let score = -0.125 * 64.0 * f64::from(problem.softmax_scale);
+    for (row, lse) in reference.lse.into_iter().enumerate() {
+        let expected = match problem.visible_keys(row % 9) {
+            0 => f64::NEG_INFINITY,
+            keys => score + (keys as f64).ln(),
+        };
+        assert!(
+            lse == expected || (lse - expected).abs() < 1e-12,
+            "row {row}: {lse} for {expected}"
+        );
     }
 }
 

@@ -33,7 +33,7 @@ struct AttentionMapsRegistration {
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
-        __VA_ARGS__::PROBABILITY, ATTN_CONCAT(ATTN_STAGE, name##suffix)});                                             \
+        __VA_ARGS__::PROBABILITY, writes_lse<__VA_ARGS__>, ATTN_CONCAT(ATTN_STAGE, name##suffix)});                    \
     static const AttentionMapsRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_maps)(                               \
         AttentionMaps{__VA_ARGS__::Q_BOX_ROWS, __VA_ARGS__::K_BOX_ROWS, __VA_ARGS__::V_BOX_ROWS, __VA_ARGS__::O_BOX_ROWS});
 
