@@ -7,7 +7,7 @@ use crate::judge::list::distinct;
 use crate::judge::verdict::{self, Exit};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
-use crate::measure::input::FileInput;
+use crate::measure::input::{self, FileInput};
 use crate::measure::join::join;
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
@@ -594,7 +594,7 @@ impl Sink for Recorder<'_> {
         let format = case.problem.dtype.output();
         let bytes = format.encode_bytes(output);
         let view = TensorView::new(
-            stored(format),
+            input::stored(format),
             case.problem.shape.q_extents().to_vec(),
             &bytes,
         )

@@ -17,6 +17,7 @@ use common::check::Outcome;
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
+use common::format::Format;
 use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
@@ -242,6 +243,7 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
         rows: 4096,
         sampled: false,
         probability: Probability::F32,
+        output: Format::F16,
         max_abs: 1.2e-4,
         max_abs_at: [0, 1, 2, 3],
         mean_abs: 1e-5,
@@ -339,6 +341,7 @@ pub fn emulated() -> Record {
         cases: 4,
         cases_failed: 0,
         gates_that_failed: vec![],
+        survived: vec![],
     };
     let fault = Caught {
         fault: Some(Fault::ALL[0]),

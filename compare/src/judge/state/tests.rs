@@ -332,6 +332,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         cases: 4,
         cases_failed: 0,
         gates_that_failed: vec![],
+        survived: vec![],
     };
     let blind = emulated().with(crate::measure::rows::planted(&escaped));
     assert_eq!(
