@@ -69,9 +69,12 @@ pub const C4_E4M3_MEAN: f64 = 0.005;
 pub const C4_E4M3_BAD: f64 = 0.06;
 /// C4, E4M3: at most this share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
-/// C8: how far a log-sum-exp may be off, in units of itself or, where it is less than 1, absolute. One is the logarithm of a sum in
-/// f32 (2e-7) and the largest score, of which f32 holds 6e-8 of itself; lg2.approx adds up to 2e-6 over 2^17 keys.
+/// C8: how far a log-sum-exp may be off, in units of itself or, where it is less than 1, absolute. f32 holds the largest score to
+/// 6e-8 of itself; lg2.approx adds up to 2e-6 over 2^17 keys.
 pub const C8_LSE: f64 = 1e-5;
+/// C8: or by this times [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small because its products cancel
+/// is known no better. The tensor cores of an NVIDIA H200 measure up to 2.6 (products of halves as in huge, 5e8 of them).
+pub const C8_SCORES: f64 = 4.0;
 /// B1: how many times the worst of correct variants ([`b1_measured`]) a row may differ between the backends.
 pub const B1_FACTOR: f64 = 3.0;
 /// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.

@@ -538,6 +538,23 @@ fn c8_takes_log_sum_exps_within_its_bound_and_nothing_else() {
             assert_eq!((off(1.1), off(-1.1)), (Verdict::Fail, Verdict::Fail));
         }
     }
+    // Where the largest score is so large that f32 does not hold small ones to 1e-5, as it holds them.
+    let huge = Reference {
+        largest_score: 1e5,
+        ..reference.clone()
+    };
+    let by = |times: f64| {
+        let lse: Vec<f32> = huge
+            .lse
+            .iter()
+            .map(|exact| (exact + times * SCORE_ROUNDING * 1e5) as f32)
+            .collect();
+        c8(&problem, &huge, &lse).verdict
+    };
+    assert_eq!(
+        (by(0.9 * C8_SCORES), by(1.1 * C8_SCORES)),
+        (Verdict::Pass, Verdict::Fail)
+    );
     let reason = c8(&problem, &reference, &correct[1..]).reason;
     assert_eq!(reason, "17 log-sum-exps, the problem has 18 rows");
 }

@@ -186,8 +186,10 @@ pub fn rule(gate: GateId) -> String {
         GateId::C6 => "guard bands, gaps and inputs are intact after the launch".into(),
         GateId::C7 => "compute-sanitizer reports no error and no warning".into(),
         GateId::C8 => format!(
-            "log-sum-exps, of kernels that write them, within {:.0e} of FP64's, relative or absolute; -inf for a row without keys",
-            gate::C8_LSE
+            "log-sum-exps, of kernels that write them, within {:.0e} of FP64's, relative or absolute, or {} × 2^-24 of the \
+             largest score; -inf for a row without keys",
+            gate::C8_LSE,
+            gate::C8_SCORES
         ),
         GateId::B1 => format!(
             "per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family",
