@@ -534,7 +534,7 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let problems = distinct(plan.cases.iter().map(|case| case.problem));
     let judge = |problem: &Problem| {
         let inputs = file.inputs(problem).ok()?;
-        let reference = reference(&inputs, Probability::F16).ok()?;
+        let reference = reference(&inputs, Probability::half(problem.dtype)).ok()?;
         let evidence = gate::Evidence {
             problem,
             family: None,
