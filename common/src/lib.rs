@@ -7,6 +7,7 @@ pub mod e4m3;
 pub mod evidence;
 pub mod explain;
 pub mod faults;
+pub mod format;
 pub mod gate;
 pub mod image;
 pub mod inputs;

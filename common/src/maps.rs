@@ -98,7 +98,8 @@ mod tests {
                 Layout::Packed,
             );
             let base = 0x1000 as *mut std::ffi::c_void;
-            let params = staged.params([base; 3], [std::ptr::null(); 3], base);
+            let params =
+                staged.params([base; 3], [std::ptr::null(); 3], base, std::ptr::null_mut());
             let boxes = BoxRows {
                 q: 0,
                 k: 128,

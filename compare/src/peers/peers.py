@@ -6,15 +6,16 @@ that timings of this process and of the one that asks can be interleaved.
 
   hello                      versions, the GPU, and which peers can be called
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
-  problem                    extents, mask, scale, sets to rotate over, files with Q, K and V: dense f16, or E4M3 codes with
-                             the scale of each tensor
+  problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
+                             E4M3 codes with the scale of each tensor
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
   chunk    peer, us          replays of that graph for about `us` microseconds; device time of one call
   calls    peer, count       single calls: time between two events, and the host's time until the call returns
-  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files as f16, forgets the graph;
+  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, as bf16 where the inputs are, else as f16, and
+                             forgets the graph;
                              e4m3_scale if they were held in E4M3, and under which scale
 
-Peers whose name ends in -fp8 take E4M3, all others f16.
+Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
 """
 import contextlib
 import ctypes
@@ -237,9 +238,11 @@ class Worker:
         torch.cuda.empty_cache()
         self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
         extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
+        kinds = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}
+        kind = kinds[command["dtype"]]
+        self.output_kind = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
         contents = []
         for paths, scales in zip(command["contents"], command["scales"]):
-            kind = torch.float8_e4m3fn if scales else torch.float16
             tensors = [self.read(path, shape, kind) for path, shape in zip(paths, extents)]
             contents.append(tensors + [torch.full((1, 1, 1, 1), scale, device="cuda") for scale in scales])
         # Every set has addresses of its own.
@@ -340,7 +343,7 @@ class Worker:
             if not self.is_heads_first(peer):
                 output = output.transpose(1, 2)
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            host = values.to(torch.float16).contiguous().cpu()
+            host = values.to(self.output_kind).contiguous().cpu()
             with open(path, "wb") as file:
                 file.write(ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()))
         del entry, output, values, host
