@@ -261,7 +261,7 @@ fn shape_head(
             let exponent = match tensor {
                 Tensor::Q => WIDE_LOGITS,
                 Tensor::K => -WIDE_LOGITS,
-                Tensor::V if head % 2 == 0 => WIDE_VALUES,
+                Tensor::V if head.is_multiple_of(2) => WIDE_VALUES,
                 Tensor::V => -WIDE_VALUES,
             };
             let factor = two_to(exponent.into()) as f32;
