@@ -15,6 +15,9 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// (similar, which insta brings to the tests anyway).
 const DEPENDENCY_BUDGET: usize = 68;
 
+/// The same of the Python module: those of `common` without the emulator, and pyo3 with what it brings.
+const WHEEL_BUDGET: usize = 50;
+
 /// A kernel is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
@@ -243,15 +246,15 @@ fn metadata() -> Metadata {
         .expect("cargo metadata")
 }
 
-/// Crates from outside in `compare`'s build with default features, as "name version". `cargo tree`, not `cargo metadata`:
+/// Crates from outside in the build of `package` with default features, as "name version". `cargo tree`, not `cargo metadata`:
 /// only it keeps apart what tests and build scripts switch on.
-fn dependencies() -> BTreeSet<String> {
+fn dependencies(package: &str) -> BTreeSet<String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args([
         "tree",
         "--locked",
         "--package",
-        "compare",
+        package,
         "--target",
         TARGET,
         "--edges",
@@ -283,18 +286,23 @@ fn dependencies() -> BTreeSet<String> {
 }
 
 #[test]
-fn compare_stays_within_its_dependency_budget() {
-    let linked = dependencies();
-    assert!(
-        linked.len() > 10,
-        "cargo tree's answer was not understood: {linked:?}"
-    );
-    assert!(
-        linked.len() <= DEPENDENCY_BUDGET,
-        "compare links {} crates from outside, {DEPENDENCY_BUDGET} are allowed: do without the new one, switch off its \
-         default features, or raise the budget with a reason\n{linked:#?}",
-        linked.len()
-    );
+fn programs_stay_within_their_dependency_budgets() {
+    for (package, budget) in [
+        ("compare", DEPENDENCY_BUDGET),
+        ("attention-ladder-python", WHEEL_BUDGET),
+    ] {
+        let linked = dependencies(package);
+        assert!(
+            linked.len() > 10,
+            "cargo tree's answer was not understood: {linked:?}"
+        );
+        assert!(
+            linked.len() <= budget,
+            "{package} links {} crates from outside, {budget} are allowed: do without the new one, switch off its \
+             default features, or raise the budget with a reason\n{linked:#?}",
+            linked.len()
+        );
+    }
 }
 
 #[test]
