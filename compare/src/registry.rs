@@ -3,10 +3,12 @@
 use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
-use common::device::cuda::CudaDevice;
+use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
 use common::limits::{DeviceError, DeviceLimits};
 use common::stage::{Artifacts, Attention, LoadError, LoadedStage};
 use kernel_build::report::GpuBuild;
+use std::str::FromStr;
+use std::sync::Mutex;
 
 /// Every stage, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -31,6 +33,102 @@ pub enum LadderError {
     /// The device that was asked for cannot stand for this one, or the GPU's limits are not known.
     #[error(transparent)]
     Device(#[from] DeviceError),
+}
+
+/// How many GPUs of the host share the cases of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    /// So many, from number 0.
+    Count(usize),
+    /// All that the driver shows.
+    All,
+}
+
+impl FromStr for Gpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("all", _) => Ok(Gpus::All),
+            (_, Ok(count)) if count > 0 => Ok(Gpus::Count(count)),
+            _ => Err("give a number of GPUs, 1 or more, or `all`".to_string()),
+        }
+    }
+}
+
+/// Why the GPUs that were asked for cannot share a run.
+#[derive(Debug, thiserror::Error)]
+pub enum GpusError {
+    /// There are not so many, or one of them cannot be opened.
+    #[error("--gpus {asked}: GPU {ordinal} cannot be used: {source}")]
+    Open {
+        /// How many were asked for.
+        asked: usize,
+        /// The one that is missing.
+        ordinal: usize,
+        /// Why.
+        source: CudaError,
+    },
+    /// A record is of one kind of GPU.
+    #[error(
+        "--gpus: GPU {ordinal} is {other}, GPU 0 {first}, and a record is of one kind of GPU; name those alike by \
+         CUDA_VISIBLE_DEVICES"
+    )]
+    Unlike {
+        /// The other.
+        ordinal: usize,
+        /// Its name.
+        other: String,
+        /// That of the first.
+        first: String,
+    },
+}
+
+/// The GPUs that share the cases with the first, which alone is timed.
+pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> Result<Vec<Mutex<CudaDevice>>, GpusError> {
+    let mut others = Vec::new();
+    for ordinal in 1.. {
+        if asked == Gpus::Count(ordinal) {
+            break;
+        }
+        let other = match (CudaDevice::open(ordinal), asked) {
+            (Ok(other), _) => other,
+            (Err(CudaError::NoDevice { .. }), Gpus::All) => break,
+            (Err(source), _) => {
+                let asked = match asked {
+                    Gpus::Count(asked) => asked,
+                    Gpus::All => ordinal + 1,
+                };
+                return Err(GpusError::Open {
+                    asked,
+                    ordinal,
+                    source,
+                });
+            }
+        };
+        alike(ordinal, first.info(), other.info())?;
+        others.push(Mutex::new(other));
+    }
+    Ok(others)
+}
+
+fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> Result<(), GpusError> {
+    let kind = |info: &DeviceInfo| {
+        (
+            info.name.clone(),
+            info.compute_capability,
+            info.sms,
+            info.shared_optin_bytes,
+        )
+    };
+    if kind(first) == kind(other) {
+        return Ok(());
+    }
+    Err(GpusError::Unlike {
+        ordinal,
+        other: format!("{} with {} SMs", other.name, other.sms),
+        first: format!("{} with {} SMs", first.name, first.sms),
+    })
 }
 
 /// The stages as they are built, and what they can run on.
@@ -121,4 +219,34 @@ pub fn builds() -> Result<Vec<StageBuild>, LadderError> {
 /// The stages as judges know them.
 pub fn metas() -> Result<Vec<StageMeta>, LadderError> {
     Ok(builds::metas(&builds()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_that_share_a_run_are_of_one_kind() {
+        let first = DeviceInfo {
+            name: "NVIDIA H200".into(),
+            uuid: "GPU-a".into(),
+            compute_capability: (9, 0),
+            sms: 132,
+            l2_bytes: 60 << 20,
+            shared_optin_bytes: 227 << 10,
+            cuda_version: (13, 0),
+            driver_version: None,
+        };
+        let twin = DeviceInfo {
+            uuid: "GPU-b".into(),
+            ..first.clone()
+        };
+        assert!(alike(1, &first, &twin).is_ok());
+        let slice = DeviceInfo { sms: 60, ..twin };
+        assert_eq!(
+            alike(1, &first, &slice).unwrap_err().to_string(),
+            "--gpus: GPU 1 is NVIDIA H200 with 60 SMs, GPU 0 NVIDIA H200 with 132 SMs, and a record is of one kind of GPU; \
+             name those alike by CUDA_VISIBLE_DEVICES"
+        );
+    }
 }

@@ -21,7 +21,7 @@ use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
 use crate::record::{On, Record, Row, Source, Subject, TuningCache};
-use crate::registry::Ladder;
+use crate::registry::{self, Gpus, Ladder};
 use crate::tune;
 use crate::{pages, render, sass};
 use anyhow::{Context, bail, ensure};
@@ -55,6 +55,7 @@ Examples:
   compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
+  compare --full --gpus all                     every case of tier T2, shared among the GPUs of this host
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
   compare --into target/compare/20261120T183000Z-nvidia-h200.partial
                                                 go on with a run that was interrupted
@@ -89,6 +90,10 @@ pub struct RunArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
+    /// GPUs of this host that share the cases, a number or `all`; they are to be of one kind. Timing stays on the first
+    /// [default: 1]
+    #[arg(long, value_name = "N|all", conflicts_with = "input")]
+    pub gpus: Option<Gpus>,
     /// Judge what a smaller device could run, by its compute capability: sm_89 for an L4. On a GPU it limits shared memory
     /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
     #[arg(long, value_name = "DEVICE")]
@@ -224,7 +229,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     let mut bars = Bars::new(args.quiet);
     if !unheeded.is_empty() {
         bars.say(&format!(
-            "note: {} without effect: nothing is timed without a GPU",
+            "note: {} without effect: there is no GPU",
             unheeded.join(" and ")
         ));
     }
@@ -235,6 +240,10 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         ..args.request.clone()
     };
     let mut plan = plan::plan(&builds, &request, backend)?;
+    let others = match (device, args.gpus) {
+        (Some(device), Some(asked)) => registry::other_gpus(device, asked)?,
+        _ => Vec::new(),
+    };
     estimate::check(&plan.cases, machine::processors(), estimate::available())?;
     let results = machine::results();
     let mut machine = machine::machine(match gpu {
@@ -356,6 +365,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         stages,
         builds: &builds,
         device,
+        others: &others,
         file: file.as_ref(),
         callable: None,
         timing: TimingPlan {
@@ -416,11 +426,12 @@ pub fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Flags that say how to time, where nothing is timed. `--iters 0` asks for just that.
+/// Flags about GPUs and timing, where there is no GPU. `--iters 0` asks for just that.
 fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
     let flags = [
         ("--sweep", args.request.sweep),
         ("--iters", args.request.iters.is_some_and(|iters| iters > 0)),
+        ("--gpus", args.gpus.is_some()),
     ];
     let given = flags
         .into_iter()
@@ -650,8 +661,9 @@ mod tests {
     }
 
     #[test]
-    fn flags_about_timing_have_no_effect_without_a_gpu() {
+    fn flags_about_gpus_and_timing_have_no_effect_without_a_gpu() {
         let args = |sweep, iters| RunArgs {
+            gpus: Some(Gpus::All).filter(|_| sweep),
             request: Request {
                 sweep,
                 iters,
@@ -661,7 +673,7 @@ mod tests {
         };
         assert_eq!(
             unheeded(&args(true, Some(7)), BackendKind::Emulated),
-            ["--sweep", "--iters"]
+            ["--sweep", "--iters", "--gpus"]
         );
         for (args, backend) in [
             (args(false, None), BackendKind::Emulated),

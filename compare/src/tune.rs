@@ -165,6 +165,7 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
         stages: &ladder.stages,
         builds: &builds,
         device: Some(device),
+        others: &[],
         file: None,
         callable: None,
         timing: TimingPlan {

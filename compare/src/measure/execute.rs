@@ -25,7 +25,7 @@ use common::timing::{Comparison, Plan as TimingPlan};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Launches that gate C5 compares on a GPU.
@@ -60,8 +60,10 @@ pub struct Executor<'a> {
     pub stages: &'a [LoadedStage],
     /// What the record says of it.
     pub builds: &'a [StageBuild],
-    /// The GPU, for a plan on one.
+    /// The GPU, for a plan on one: it alone is timed.
     pub device: Option<&'a CudaDevice>,
+    /// More of its kind, which share the cases with it.
+    pub others: &'a [Mutex<CudaDevice>],
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
     /// What is launched in place of the stages, in a plan of a candidate.
@@ -194,8 +196,9 @@ impl Executor<'_> {
         }
     }
 
-    /// Launches `cases`, which are of one problem: on a GPU one after the other, in the emulator in parallel.
-    /// `starts` is called with the index of each. On a GPU that is lost there are fewer results than cases.
+    /// Launches `cases`, which are of one problem: on each GPU one after the other, in the emulator in parallel.
+    /// `starts` is called with the index of each that this thread launches. Where a GPU is lost there are fewer results than
+    /// cases.
     fn launch(
         &self,
         cases: &[&PlannedCase],
@@ -222,16 +225,19 @@ impl Executor<'_> {
         };
         match self.device {
             Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => {
-                until_lost(cases, |index, case| {
-                    starts(index);
-                    launch(
-                        case,
-                        Target::Cuda {
-                            device,
-                            launches: GPU_LAUNCHES,
-                        },
-                    )
-                })
+                let on = |device: &CudaDevice, case: &PlannedCase| {
+                    let launches = GPU_LAUNCHES;
+                    launch(case, Target::Cuda { device, launches })
+                };
+                spread(
+                    cases,
+                    self.others,
+                    |index, case| {
+                        starts(index);
+                        on(device, case)
+                    },
+                    |other, case| on(&other.lock().unwrap_or_else(PoisonError::into_inner), case),
+                )
             }
             _ => {
                 (0..cases.len()).for_each(starts);
@@ -430,6 +436,39 @@ fn emulated(mode: Mode) -> Target<'static> {
             traced: &[],
         },
     }
+}
+
+/// Each GPU launches its share of the cases, one after the other, this thread's the first; in the order of the cases, up to
+/// one that lost its GPU.
+fn spread<C: Sync, D: Sync, L: Send>(
+    cases: &[C],
+    others: &[D],
+    here: impl FnMut(usize, &C) -> Result<L, NoOutput>,
+    there: impl Fn(&D, &C) -> Result<L, NoOutput> + Sync,
+) -> Vec<Result<L, NoOutput>> {
+    let there = &there;
+    let mut shares = cases.chunks(cases.len().div_ceil(1 + others.len()).max(1));
+    let first = shares.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let elsewhere: Vec<_> = shares
+            .zip(others)
+            .map(|(share, other)| {
+                let launched = scope.spawn(move || until_lost(share, |_, case| there(other, case)));
+                (share.len(), launched)
+            })
+            .collect();
+        let mut results = until_lost(first, here);
+        let mut planned = first.len();
+        for (share, launched) in elsewhere {
+            let launched = launched.join().unwrap_or_else(|panic| resume_unwind(panic));
+            // After a lost GPU results would be taken for other cases'.
+            if results.len() == planned {
+                results.extend(launched);
+            }
+            planned += share;
+        }
+        results
+    })
 }
 
 /// Launches one after the other, and none after one that lost the GPU.

@@ -68,15 +68,17 @@ fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> 
 
 /// A script says in its own text which flags it has.
 fn check_script(words: &[String]) -> Result<(), String> {
-    let script = words
-        .first()
-        .filter(|word| word.starts_with("scripts/") || word.starts_with(".ci/"));
+    let script = words.first().filter(|word| {
+        ["scripts/", ".ci/", "examples/"]
+            .iter()
+            .any(|folder| word.starts_with(folder))
+    });
     let script = script.ok_or("neither compare nor a script of the repository")?;
     let text = std::fs::read_to_string(root().join(script)).map_err(|error| error.to_string())?;
-    match words
-        .iter()
-        .find(|word| word.starts_with("--") && !text.contains(&format!("  {word} ")))
-    {
+    match words.iter().find(|word| {
+        let has = |flag: String| text.contains(&flag);
+        word.starts_with("--") && !has(format!("  {word} ")) && !has(format!("\"{word}\""))
+    }) {
         Some(flag) => Err(format!("{script} has no {flag}")),
         None => Ok(()),
     }
