@@ -259,6 +259,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         stages: &[],
         builds,
         device: None,
+        others: &[],
         file: None,
         callable: Some(&callable),
         timing: TimingPlan::default(),

@@ -1,6 +1,6 @@
 use super::choose::{candidates, items, unsupported};
 use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
-use super::session::{Called, Hello, SCRIPT, Session, SessionError};
+use super::session::{Called, Hello, SCRIPT, Session};
 use super::*;
 use crate::cli::Cli;
 use crate::record::meta::{Claim, Relation};
