@@ -1,12 +1,17 @@
 //! What every stage shares on the host: problems, inputs, references, gates, timing, records and the two backends.
 
+#[cfg(feature = "emulated")]
 pub mod check;
 pub mod claim;
 pub mod device;
 pub mod e4m3;
+#[cfg(feature = "emulated")]
 pub mod evidence;
+#[cfg(feature = "emulated")]
 pub mod explain;
+#[cfg(feature = "emulated")]
 pub mod faults;
+#[cfg(feature = "emulated")]
 pub mod gate;
 pub mod image;
 pub mod inputs;
@@ -19,8 +24,11 @@ pub mod quantise;
 pub mod reference;
 pub mod resources;
 pub mod stage;
+#[cfg(feature = "emulated")]
 pub mod suppression;
 pub mod telemetry;
+#[cfg(feature = "emulated")]
 pub mod tier0;
 pub mod timing;
+pub mod tuning;
 pub mod verdict;

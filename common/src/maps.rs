@@ -1,12 +1,14 @@
-//! The tensor maps of a launch: what TMA is told of Q, K, V and O. The driver encodes them for a GPU, the emulator for
-//! itself; both from the same description.
+//! What a kernel is launched with: its parameters and, for TMA, tensor maps of Q, K, V and O. The driver encodes a map for a GPU,
+//! the emulator for itself; both from the same description.
 
-use crate::device::Staged;
-use crate::image::Image;
 use crate::params::{
-    AttentionLaunch, AttentionMaps, AttentionParams, AttentionTensor, AttentionTensorMap,
+    AttentionLaunch, AttentionMaps, AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL,
+    AttentionParams, AttentionTensor, AttentionTensorMap,
 };
-use emulator::TensorMap;
+use crate::problem::{Mask, Problem};
+
+/// Bytes of an element of O, which is f16 whatever the inputs are.
+const OUTPUT_BYTES: usize = 2;
 
 /// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
 /// shorter.
@@ -39,45 +41,95 @@ impl BoxRows {
     }
 }
 
-/// The map of one tensor. Batch, head and row are dimensions of their own, so that rows past the end of a sequence are outside
-/// of the tensor and never those of the next head.
-fn map_of(tensor: &AttentionTensor, image: &Image, box_rows: u32) -> TensorMap {
-    let [batches, heads, rows, columns] = image.extents.map(|extent| extent as u64);
-    let bytes = |elements: i64| elements.unsigned_abs() * image.element_bytes as u64;
-    let box_columns = (MAX_BOX_BYTES / image.element_bytes).min(columns as usize) as u32;
-    TensorMap {
-        base: tensor.data as usize,
-        extents: [columns, rows, heads, batches],
-        strides: [tensor.row_stride, tensor.head_stride, tensor.batch_stride].map(bytes),
-        box_columns,
-        box_rows,
-        swizzle: box_columns * image.element_bytes as u32,
-        element_bytes: image.element_bytes as u32,
+/// What a map says of a tensor of rows, heads and batches in global memory, and of the box that TMA moves at a time: `box_rows`
+/// rows of one head, of each `box_columns` columns. In shared memory the box's rows lie one behind the other, swizzled by their
+/// width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Address of the first element.
+    pub base: usize,
+    /// Columns, rows, heads, batches.
+    pub extents: [u64; 4],
+    /// Bytes from one row, head and batch to the next.
+    pub strides: [u64; 3],
+    /// Columns of a box: 64 or 128 bytes.
+    pub box_columns: u32,
+    /// Rows of a box.
+    pub box_rows: u32,
+    /// Bytes of a box's row, by which it is swizzled: 64 or 128.
+    pub swizzle: u32,
+    /// Bytes of an element.
+    pub element_bytes: u32,
+}
+
+impl TensorMap {
+    /// Batch, head and row are dimensions of their own, so that rows past the end of a sequence are outside of the tensor and never
+    /// those of the next head.
+    fn new(
+        tensor: &AttentionTensor,
+        extents: [usize; 4],
+        element_bytes: usize,
+        box_rows: u32,
+    ) -> Self {
+        let [batches, heads, rows, columns] = extents.map(|extent| extent as u64);
+        let bytes = |elements: i64| elements.unsigned_abs() * element_bytes as u64;
+        let box_columns = (MAX_BOX_BYTES / element_bytes).min(columns as usize) as u32;
+        Self {
+            base: tensor.data as usize,
+            extents: [columns, rows, heads, batches],
+            strides: [tensor.row_stride, tensor.head_stride, tensor.batch_stride].map(bytes),
+            box_columns,
+            box_rows,
+            swizzle: box_columns * element_bytes as u32,
+            element_bytes: element_bytes as u32,
+        }
+    }
+}
+
+/// The parameters of a launch on Q, K, V and O.
+pub fn params(problem: &Problem, [q, k, v, o]: [AttentionTensor; 4]) -> AttentionParams {
+    let shape = &problem.shape;
+    AttentionParams {
+        q,
+        k,
+        v,
+        o,
+        batch: shape.batch as i32,
+        heads_q: shape.heads_q as i32,
+        heads_kv: shape.heads_kv as i32,
+        seq_q: shape.seq_q as i32,
+        seq_kv: shape.seq_kv as i32,
+        mask: match problem.mask {
+            Mask::Full => AttentionMask_ATTENTION_FULL as i32,
+            Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
+        },
+        softmax_scale: problem.softmax_scale,
+        reserved: [0; 9],
     }
 }
 
 /// What a kernel is launched with. `encode` makes the opaque bytes of one map; its error ends the launch.
 pub fn launch<E>(
-    staged: &Staged,
+    problem: &Problem,
     params: AttentionParams,
     boxes: Option<BoxRows>,
     encode: impl Fn(&TensorMap) -> Result<[u64; 16], E>,
 ) -> Result<AttentionLaunch, E> {
-    let map = |tensor: &AttentionTensor, image: &Image, rows: u32| {
+    let map = |tensor: &AttentionTensor, extents, element_bytes, rows: u32| {
         let opaque = if rows == 0 {
             [0; 16]
         } else {
-            encode(&map_of(tensor, image, rows))?
+            encode(&TensorMap::new(tensor, extents, element_bytes, rows))?
         };
         Ok(AttentionTensorMap { opaque })
     };
-    let [q, k, v] = &staged.inputs;
-    let rows = boxes.unwrap_or_default();
+    let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
+    let (bytes, rows) = (problem.dtype.bytes(), boxes.unwrap_or_default());
     Ok(AttentionLaunch {
-        q: map(&params.q, &q.image, rows.q)?,
-        k: map(&params.k, &k.image, rows.k)?,
-        v: map(&params.v, &v.image, rows.v)?,
-        o: map(&params.o, &staged.output, rows.o)?,
+        q: map(&params.q, of_q, bytes, rows.q)?,
+        k: map(&params.k, of_kv, bytes, rows.k)?,
+        v: map(&params.v, of_kv, bytes, rows.v)?,
+        o: map(&params.o, of_q, OUTPUT_BYTES, rows.o)?,
         params,
     })
 }
@@ -85,9 +137,10 @@ pub fn launch<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Staged;
     use crate::image::Layout;
     use crate::inputs::{Family, Inputs};
-    use crate::problem::{Dtype, Mask, Problem, Shape};
+    use crate::problem::{Dtype, Shape};
 
     #[test]
     fn maps_have_the_extents_and_strides_of_the_images() {
@@ -106,7 +159,7 @@ mod tests {
                 o: 64,
             };
             let seen = std::cell::RefCell::new(Vec::new());
-            let launch = launch(&staged, params, Some(boxes), |map| {
+            let launch = launch(&problem, params, Some(boxes), |map| {
                 seen.borrow_mut().push(*map);
                 Ok::<_, ()>([7; 16])
             });

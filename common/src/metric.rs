@@ -3,6 +3,7 @@
 //! else.
 
 use crate::verdict::GateId;
+#[cfg(feature = "emulated")]
 use emulator::trace::Counters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -420,6 +421,7 @@ impl Metric {
     }
 
     /// What it takes to judge it.
+    #[cfg(feature = "emulated")]
     pub fn source(self) -> Source {
         match self {
             Metric::DynamicSharedBytes => Source::Declared,
@@ -451,6 +453,7 @@ impl Metric {
     }
 
     /// Every metric that the emulator counts, in the order of the tables.
+    #[cfg(feature = "emulated")]
     pub fn all_counted() -> impl Iterator<Item = Metric> {
         Metric::ALL
             .iter()
@@ -501,6 +504,7 @@ impl Metric {
     }
 
     /// Its value in `counters`; `None` for what the emulator does not count.
+    #[cfg(feature = "emulated")]
     pub fn counted(self, counters: &Counters) -> Option<f64> {
         let Counters {
             global_read,

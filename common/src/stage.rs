@@ -80,8 +80,10 @@ pub struct Kernel {
     /// What `kernel.cu` declares of it.
     pub facts: KernelFacts,
     /// One CUDA thread of the emulated build.
+    #[cfg(feature = "emulated")]
     pub emulated: emulator::Entry,
     /// The same of the traced build, for [`crate::device::emulated::trace`] alone.
+    #[cfg(feature = "emulated")]
     pub traced: Option<emulator::Entry>,
 }
 
@@ -266,6 +268,7 @@ impl LoadedStage {
         for kernel in &mut kernels {
             kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
         }
+        #[cfg(feature = "emulated")]
         if let Some(table) = artifacts.traced_kernels {
             for record in read_table(stage, table)? {
                 let traced = read_record(stage, &record)?;
@@ -295,11 +298,13 @@ impl LoadedStage {
     }
 
     /// Whether every instance has a traced build, for gate H1.
+    #[cfg(feature = "emulated")]
     pub fn is_traced(&self) -> bool {
         self.kernels.iter().all(|kernel| kernel.traced.is_some())
     }
 
     /// Whether hazards in the emulated kernels can be told by source line: not where the program was stripped.
+    #[cfg(feature = "emulated")]
     pub fn has_source_lines(&self) -> bool {
         let entry = |kernel: &Kernel| kernel.traced.unwrap_or(kernel.emulated);
         self.kernels
@@ -526,6 +531,7 @@ fn read_record(
         8 => Probability::E4m3,
         other => return Err(fail(format!("P of {other} bits is unknown"))),
     };
+    #[cfg(feature = "emulated")]
     let entry = record
         .emulated
         .ok_or_else(|| fail("no emulated entry".to_string()))?;
@@ -550,6 +556,7 @@ fn read_record(
         probability,
         symbol,
     };
+    #[cfg(feature = "emulated")]
     // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
     // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
     // through it.
@@ -562,7 +569,9 @@ fn read_record(
         family: hyphenated(family),
         variant: hyphenated(variant),
         facts,
+        #[cfg(feature = "emulated")]
         emulated,
+        #[cfg(feature = "emulated")]
         traced: None,
     })
 }

@@ -9,9 +9,9 @@ use crate::measure::select;
 use crate::output::{self, Output};
 use crate::page::markdown::markdown;
 use crate::pages::brief as layout;
-use crate::record::TuningCache;
 use crate::record::files::write_atomically;
 use crate::record::store::read_all;
+use crate::record::{TuningCache, tuning_cache};
 use crate::registry;
 use anyhow::Context;
 use clap::Args;
@@ -86,7 +86,7 @@ fn caches(folder: &Path) -> anyhow::Result<Vec<TuningCache>> {
         .collect();
     paths.sort();
     let read = |path: &PathBuf| {
-        TuningCache::read(path).with_context(|| format!("cannot read {}", path.display()))
+        tuning_cache::read(path).with_context(|| format!("cannot read {}", path.display()))
     };
     paths
         .iter()

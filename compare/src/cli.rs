@@ -26,6 +26,9 @@ pub enum Command {
     /// Say whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
+    /// Make a stage of your own: a registered copy of another that builds, passes and claims nothing yet
+    #[command(after_help = crate::new::EXAMPLES)]
+    New(crate::new::NewArgs),
     /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates kill every one
     Selftest(crate::selftest::SelftestArgs),
     /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks

@@ -13,7 +13,7 @@ use crate::profile::NCU;
 use crate::record::meta::{DeviceCompiler, Tier};
 use crate::registry;
 use crate::sanitize::COMPUTE_SANITIZER;
-use crate::tool::{Places, first_line};
+use crate::tool::{NVCC, Places, first_line};
 use clap::Args;
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, DeviceInfo};
@@ -53,13 +53,6 @@ const DISK_OF_RUNS: u128 = 1_000_000_000;
 
 /// The first major version of g++ whose `-fsanitize=thread` tells every access that the traced build needs.
 const LEAST_GXX: u32 = 12;
-
-/// Where nvcc is.
-const NVCC: Places = Places {
-    name: "nvcc",
-    variable: "NVCC",
-    pinned: Some(".cuda/nvidia/cu13/bin/nvcc"),
-};
 
 /// Whether there is what is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

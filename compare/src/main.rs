@@ -17,6 +17,7 @@ mod judge;
 mod launch;
 mod list;
 mod measure;
+mod new;
 mod output;
 mod page;
 mod pages;
@@ -68,6 +69,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Run(args) => run::run(&args),
         Command::List(args) => list::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::New(args) => new::new(&args),
         Command::Selftest(args) => selftest::selftest(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Diff(args) => diff::diff(&args),

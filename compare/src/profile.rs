@@ -1,6 +1,8 @@
 //! `compare profile`: one launch per variant under ncu, and what it says of the figures that the stages predict.
 
 mod csv;
+mod lines;
+mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
@@ -20,6 +22,7 @@ use clap::Args;
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -33,13 +36,15 @@ each stage and all that its evidence claims are about.
 Examples:
   compare profile                               complete the newest record under target/compare
   compare profile --record target/compare/20261120T183000Z-nvidia-h200 --stages stage5-swizzle
+  compare profile --stages 8 --shapes long --source   and the ten lines of kernel.cu in which warps wait most
   NCU=/opt/nvidia/nsight-compute/ncu compare profile --variants swizzle-32x256-k4 --shapes long --dtypes f16,e4m3
 
 Exit codes:
   0  profiled and written
   1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
   2  wrong usage, or a record of other kernels or another GPU
-  3  NO DATA: no GPU, no ncu, or no permission to read counters; nothing is overwritten";
+  3  NO DATA: no GPU, no ncu, or no permission to read counters; with --source, no nvcc, or one that makes other code than
+     this program has; nothing is overwritten";
 
 /// The flags of `profile`.
 #[derive(Clone, Debug, Args)]
@@ -51,6 +56,10 @@ pub struct ProfileArgs {
     pub chosen: Chosen,
     #[command(flatten)]
     pub problems: Problems,
+    /// Sample where warps wait, too, and say in which lines of kernel.cu, and for what. Needs nvcc, which compiles the variants
+    /// once more with -lineinfo; what is measured stays this program's code
+    #[arg(long)]
+    pub source: bool,
     /// No table and no progress; errors only
     #[arg(long, short)]
     pub quiet: bool,
@@ -96,10 +105,26 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             red.join(", ")
         )));
     }
-    ladder.gpu_to("profile on")?;
+    let gpu = ladder.gpu_to("profile on")?.info().limits();
     let ncu = NCU.find().map_err(NoData)?;
     let (work, device) = (record.work("profile")?, record.record.meta.device);
-    let launched = match measure(&ncu, &places, (&problems, device), &work, args.quiet)? {
+    let chains = match args.source {
+        true => Some(lines_build::chains(&ladder.stages, &places, gpu, &work).map_err(NoData)?),
+        false => None,
+    };
+    let sections: &[&str] = if args.source {
+        &["--section", "SourceCounters"]
+    } else {
+        &[]
+    };
+    let launched = match measure(
+        &ncu,
+        &places,
+        (&problems, device),
+        sections,
+        &work,
+        args.quiet,
+    )? {
         Ok(launched) => launched,
         Err(red) => {
             let text =
@@ -107,7 +132,11 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             return Ok(Answer::new(Exit::Fail, text));
         }
     };
-    let found = figures(&ncu, &work, &builds, &problems, launched)?;
+    let mut found = figures(&ncu, &work, &builds, &problems, launched)?;
+    if let Some(chains) = &chains {
+        let sampled = sampled(&ncu, &work, found.len())?;
+        found = with_waits(found, &builds, &sampled, chains).map_err(NoData)?;
+    }
     for (name, problem) in &problems {
         record.record.names(name, problem.shape);
     }
@@ -217,6 +246,7 @@ fn measure(
     tool: &Tool,
     places: &[String],
     (problems, device): (&[Named], Option<DeviceLimits>),
+    sections: &[&str],
     work: &Path,
     quiet: bool,
 ) -> anyhow::Result<Result<Vec<Row>, String>> {
@@ -233,7 +263,8 @@ fn measure(
     ]);
     command
         .arg(work.join(REPORT))
-        .args(["--metrics", &ncu::names().join(",")]);
+        .args(["--metrics", &ncu::names().join(",")])
+        .args(sections);
     command
         .arg(std::env::current_exe()?)
         .args(launch::arguments(
@@ -278,6 +309,27 @@ fn measure(
     Ok(Ok(launched))
 }
 
+/// What ncu prints of its report's `page`, in a file of its own.
+fn printed(
+    tool: &Tool,
+    work: &Path,
+    page: &str,
+    flags: &[&str],
+    launches: usize,
+) -> anyhow::Result<(PathBuf, String)> {
+    let table = work.join(format!("{page}.csv"));
+    let mut import = Command::new(&tool.path);
+    import
+        .arg("--import")
+        .arg(work.join(REPORT))
+        .args(["--csv", "--page", page])
+        .args(flags);
+    let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2));
+    tool::run(import, &table, limit, || ())?;
+    let text = std::fs::read_to_string(&table)?;
+    Ok((table, text))
+}
+
 /// What ncu read of each launch.
 fn figures(
     tool: &Tool,
@@ -286,25 +338,52 @@ fn figures(
     problems: &[Named],
     launched: Vec<Row>,
 ) -> anyhow::Result<Vec<Row>> {
-    let table = work.join("profile.csv");
-    let mut import = Command::new(&tool.path);
-    import.arg("--import").arg(work.join(REPORT)).args([
-        "--csv",
-        "--page",
-        "raw",
-        "--print-units",
-        "base",
-    ]);
-    tool::run(
-        import,
-        &table,
-        Duration::from_secs(SECONDS_PER_LAUNCH * (launched.len() as u64 + 2)),
-        || (),
-    )?;
-    let lines = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names())
-        .map_err(|error| error.to_string());
+    let flags = ["--print-units", "base"];
+    let (table, text) = printed(tool, work, "raw", &flags, launched.len())?;
+    let lines = csv::parse(&text, &ncu::names()).map_err(|error| error.to_string());
     let rows = lines.and_then(|lines| with_lines(ladder, problems, launched, lines));
     Ok(rows.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+}
+
+/// Where warps waited in each launch, as ncu saw them.
+fn sampled(tool: &Tool, work: &Path, launches: usize) -> anyhow::Result<Vec<lines::Sampled>> {
+    let (table, text) = printed(tool, work, "source", &[], launches)?;
+    let sampled = lines::sampled(&text);
+    Ok(sampled.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+}
+
+/// Rows with the lines of kernel.cu in which warps wait most. Samples are in the order of the launches, as the rows are.
+fn with_waits(
+    rows: Vec<Row>,
+    ladder: &[StageBuild],
+    sampled: &[lines::Sampled],
+    chains: &BTreeMap<String, lines::Chains>,
+) -> Result<Vec<Row>, String> {
+    if rows.len() != sampled.len() {
+        return Err(format!(
+            "ncu has samples of {} launches, the program made {}",
+            sampled.len(),
+            rows.len()
+        ));
+    }
+    let join = |(row, sampled): (Row, &lines::Sampled)| {
+        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
+        let variant = stage.and_then(|stage| stage.variant(row.subject.name()));
+        let is_its = variant.is_some_and(|variant| {
+            variant
+                .kernels
+                .iter()
+                .any(|kernel| kernel.facts.symbol == sampled.kernel)
+        });
+        match chains.get(&sampled.kernel).filter(|_| is_its) {
+            Some(chains) => Ok(row.note(lines::note(sampled, chains)?)),
+            None => Err(format!(
+                "ncu has samples of {}, where the program launched {}",
+                sampled.kernel, row.subject
+            )),
+        }
+    };
+    rows.into_iter().zip(sampled).map(join).collect()
 }
 
 /// Launches beside the lines of ncu's table, which must be of the same kernels in the same order.
@@ -446,5 +525,38 @@ mod tests {
             swapped.contains("where the program launched scalar_32x64_f16_d64"),
             "{swapped}"
         );
+    }
+
+    #[test]
+    fn waits_are_those_of_the_launch_that_they_are_put_to() {
+        let ladder = builds();
+        let place = Place::claims(Dtype::F16);
+        let rows = || {
+            [SCALAR, CPASYNC]
+                .map(|subject| rows::profiled(subject.into(), place.clone(), &BTreeMap::new()))
+                .to_vec()
+        };
+        let sampled = |kernel: &str| lines::Sampled {
+            kernel: kernel.into(),
+            instructions: [(0, [("wait".to_string(), 3)].into())].into(),
+        };
+        let kernels = ["scalar_32x64_f16_d64", "cpasync_32x64_f16_d64"];
+        let chain = |line| {
+            let file = "kernel.cu".to_string();
+            lines::Chains::from([(0, vec![lines::Frame { file, line }])])
+        };
+        let chains = [
+            (kernels[0].to_string(), chain(7)),
+            (kernels[1].to_string(), chain(8)),
+        ]
+        .into();
+        let join = |sampled: &[lines::Sampled]| with_waits(rows(), &ladder, sampled, &chains);
+        let found = join(&kernels.map(sampled)).unwrap();
+        let expected = "3 samples of waiting warps: 100 % in line 8 (100 % wait)";
+        assert_eq!(found[1].note.as_deref(), Some(expected));
+        let swapped = join(&[kernels[1], kernels[0]].map(sampled)).unwrap_err();
+        assert!(swapped.contains("where the program launched"), "{swapped}");
+        let lost = join(&[sampled(kernels[0])]).unwrap_err();
+        assert!(lost.contains("samples of 1 launches"), "{lost}");
     }
 }

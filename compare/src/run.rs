@@ -20,7 +20,7 @@ use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, Subject, TuningCache};
+use crate::record::{On, Record, Row, Source, Subject, tuning_cache};
 use crate::registry::{self, Gpus, Ladder};
 use crate::tune;
 use crate::{pages, render, sass};
@@ -254,7 +254,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         machine.name += &format!("-as-{device}");
     }
     if !plan.timings.is_empty() {
-        let cache = TuningCache::read(&tune::path_of(&machine.name))?;
+        let cache = tuning_cache::read(&tune::path_of(&machine.name))?;
         if let Some(cache) = cache.filter(|cache| Some(cache.gpu.as_str()) == machine.gpu.name()) {
             tune::keep_best(
                 &mut plan,

@@ -9,7 +9,7 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document};
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
-use crate::tool::{Places, Tool};
+use crate::tool::{CUOBJDUMP, Tool};
 use anyhow::Context;
 use clap::Args;
 use common::metric::Metric;
@@ -61,12 +61,6 @@ pub struct SassArgs {
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
 }
-
-const CUOBJDUMP: Places = Places {
-    name: "cuobjdump",
-    variable: "CUOBJDUMP",
-    pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
-};
 
 /// Prints what the chosen instances consist of.
 pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
@@ -196,32 +190,35 @@ pub fn read<'a>(
     Ok(Some(tool))
 }
 
-/// What cuobjdump prints of a stage.
-fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
+/// What cuobjdump prints of the code that this program has of a stage.
+pub fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     let id = stage.info().id;
     let Some(fatbin) = stage.attention.artifacts().fatbin else {
         return Err(format!(
             "{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"
         ));
     };
-    let run = || -> std::io::Result<std::process::Output> {
-        let file = std::env::temp_dir().join(format!("compare-{id}-{}.fatbin", std::process::id()));
-        std::fs::write(&file, fatbin)?;
-        // It starts nvdisasm, which lies beside it.
-        let folders = tool.path.parent().map(PathBuf::from).into_iter();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path =
-            std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
-        let output = Command::new(&tool.path)
-            .arg("-sass")
-            .arg(&file)
-            .env("PATH", path)
-            .output();
-        std::fs::remove_file(&file)?;
-        output
-    };
-    let output =
-        run().map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
+    let file = std::env::temp_dir().join(format!("compare-{id}-{}.fatbin", std::process::id()));
+    std::fs::write(&file, fatbin)
+        .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    let listing = listing_of(tool, &file, id);
+    // What is left of it disturbs nobody.
+    let _ = std::fs::remove_file(&file);
+    listing
+}
+
+/// What cuobjdump prints of the code of `id` in `file`.
+pub fn listing_of(tool: &Tool, file: &Path, id: &str) -> Result<String, String> {
+    // It starts nvdisasm, which lies beside it.
+    let folders = tool.path.parent().map(PathBuf::from).into_iter();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
+    let output = Command::new(&tool.path)
+        .arg("-sass")
+        .arg(file)
+        .env("PATH", path)
+        .output()
+        .map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = said.lines().next().unwrap_or("nothing said");

@@ -38,6 +38,23 @@ pub struct Places {
     pub pinned: Option<&'static str>,
 }
 
+/// CUDA's compiler, and what reads its code.
+pub const NVCC: Places = Places {
+    name: "nvcc",
+    variable: "NVCC",
+    pinned: Some(".cuda/nvidia/cu13/bin/nvcc"),
+};
+pub const CUOBJDUMP: Places = Places {
+    name: "cuobjdump",
+    variable: "CUOBJDUMP",
+    pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
+};
+pub const NVDISASM: Places = Places {
+    name: "nvdisasm",
+    variable: "NVDISASM",
+    pinned: Some(".cuda/nvidia/cu13/bin/nvdisasm"),
+};
+
 impl Places {
     /// Finds the tool and asks for its version; an error says what was tried and what to do.
     pub fn find(&self) -> Result<Tool, String> {

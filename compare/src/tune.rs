@@ -21,7 +21,7 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::files::write_json;
 use crate::record::meta::Machine;
-use crate::record::{Record, Row, Source, TuningCache};
+use crate::record::{Record, Row, Source, TuningCache, tuning_cache};
 use crate::registry::Ladder;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -247,7 +247,7 @@ fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
 fn open(args: &TuneArgs, machine: &Machine) -> anyhow::Result<(PathBuf, TuningCache)> {
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
     let here = machine.gpu.name().unwrap_or_default();
-    let cache = TuningCache::read(&path)?.unwrap_or_else(|| TuningCache::none(here));
+    let cache = tuning_cache::read(&path)?.unwrap_or_else(|| TuningCache::none(here));
     ensure!(
         cache.gpu == here,
         "{} is the tuning cache of {}, and this is {here}; give another file with --out",

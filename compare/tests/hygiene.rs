@@ -15,6 +15,9 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// (similar, which insta brings to the tests anyway).
 const DEPENDENCY_BUDGET: usize = 68;
 
+/// The same of the Python module: those of `common` without the emulator, and pyo3 with what it brings.
+const WHEEL_BUDGET: usize = 50;
+
 /// A kernel is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
@@ -49,13 +52,15 @@ fn shown(path: &Path) -> String {
 
 /// The folders `stage0-…`, sorted.
 fn stages() -> Vec<String> {
+    stages_in(&root())
+}
+
+fn stages_in(root: &Path) -> Vec<String> {
     let is_stage = |name: &String| {
         name.strip_prefix("stage")
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let entries = std::fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap());
+    let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let folders = entries
         .filter(|entry| entry.path().is_dir())
         .map(|entry| entry.file_name().into_string().unwrap());
@@ -241,15 +246,15 @@ fn metadata() -> Metadata {
         .expect("cargo metadata")
 }
 
-/// Crates from outside in `compare`'s build with default features, as "name version". `cargo tree`, not `cargo metadata`:
+/// Crates from outside in the build of `package` with default features, as "name version". `cargo tree`, not `cargo metadata`:
 /// only it keeps apart what tests and build scripts switch on.
-fn dependencies() -> BTreeSet<String> {
+fn dependencies(package: &str) -> BTreeSet<String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args([
         "tree",
         "--locked",
         "--package",
-        "compare",
+        package,
         "--target",
         TARGET,
         "--edges",
@@ -281,18 +286,23 @@ fn dependencies() -> BTreeSet<String> {
 }
 
 #[test]
-fn compare_stays_within_its_dependency_budget() {
-    let linked = dependencies();
-    assert!(
-        linked.len() > 10,
-        "cargo tree's answer was not understood: {linked:?}"
-    );
-    assert!(
-        linked.len() <= DEPENDENCY_BUDGET,
-        "compare links {} crates from outside, {DEPENDENCY_BUDGET} are allowed: do without the new one, switch off its \
-         default features, or raise the budget with a reason\n{linked:#?}",
-        linked.len()
-    );
+fn programs_stay_within_their_dependency_budgets() {
+    for (package, budget) in [
+        ("compare", DEPENDENCY_BUDGET),
+        ("attention-ladder-python", WHEEL_BUDGET),
+    ] {
+        let linked = dependencies(package);
+        assert!(
+            linked.len() > 10,
+            "cargo tree's answer was not understood: {linked:?}"
+        );
+        assert!(
+            linked.len() <= budget,
+            "{package} links {} crates from outside, {budget} are allowed: do without the new one, switch off its \
+             default features, or raise the budget with a reason\n{linked:#?}",
+            linked.len()
+        );
+    }
 }
 
 #[test]
@@ -365,17 +375,18 @@ fn kernels_can_be_read_in_one_sitting() {
     }
 }
 
-#[test]
-fn every_stage_is_registered() {
+/// Where the stages of the checkout `root` are not registered: a stage that compare does not know is never gated.
+fn unregistered(root: &Path) -> Vec<String> {
+    let mut missing = Vec::new();
     let (root_manifest, compare_manifest) = (
-        read(&root().join("Cargo.toml")),
-        read(&root().join("compare/Cargo.toml")),
+        read(&root.join("Cargo.toml")),
+        read(&root.join("compare/Cargo.toml")),
     );
-    let sources = files_below(&root().join("compare/src"), &|path| {
+    let sources = files_below(&root.join("compare/src"), &|path| {
         path.extension().is_some_and(|extension| extension == "rs")
     });
     let compare_sources: String = sources.iter().map(|path| read(path)).collect();
-    for stage in stages() {
+    for stage in stages_in(root) {
         let module = stage.replace('-', "_");
         for (place, is_there) in [
             (
@@ -395,12 +406,73 @@ fn every_stage_is_registered() {
                 compare_sources.contains(&format!("{module}::")),
             ),
         ] {
-            assert!(
-                is_there,
-                "{stage} is missing in {place}: a stage that compare does not know is never gated"
-            );
+            if !is_there {
+                missing.push(format!("{stage} is missing in {place}"));
+            }
         }
     }
+    missing
+}
+
+#[test]
+fn every_stage_is_registered() {
+    let missing = unregistered(&root());
+    assert!(
+        missing.is_empty(),
+        "a stage that compare does not know is never gated: {missing:#?}"
+    );
+}
+
+/// All but the build of a stage that `compare new` makes; its tests are those of the stage that it copies.
+#[test]
+fn a_new_stage_is_a_member_that_is_registered() {
+    let checkout = tempfile::tempdir().unwrap();
+    let names = ["Cargo.toml", "Cargo.lock", "common", "compare"].map(String::from);
+    for name in names.into_iter().chain(stages()) {
+        let copied = Command::new("cp")
+            .arg("-r")
+            .args([root().join(&name), checkout.path().join(&name)])
+            .status();
+        assert!(copied.unwrap().success(), "{name}");
+    }
+    let make = |folder: &Path, name: &str| {
+        Command::new(env!("CARGO_BIN_EXE_compare"))
+            .args(["new", name, "--from", "stage0-scalar"])
+            .current_dir(folder)
+            .env_remove("CARGO_MANIFEST_DIR")
+            .output()
+            .unwrap()
+    };
+    let name = format!("stage{}-mine", stages().len());
+    let nowhere = tempfile::tempdir().unwrap();
+    let outside = make(nowhere.path(), &name);
+    assert_eq!(outside.status.code(), Some(2), "{outside:?}");
+    let made = make(checkout.path(), &name);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    assert_eq!(make(checkout.path(), &name).status.code(), Some(2), "taken");
+    assert_eq!(stages_in(checkout.path()).len(), stages().len() + 1);
+    assert_eq!(unregistered(checkout.path()), [""; 0]);
+    let metadata = MetadataCommand::new()
+        .manifest_path(checkout.path().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .unwrap();
+    let package = metadata
+        .packages
+        .iter()
+        .find(|package| *package.name == *name);
+    let kinds: Vec<&str> = package
+        .unwrap()
+        .targets
+        .iter()
+        .map(|target| &*target.name)
+        .collect();
+    assert!(
+        ["attention", "stage", "build-script-build"]
+            .iter()
+            .all(|kind| kinds.contains(kind)),
+        "{kinds:?}"
+    );
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Job<'a> {
     pub kernel: &'a Path,
     /// Include folders, the emulator's before the device's.
     pub includes: &'a [&'a Path],
+    /// Whether kernels are compiled, or the table of their constants alone.
+    pub runs: bool,
 }
 
 /// What the emulated build leaves besides the static library.
@@ -29,13 +31,15 @@ pub(crate) struct Done {
     pub compiled: Vec<PathBuf>,
 }
 
-/// The same kernel.cu is compiled twice.
+/// The same kernel.cu is compiled twice, or for its table alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
     /// For results.
     Plain,
     /// Calls the emulator before every access: for hazards and counters.
     Traced,
+    /// The table of constants without kernels, for programs that link no emulator.
+    Table,
 }
 
 /// The traced build's own flags. -O1 and the rest keep one access of the source one access of the program. Only the
@@ -49,11 +53,24 @@ const TRACED_FLAGS: [&str; 6] = [
     "-Wno-deprecated-copy",
 ];
 
-/// Compiles, isolates and archives, plain and traced; tells cargo to link the archives.
+/// What makes the emulator's headers leave the table alone.
+const TABLE_FLAG: &str = "-DATTN_TABLE_ALONE";
+
+/// What every function and variable of the emulator is named.
+const EMULATOR_PREFIX: &str = "emulator_";
+
+/// Compiles, isolates and archives, plain and traced, or the table alone; tells cargo to link the archives.
 pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
-    let tool = tool(Flavour::Plain)?;
-    let (flags, mut compiled) = build_flavour(job, &tool, Flavour::Plain)?;
-    let traced_flags = if tool.is_like_gnu() {
+    let plain = if job.runs {
+        Flavour::Plain
+    } else {
+        Flavour::Table
+    };
+    let tool = tool(plain)?;
+    let (flags, mut compiled) = build_flavour(job, &tool, plain)?;
+    let traced_flags = if !job.runs {
+        None
+    } else if tool.is_like_gnu() {
         let (flags, headers) = build_flavour(job, &self::tool(Flavour::Traced)?, Flavour::Traced)?;
         compiled.extend(headers);
         Some(flags)
@@ -79,14 +96,17 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
     build
         .cpp(true)
         .std("c++17")
-        .opt_level(if flavour == Flavour::Plain { 2 } else { 1 })
+        .opt_level(if flavour == Flavour::Traced { 1 } else { 2 })
         .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted
         .flag("-g1")
         .flag("-ffp-contract=off")
         .warnings(false);
-    if flavour == Flavour::Traced {
-        TRACED_FLAGS.iter().for_each(|flag| _ = build.flag(flag));
-    }
+    let own: &[&str] = match flavour {
+        Flavour::Plain => &[],
+        Flavour::Traced => &TRACED_FLAGS,
+        Flavour::Table => &[TABLE_FLAG],
+    };
+    own.iter().for_each(|flag| _ = build.flag(flag));
     Ok(build.try_get_compiler()?)
 }
 
@@ -99,9 +119,10 @@ fn build_flavour(
     let library = match flavour {
         Flavour::Plain => format!("{}_emulated", job.prefix),
         Flavour::Traced => format!("{}_traced", job.prefix),
+        Flavour::Table => format!("{}_table", job.prefix),
     };
     let exported = match flavour {
-        Flavour::Plain => table_symbol(job.prefix),
+        Flavour::Plain | Flavour::Table => table_symbol(job.prefix),
         Flavour::Traced => traced_table_symbol(job.prefix),
     };
     let wrapper = job.out_dir.join(format!("{library}.cpp"));
@@ -131,6 +152,9 @@ fn build_flavour(
     run(&mut compile, "the C++ compiler", "kernel.cu, emulated")?;
 
     let isolated = isolate(tool, &object, &exported)?;
+    if flavour == Flavour::Table {
+        holds_no_emulated_code(&isolated, &exported)?;
+    }
     cc::Build::new()
         .cpp(true)
         .object(&isolated)
@@ -226,6 +250,31 @@ fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object:
     }
     names.retain(|name| name != exported);
     Ok(names)
+}
+
+/// Refuses a table alone that calls the emulator: somewhere a kernel was compiled, and the program would not link.
+fn holds_no_emulated_code(object: &Path, exported: &str) -> Result<(), BuildError> {
+    let bytes = std::fs::read(object).map_err(BuildError::io("read", object))?;
+    let unreadable = |source| BuildError::Object {
+        what: exported.into(),
+        source,
+    };
+    let file = object::File::parse(&*bytes).map_err(unreadable)?;
+    let mut symbols = Vec::new();
+    for symbol in file.symbols().filter(|symbol| symbol.is_undefined()) {
+        let name = symbol.name().map_err(unreadable)?;
+        if name.contains(EMULATOR_PREFIX) {
+            symbols.push(name.to_string());
+        }
+    }
+    if symbols.is_empty() {
+        Ok(())
+    } else {
+        Err(BuildError::EmulatedCode {
+            stage: exported.into(),
+            symbols,
+        })
+    }
 }
 
 fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
@@ -362,6 +411,19 @@ mod tests {
         )
         .unwrap();
         run(&mut Command::new(program), "the program", "two stages").unwrap();
+    }
+
+    #[test]
+    fn a_table_that_calls_the_emulator_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let calls = "extern \"C\" void emulator_barrier(); extern \"C\" void table() { emulator_barrier(); }\n";
+        let error = holds_no_emulated_code(&compile(folder.path(), calls), "table").unwrap_err();
+        let BuildError::EmulatedCode { symbols, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(symbols, ["emulator_barrier"]);
+        let plain = "extern \"C\" int table() { return 1; }\n";
+        holds_no_emulated_code(&compile(folder.path(), plain), "table").unwrap();
     }
 
     #[test]

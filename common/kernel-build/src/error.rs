@@ -98,6 +98,17 @@ pub enum BuildError {
         /// The symbols.
         symbols: Vec<String>,
     },
+    /// A table without kernels that calls the emulator.
+    #[error(
+        "the table of {stage} is built without the feature 'emulated' and calls the emulator: {}; code that is compiled \
+         whether or not a kernel is belongs behind EMULATOR_ENTRY or into a template", symbols.join(", ")
+    )]
+    EmulatedCode {
+        /// The table.
+        stage: String,
+        /// The emulator's functions.
+        symbols: Vec<String>,
+    },
     /// An object file that does not read as one.
     #[error("{what} does not read as an object file")]
     Object {

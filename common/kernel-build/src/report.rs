@@ -17,7 +17,7 @@ pub struct BuildReport {
     pub identity: String,
     /// The files under [`Self::identity`], relative to the workspace root, sorted.
     pub identity_files: Vec<String>,
-    /// The emulated build, which is always there.
+    /// The emulated build, or that of the table alone where the stage is built without its feature `emulated`.
     pub emulated: EmulatedBuild,
     /// The GPU build, or why there is none.
     pub gpu: GpuBuild,

@@ -22,6 +22,9 @@ const VARIABLES: [&str; 7] = [
     "OBJCOPY",
 ];
 
+/// Set by cargo where the stage is built with its feature `emulated`.
+const EMULATED_FEATURE: &str = "CARGO_FEATURE_EMULATED";
+
 /// Builds the stage whose build script this is, for every architecture. An error is printed and ends the build.
 pub fn stage() {
     exit_on_error(build_stage(&[]));
@@ -128,6 +131,7 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         prefix: &prefix,
         kernel: &kernel,
         includes: &[&emulator_headers, &device_headers],
+        runs: std::env::var_os(EMULATED_FEATURE).is_some(),
     })?;
     if let Some(path) = sources.hidden(&root, &[&device_headers, folder], &emulated.compiled) {
         return Err(BuildError::HiddenInclude {

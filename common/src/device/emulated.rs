@@ -2,11 +2,11 @@
 
 use super::{Execution, Staged};
 use crate::image::Image;
-use crate::maps::{self, BoxRows};
+use crate::maps::{self, BoxRows, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
-use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TensorMap, TraceReport};
+use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TraceReport};
 use std::ffi::c_void;
 
 /// Images start on a 128-byte boundary, as device allocations do (cudaMalloc: 256 bytes).
@@ -75,7 +75,7 @@ impl Buffers {
             addresses,
             output.address(),
         );
-        let launch = maps::launch(staged, params, boxes, encode)?;
+        let launch = maps::launch(&staged.problem, params, boxes, encode)?;
         Ok(Self {
             images,
             scales,
@@ -127,6 +127,15 @@ impl Buffers {
 
 /// The map as the emulator reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
+    let map = emulator::TensorMap {
+        base: map.base,
+        extents: map.extents,
+        strides: map.strides,
+        box_columns: map.box_columns,
+        box_rows: map.box_rows,
+        swizzle: map.swizzle,
+        element_bytes: map.element_bytes,
+    };
     map.encode().map_err(|error| Fault::BadLaunch {
         reason: error.to_string(),
     })
@@ -263,7 +272,7 @@ pub fn execute_far_apart(
         scales,
         output.start.cast(),
     );
-    buffers.launch = maps::launch(&far, params, prepared.kernel.boxes, encode)?;
+    buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
     // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
     unsafe { emulator::launch(&buffers.launch(prepared.kernel.emulated, prepared, schedule)) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);

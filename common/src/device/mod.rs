@@ -1,14 +1,14 @@
 //! The two backends behind one interface: the emulator, and a GPU through the CUDA driver.
 
 pub mod cuda;
+#[cfg(feature = "emulated")]
 pub mod emulated;
 
 use crate::image::{Image, Layout};
 use crate::inputs::{Inputs, Operand, Tensor};
-use crate::params::{
-    AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL, AttentionParams, AttentionTensor,
-};
-use crate::problem::{Mask, Problem};
+use crate::maps;
+use crate::params::{AttentionParams, AttentionTensor};
+use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 
@@ -80,24 +80,15 @@ impl Staged {
             row_stride: image.strides[2],
         };
         let [q, k, v] = &self.inputs;
-        let shape = &self.problem.shape;
-        AttentionParams {
-            q: tensor(&q.image, images[0], scales[0]),
-            k: tensor(&k.image, images[1], scales[1]),
-            v: tensor(&v.image, images[2], scales[2]),
-            o: tensor(&self.output, output, std::ptr::null()),
-            batch: shape.batch as i32,
-            heads_q: shape.heads_q as i32,
-            heads_kv: shape.heads_kv as i32,
-            seq_q: shape.seq_q as i32,
-            seq_kv: shape.seq_kv as i32,
-            mask: match self.problem.mask {
-                Mask::Full => AttentionMask_ATTENTION_FULL as i32,
-                Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
-            },
-            softmax_scale: self.problem.softmax_scale,
-            reserved: [0; 9],
-        }
+        maps::params(
+            &self.problem,
+            [
+                tensor(&q.image, images[0], scales[0]),
+                tensor(&k.image, images[1], scales[1]),
+                tensor(&v.image, images[2], scales[2]),
+                tensor(&self.output, output, std::ptr::null()),
+            ],
+        )
     }
 }
 

@@ -400,9 +400,23 @@ impl<'a> Show<'a> {
         let method = self.method(Source::Ncu).filter(|_| !blocks.is_empty());
         blocks
             .into_iter()
+            .chain(self.waits())
             .chain(method)
             .chain(self.only_best())
             .collect()
+    }
+
+    /// The lines of kernel.cu in which warps wait most, where ncu was asked.
+    fn waits(&self) -> Vec<Block> {
+        let rows = self
+            .rows(Source::Ncu)
+            .filter(|row| self.is_shown(&row.subject));
+        let blocks = rows.filter_map(|row| {
+            let (all, lines) = row.note.as_deref()?.split_once(": ")?;
+            let head = format!("{} on {}: {all}, by line of kernel.cu", row.subject, row.on);
+            Some([Block::paragraph(head), Block::bullets(lines.split("; "))])
+        });
+        blocks.flatten().collect()
     }
 
     /// The figures of one source on problems, beside another row's; without those that are 0 in both.

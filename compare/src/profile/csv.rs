@@ -140,7 +140,7 @@ fn scale(unit: &str) -> Option<f64> {
 }
 
 /// The fields of a line: quoted, a quote within doubled.
-fn fields(line: &str) -> Vec<String> {
+pub fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {

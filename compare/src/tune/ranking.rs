@@ -243,12 +243,12 @@ pub fn keep_best(
             if timing.subject.stage() != stage.id || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
-            match cache.of(&stage.meta, &timing.problem) {
+            match cache.of(&stage.id, &stage.identity, &timing.problem) {
                 Known::Fresh(best) => best
                     .iter()
                     .any(|ranked| ranked.variant == timing.subject.name()),
                 Known::Absent => cache
-                    .is_kept_anywhere(&stage.meta, timing.subject.name())
+                    .is_kept_anywhere(&stage.id, &stage.identity, timing.subject.name())
                     .unwrap_or(true),
                 Known::Stale => {
                     is_stale = true;

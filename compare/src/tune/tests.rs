@@ -4,7 +4,7 @@ use crate::measure::plan::{Plan, PlannedTiming};
 use crate::record::StoreError;
 use crate::record::meta::{Gpu, Refusal};
 use crate::record::tuning_cache::{Entry, KEPT, Known, Ranked};
-use crate::record::{Judged, On};
+use crate::record::{Judged, On, tuning_cache};
 use crate::testing::{CPASYNC, GPU, US, WMMA, builds, instance, mission as on_mission, timed};
 use clap::Parser;
 use common::device::BackendKind;
@@ -261,7 +261,7 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
         (ranked.exit, ranked.notes.as_slice()),
         (Exit::Pass, &[skipped.to_string()][..])
     );
-    let kept = TuningCache::read(&out).unwrap().unwrap();
+    let kept = tuning_cache::read(&out).unwrap().unwrap();
     assert_eq!(
         kept.entries
             .iter()
@@ -374,9 +374,9 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune/nvidia-h200.json");
-    assert_eq!(TuningCache::read(&path).unwrap(), None);
+    assert_eq!(tuning_cache::read(&path).unwrap(), None);
     write_json(&path, &cache).unwrap();
-    assert_eq!(TuningCache::read(&path).unwrap(), Some(cache));
+    assert_eq!(tuning_cache::read(&path).unwrap(), Some(cache));
     let machine = timed(US).meta.machine;
     let args = tune_args(&["--out", path.to_str().unwrap()]);
     assert_eq!(open(&args, &machine).unwrap().1.gpu, GPU);
@@ -391,7 +391,7 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     )
     .unwrap();
     assert!(matches!(
-        TuningCache::read(&path),
+        tuning_cache::read(&path),
         Err(StoreError::Schema {
             found: Some(99),
             reads: 1,
@@ -409,11 +409,12 @@ fn an_entry_holds_for_the_kernel_that_was_tuned() {
         "now",
     );
     assert!(
-        matches!(cache.of(&stage, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64")
+        matches!(cache.of(&stage.id, &stage.identity, &problem), Known::Fresh([best]) if best.variant == "scalar-32x64")
     );
     assert_eq!(
         cache.of(
-            &stage,
+            &stage.id,
+            &stage.identity,
             &Problem {
                 mask: Mask::Causal,
                 ..problem
@@ -421,9 +422,13 @@ fn an_entry_holds_for_the_kernel_that_was_tuned() {
         ),
         Known::Absent
     );
-    assert_eq!(cache.of(&builds()[1], &problem), Known::Absent);
+    let other = &builds()[1];
+    assert_eq!(
+        cache.of(&other.id, &other.identity, &problem),
+        Known::Absent
+    );
     stage.meta.identity = "another".into();
-    assert_eq!(cache.of(&stage, &problem), Known::Stale);
+    assert_eq!(cache.of(&stage.id, &stage.identity, &problem), Known::Stale);
 }
 
 #[test]

@@ -27,9 +27,7 @@ struct AttentionMapsRegistration {
 } // namespace
 
 #define ATTN_MAPPED_INSTANCE(family, name, suffix, dtype, dim, ...)                                                    \
-    EMULATOR_ENTRY static void ATTN_CONCAT(ATTN_STAGE, name##suffix)(const AttentionParams *params) {                  \
-        attention<__VA_ARGS__>(*reinterpret_cast<const AttentionLaunch *>(params));                                    \
-    }                                                                                                                  \
+    ATTN_ENTRY(ATTN_CONCAT(ATTN_STAGE, name##suffix), *reinterpret_cast<const AttentionLaunch *>(params), __VA_ARGS__) \
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \

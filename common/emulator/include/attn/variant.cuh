@@ -1,5 +1,5 @@
 // The emulated side of <attn/variant.cuh>: each instance is a function that runs one CUDA thread, and a record of its
-// constants. The generated translation unit exports the table (see `kernel-build`).
+// constants; with ATTN_TABLE_ALONE the record alone. The generated translation unit exports the table (see `kernel-build`).
 #pragma once
 
 #include <attn/params.h>
@@ -25,10 +25,16 @@ struct AttentionRegistration {
 };
 } // namespace
 
+#ifdef ATTN_TABLE_ALONE
+// For programs that link no emulator: nothing instantiates the kernel, and a record has no function.
+#define ATTN_ENTRY(function, argument, ...) static constexpr decltype(AttentionKernel::emulated) function = nullptr;
+#else
+#define ATTN_ENTRY(function, argument, ...)                                                                            \
+    EMULATOR_ENTRY static void function(const AttentionParams *params) { attention<__VA_ARGS__>(argument); }
+#endif
+
 #define ATTN_INSTANCE(family, name, suffix, dtype, dim, ...)                                                           \
-    EMULATOR_ENTRY static void ATTN_CONCAT(ATTN_STAGE, name##suffix)(const AttentionParams *params) {                  \
-        attention<__VA_ARGS__>(*params);                                                                               \
-    }                                                                                                                  \
+    ATTN_ENTRY(ATTN_CONCAT(ATTN_STAGE, name##suffix), *params, __VA_ARGS__)                                            \
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \

@@ -19,7 +19,7 @@ pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
 use crate::limits::DeviceLimits;
-use crate::maps;
+use crate::maps::{self, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Conditions, Surroundings, Telemetry, TelemetryError};
@@ -33,7 +33,6 @@ use cudarc::driver::{
     DriverError, LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
-use emulator::TensorMap;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -155,48 +154,16 @@ impl Drop for CudaDevice {
 impl CudaDevice {
     /// Opens GPU number `ordinal`, from 0, among those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        // SAFETY: tries to load the driver's library and closes it again.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::NoDriver);
-        }
-        let mut version = 0;
-        // SAFETY: writes one integer; the function exists in every driver and needs no initialisation.
-        let code = unsafe { sys::cuDriverGetVersion(&mut version) };
-        code.result().map_err(|error| CudaError::Driver {
-            doing: "asking for the driver's version",
-            error,
-        })?;
-        let cuda_version = cuda_version(version);
-        if cuda_version < NEEDED_CUDA {
-            return Err(CudaError::DriverTooOld {
-                needed: NEEDED_CUDA,
-                found: cuda_version,
-            });
-        }
-        let count = match CudaContext::device_count() {
-            Ok(count) => count.max(0) as usize,
-            Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
-            Err(error) => {
-                return Err(CudaError::Driver {
-                    doing: "initialising the driver",
-                    error,
-                });
-            }
-        };
-        if ordinal >= count {
-            return Err(CudaError::NoDevice { ordinal, count });
-        }
+        let (context, mut info) = attach(ordinal)?;
         let opening = |error| CudaError::Driver {
             doing: "opening the GPU",
             error,
         };
-        let context = CudaContext::new(ordinal).map_err(opening)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
         // They would also be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(opening)?;
         keep_freed_memory(&context).map_err(opening)?;
-        let mut info = device_info(&context, cuda_version).map_err(opening)?;
         let telemetry = Telemetry::open(&info.uuid);
         info.driver_version = telemetry
             .as_ref()
@@ -452,7 +419,7 @@ impl CudaDevice {
             [scales(0), scales(1), scales(2)],
             self.address(output),
         );
-        maps::launch(staged, params, prepared.kernel.boxes, |map| {
+        maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
         })
     }
@@ -573,7 +540,7 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
 }
 
 /// The map as TMA reads it.
-fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
+pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     let kind = match map.element_bytes {
         1 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
@@ -603,6 +570,57 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
         )
     };
     result.result().map(|()| encoded.opaque)
+}
+
+/// Whether the driver's library is installed.
+pub fn is_present() -> bool {
+    // SAFETY: tries to load the driver's library and closes it again.
+    unsafe { sys::is_culib_present() }
+}
+
+/// The context that the whole process shares on GPU number `ordinal`, from 0, and what the GPU is, but for the driver's own version.
+/// The context is this thread's current one afterwards.
+///
+/// # Errors
+/// There is no driver, it is too old, there is no such GPU, or the driver fails.
+pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
+    if !is_present() {
+        return Err(CudaError::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: writes one integer; the function exists in every driver and needs no initialisation.
+    let code = unsafe { sys::cuDriverGetVersion(&mut version) };
+    code.result().map_err(|error| CudaError::Driver {
+        doing: "asking for the driver's version",
+        error,
+    })?;
+    let cuda_version = cuda_version(version);
+    if cuda_version < NEEDED_CUDA {
+        return Err(CudaError::DriverTooOld {
+            needed: NEEDED_CUDA,
+            found: cuda_version,
+        });
+    }
+    let count = match CudaContext::device_count() {
+        Ok(count) => count.max(0) as usize,
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+        Err(error) => {
+            return Err(CudaError::Driver {
+                doing: "initialising the driver",
+                error,
+            });
+        }
+    };
+    if ordinal >= count {
+        return Err(CudaError::NoDevice { ordinal, count });
+    }
+    let opening = |error| CudaError::Driver {
+        doing: "opening the GPU",
+        error,
+    };
+    let context = CudaContext::new(ordinal).map_err(opening)?;
+    let info = device_info(&context, cuda_version).map_err(opening)?;
+    Ok((context, info))
 }
 
 /// 13000 is CUDA 13.0.

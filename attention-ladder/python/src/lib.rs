@@ -1,0 +1,249 @@
+//! What `attention_ladder` of Python is made of: it reads tensors of PyTorch by DLPack, and launches through the C interface on
+//! the stream that PyTorch says is current. The GIL is held, since a launch takes microseconds.
+
+mod dlpack;
+
+use attention_ladder::{self as ladder, AttentionLadderCall, AttentionLadderTensor};
+use dlpack::{Kind, Tensor};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use std::ffi::CStr;
+
+/// The four extents of a tensor, and it as the C interface takes it.
+fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
+    let (&[b, h, s, d], &[batch_stride, head_stride, row_stride, element_stride]) =
+        (tensor.shape, tensor.strides)
+    else {
+        return Err(PyValueError::new_err(format!(
+            "{name} has {} dimensions: expected [batch, heads, rows, head_dim]",
+            tensor.shape.len()
+        )));
+    };
+    if element_stride != 1 && d != 1 {
+        return Err(PyValueError::new_err(format!(
+            "the last dimension of {name} has a stride of {element_stride} elements: it must be contiguous"
+        )));
+    }
+    let described = AttentionLadderTensor {
+        data: tensor.data,
+        scales: std::ptr::null(),
+        batch_stride,
+        head_stride,
+        row_stride,
+    };
+    Ok(([b, h, s, d], described))
+}
+
+/// The address of the `[batch, heads]` scales of a tensor; null if there are none.
+fn scales_of(
+    name: &str,
+    tensor: &Tensor<'_>,
+    scales: Option<&Bound<'_, PyAny>>,
+) -> PyResult<*const f32> {
+    let Some(scales) = scales else {
+        return Ok(std::ptr::null());
+    };
+    let scales = dlpack::read(name, scales)?;
+    let (batch, heads) = (tensor.shape[0], tensor.shape[1]);
+    let is_dense = scales.shape == [batch, heads]
+        && (heads == 1 || scales.strides[1] == 1)
+        && (batch == 1 || scales.strides[0] == heads);
+    if !is_dense || scales.kind != Kind::F32 || scales.gpu != tensor.gpu {
+        return Err(PyValueError::new_err(format!(
+            "{name}_scale must be a contiguous float32 tensor [batch, heads] = [{batch}, {heads}] on the device of {name}"
+        )));
+    }
+    Ok(scales.data.cast_const().cast())
+}
+
+/// Refuses tensors of which a gradient will be asked.
+fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
+    static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = tensors[0].py();
+    let is_enabled = IS_GRAD_ENABLED.get_or_try_init(py, || {
+        PyResult::Ok(py.import("torch")?.getattr("is_grad_enabled")?.unbind())
+    })?;
+    if !is_enabled.bind(py).call0()?.is_truthy()? {
+        return Ok(());
+    }
+    for tensor in tensors {
+        if tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+            return Err(PyNotImplementedError::new_err(
+                "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn failed(code: i32) -> PyErr {
+    // SAFETY: the string is this thread's, and no call comes between.
+    let message = unsafe { CStr::from_ptr(ladder::attention_ladder_last_error()) };
+    let message = message.to_string_lossy().into_owned();
+    match code {
+        ladder::ATTENTION_LADDER_UNSUPPORTED => PyNotImplementedError::new_err(message),
+        ladder::ATTENTION_LADDER_INVALID => PyValueError::new_err(message),
+        _ => PyRuntimeError::new_err(message),
+    }
+}
+
+/// The call that the arguments describe, and the number of its GPU.
+#[allow(clippy::too_many_arguments)]
+fn call(
+    q: &Bound<'_, PyAny>,
+    k: &Bound<'_, PyAny>,
+    v: &Bound<'_, PyAny>,
+    out: Option<&Bound<'_, PyAny>>,
+    is_causal: bool,
+    scale: Option<f32>,
+    scales: [Option<&Bound<'_, PyAny>>; 3],
+) -> PyResult<(AttentionLadderCall, i32)> {
+    let [of_q, of_k, of_v] = [
+        dlpack::read("q", q)?,
+        dlpack::read("k", k)?,
+        dlpack::read("v", v)?,
+    ];
+    let ([batch, heads_q, seq_q, head_dim], mut q_tensor) = four("q", &of_q)?;
+    let ([_, heads_kv, seq_kv, _], mut k_tensor) = four("k", &of_k)?;
+    let (_, mut v_tensor) = four("v", &of_v)?;
+    if of_k.kind != of_q.kind || of_v.kind != of_q.kind {
+        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
+    }
+    if of_k.shape != [batch, heads_kv, seq_kv, head_dim] || of_v.shape != of_k.shape {
+        return Err(PyValueError::new_err(format!(
+            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and batch and head_dim of q",
+            of_q.shape, of_k.shape, of_v.shape
+        )));
+    }
+    if of_k.gpu != of_q.gpu || of_v.gpu != of_q.gpu {
+        return Err(PyValueError::new_err("q, k and v must be on one device"));
+    }
+    let mut o_tensor = q_tensor;
+    if let Some(out) = out {
+        let of_out = dlpack::read("out", out)?;
+        if of_out.shape != of_q.shape || of_out.gpu != of_q.gpu || of_out.kind != Kind::F16 {
+            return Err(PyValueError::new_err(format!(
+                "out must be a float16 tensor {:?} on the device of q",
+                of_q.shape
+            )));
+        }
+        (_, o_tensor) = four("out", &of_out)?;
+    }
+    without_gradient([q, k, v])?;
+    q_tensor.scales = scales_of("q", &of_q, scales[0])?;
+    k_tensor.scales = scales_of("k", &of_k, scales[1])?;
+    v_tensor.scales = scales_of("v", &of_v, scales[2])?;
+    let dtype = match of_q.kind {
+        Kind::F16 => ladder::ATTENTION_LADDER_F16,
+        Kind::E4m3 => ladder::ATTENTION_LADDER_E4M3,
+        Kind::F32 | Kind::Other => {
+            return Err(PyNotImplementedError::new_err(format!(
+                "{} is not supported: q, k and v are float16 or float8_e4m3fn",
+                q.getattr(intern!(q.py(), "dtype"))?
+            )));
+        }
+    };
+    if scale == Some(0.0) {
+        // To C, 0 is the default.
+        return Err(PyValueError::new_err(
+            "scale = 0 is not a positive finite number",
+        ));
+    }
+    // What does not fit is too large for any kernel, and refused as such.
+    let extent = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
+    let call = AttentionLadderCall {
+        q: q_tensor,
+        k: k_tensor,
+        v: v_tensor,
+        o: o_tensor,
+        lse: std::ptr::null_mut(),
+        dtype,
+        mask: if is_causal {
+            ladder::ATTENTION_LADDER_CAUSAL
+        } else {
+            ladder::ATTENTION_LADDER_FULL
+        },
+        batch: extent(batch),
+        heads_q: extent(heads_q),
+        heads_kv: extent(heads_kv),
+        seq_q: extent(seq_q),
+        seq_kv: extent(seq_kv),
+        head_dim: extent(head_dim),
+        softmax_scale: scale.unwrap_or(0.0),
+    };
+    if let Some(gpu) = of_q.gpu {
+        return Ok((call, gpu));
+    }
+    // What is missing beside the tensors' place is worth more: there may be no GPU to put them on.
+    // SAFETY: a query reads no address.
+    match unsafe { ladder::attention_ladder_query(&call, 0) } {
+        ladder::ATTENTION_LADDER_OK => Err(PyValueError::new_err(
+            "q, k and v are not on a GPU: the kernels are for NVIDIA GPUs",
+        )),
+        code => Err(failed(code)),
+    }
+}
+
+/// Launches attention of q, k and v into out on the current stream. All arguments by position.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, /))]
+#[allow(clippy::too_many_arguments)]
+fn launch(
+    q: &Bound<'_, PyAny>,
+    k: &Bound<'_, PyAny>,
+    v: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    is_causal: bool,
+    scale: Option<f32>,
+    q_scale: Option<&Bound<'_, PyAny>>,
+    k_scale: Option<&Bound<'_, PyAny>>,
+    v_scale: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let scales = [q_scale, k_scale, v_scale];
+    let (call, device) = call(q, k, v, Some(out), is_causal, scale, scales)?;
+    let stream = dlpack::stream(q.py(), device)?;
+    // SAFETY: the tensors are alive, PyTorch says where their elements lie, and the stream is its current one, in the primary
+    // context. PyTorch's allocator gives memory that was freed on a stream to that stream alone.
+    let code =
+        unsafe { ladder::attention_ladder_launch(&call, device, std::ptr::null_mut(), 0, stream) };
+    if code == ladder::ATTENTION_LADDER_OK {
+        Ok(())
+    } else {
+        Err(failed(code))
+    }
+}
+
+/// The stage and variant that a launch of these arguments takes.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, is_causal, scale, /))]
+fn variant(
+    q: &Bound<'_, PyAny>,
+    k: &Bound<'_, PyAny>,
+    v: &Bound<'_, PyAny>,
+    is_causal: bool,
+    scale: Option<f32>,
+) -> PyResult<String> {
+    let (call, device) = call(q, k, v, None, is_causal, scale, [None; 3])?;
+    // SAFETY: reads no address.
+    let name = unsafe { ladder::attention_ladder_variant(&call, device) };
+    if name.is_null() {
+        // SAFETY: as above; says the code of what has just failed.
+        return Err(failed(unsafe {
+            ladder::attention_ladder_query(&call, device)
+        }));
+    }
+    // SAFETY: a string that lives as long as the process.
+    Ok(unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned())
+}
+
+/// The module `attention_ladder._native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(launch, module)?)?;
+    module.add_function(wrap_pyfunction!(variant, module)?)
+}

@@ -1,0 +1,270 @@
+//! A call as C hands it over, checked: the problem, and its tensors as kernels take them.
+
+use crate::failure::{Code, Failure};
+use crate::{AttentionLadderCall, AttentionLadderTensor};
+use common::image::STRIDE_ALIGN;
+use common::params::AttentionTensor;
+use common::problem::{Dtype, Mask, Problem, Shape};
+
+/// Bytes of an element of O.
+const OUTPUT_BYTES: usize = 2;
+
+fn invalid(message: String) -> Failure {
+    Failure::new(Code::Invalid, message)
+}
+
+/// What is computed.
+pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
+    let dtype = match call.dtype {
+        crate::ATTENTION_LADDER_F16 => Dtype::F16,
+        crate::ATTENTION_LADDER_E4M3 => Dtype::E4m3,
+        other => {
+            let message = format!(
+                "dtype {other} is not supported: ATTENTION_LADDER_F16 or ATTENTION_LADDER_E4M3"
+            );
+            return Err(Failure::new(Code::Unsupported, message));
+        }
+    };
+    let mask = match call.mask {
+        crate::ATTENTION_LADDER_FULL => Mask::Full,
+        crate::ATTENTION_LADDER_CAUSAL => Mask::Causal,
+        other => {
+            let message = format!(
+                "mask {other} is not supported: ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL"
+            );
+            return Err(Failure::new(Code::Unsupported, message));
+        }
+    };
+    if !call.lse.is_null() {
+        let message = "log-sum-exp output is not supported: lse must be null";
+        return Err(Failure::new(Code::Unsupported, message));
+    }
+    // A negative extent is as wrong as none.
+    let extent = |value: i32| usize::try_from(value).unwrap_or(0);
+    let shape = Shape {
+        batch: extent(call.batch),
+        heads_q: extent(call.heads_q),
+        heads_kv: extent(call.heads_kv),
+        seq_q: extent(call.seq_q),
+        seq_kv: extent(call.seq_kv),
+        head_dim: extent(call.head_dim),
+    };
+    let problem = match call.softmax_scale {
+        0.0 => Problem::new(shape, dtype, mask),
+        scale => Problem::with_scale(shape, dtype, mask, scale),
+    };
+    Ok(problem?)
+}
+
+/// Q, K, V and O as kernels take them.
+pub fn tensors(
+    call: &AttentionLadderCall,
+    problem: &Problem,
+) -> Result<[AttentionTensor; 4], Failure> {
+    let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
+    let bytes = problem.dtype.bytes();
+    Ok([
+        tensor("q", &call.q, of_q, bytes)?,
+        tensor("k", &call.k, of_kv, bytes)?,
+        tensor("v", &call.v, of_kv, bytes)?,
+        tensor("o", &call.o, of_q, OUTPUT_BYTES)?,
+    ])
+}
+
+fn tensor(
+    name: &str,
+    tensor: &AttentionLadderTensor,
+    [batch, heads, rows, columns]: [usize; 4],
+    element_bytes: usize,
+) -> Result<AttentionTensor, Failure> {
+    let align = STRIDE_ALIGN as i64;
+    if !(tensor.data as usize).is_multiple_of(STRIDE_ALIGN) {
+        return Err(invalid(format!(
+            "the address of {name} is {:p}: it must be a multiple of {align} bytes",
+            tensor.data
+        )));
+    }
+    // A stride between elements of which there is one says nothing: callers leave anything there.
+    let stride = |dimension: &str, stride: i64, extent: usize, dense: usize| {
+        if extent == 1 {
+            return Ok(dense as i64);
+        }
+        let in_bytes = stride.saturating_mul(element_bytes as i64);
+        if stride <= 0 || in_bytes % align != 0 {
+            return Err(invalid(format!(
+                "the {dimension} stride of {name} is {stride} elements: it must be positive and a multiple of {} elements \
+                 ({align} bytes); key heads that several query heads share are not expanded, heads_kv says how many there are",
+                align / element_bytes as i64
+            )));
+        }
+        Ok(stride)
+    };
+    let row_stride = stride("row", tensor.row_stride, rows, columns)?;
+    let head_stride = stride("head", tensor.head_stride, heads, rows * columns)?;
+    let batch_stride = stride("batch", tensor.batch_stride, batch, heads * rows * columns)?;
+    if row_stride < columns as i64 {
+        return Err(invalid(format!(
+            "the row stride of {name} is {row_stride} elements, less than the {columns} of a row"
+        )));
+    }
+    Ok(AttentionTensor {
+        data: tensor.data,
+        scales: tensor.scales,
+        batch_stride,
+        head_stride,
+        row_stride,
+    })
+}
+
+/// Refuses a launch on addresses that are missing.
+pub fn addresses(call: &AttentionLadderCall, problem: &Problem) -> Result<(), Failure> {
+    let tensors = [
+        ("q", &call.q),
+        ("k", &call.k),
+        ("v", &call.v),
+        ("o", &call.o),
+    ];
+    if let Some((name, _)) = tensors.iter().find(|(_, tensor)| tensor.data.is_null()) {
+        return Err(invalid(format!("the address of {name} is null")));
+    }
+    let scaled = problem.dtype == Dtype::E4m3;
+    match tensors[..3]
+        .iter()
+        .find(|(_, tensor)| tensor.scales.is_null() == scaled)
+    {
+        Some((name, _)) if scaled => Err(invalid(format!(
+            "{name} has no scales: E4M3 takes one f32 per batch and head"
+        ))),
+        Some((name, _)) => Err(invalid(format!("{name} is f16 and has scales"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> AttentionLadderCall {
+        let tensor = AttentionLadderTensor {
+            data: 256 as *mut _,
+            scales: std::ptr::null(),
+            batch_stride: 8 * 512 * 64,
+            head_stride: 512 * 64,
+            row_stride: 64,
+        };
+        AttentionLadderCall {
+            q: tensor,
+            k: tensor,
+            v: tensor,
+            o: tensor,
+            lse: std::ptr::null_mut(),
+            dtype: crate::ATTENTION_LADDER_F16,
+            mask: crate::ATTENTION_LADDER_FULL,
+            batch: 1,
+            heads_q: 8,
+            heads_kv: 8,
+            seq_q: 512,
+            seq_kv: 512,
+            head_dim: 64,
+            softmax_scale: 0.0,
+        }
+    }
+
+    /// What is said of the mission with `change`.
+    fn refusal(change: impl FnOnce(&mut AttentionLadderCall)) -> (Code, String) {
+        let mut call = call();
+        change(&mut call);
+        let checked = problem(&call).and_then(|problem| {
+            tensors(&call, &problem)?;
+            addresses(&call, &problem)
+        });
+        let failure = checked.unwrap_err();
+        (failure.code, failure.message)
+    }
+
+    #[test]
+    fn wrong_calls_are_told_what_is_expected() {
+        assert_eq!(problem(&call()).unwrap().softmax_scale, 0.125);
+        let expect = |(code, message): (Code, String), expected: Code, words: &str| {
+            assert!(
+                code == expected && message.contains(words),
+                "{code:?}: {message}"
+            );
+        };
+        let (unsupported, invalid) = (Code::Unsupported, Code::Invalid);
+        expect(
+            refusal(|c| c.dtype = 2),
+            unsupported,
+            "dtype 2 is not supported",
+        );
+        expect(
+            refusal(|c| c.mask = 2),
+            unsupported,
+            "mask 2 is not supported",
+        );
+        expect(
+            refusal(|c| c.head_dim = 96),
+            unsupported,
+            "head_dim = 96 is not supported",
+        );
+        expect(
+            refusal(|c| c.lse = 64 as *mut f32),
+            unsupported,
+            "log-sum-exp output",
+        );
+        expect(
+            refusal(|c| c.heads_kv = 3),
+            invalid,
+            "does not divide heads_q = 8",
+        );
+        expect(refusal(|c| c.seq_q = -1), invalid, "seq_q is 0");
+        expect(
+            refusal(|c| c.softmax_scale = -1.0),
+            invalid,
+            "softmax_scale = -1",
+        );
+        expect(
+            refusal(|c| c.k.data = 8 as *mut _),
+            invalid,
+            "address of k is 0x8",
+        );
+        expect(
+            refusal(|c| c.k.data = std::ptr::null_mut()),
+            invalid,
+            "address of k is null",
+        );
+        expect(
+            refusal(|c| c.v.row_stride = 68),
+            invalid,
+            "the row stride of v is 68 elements",
+        );
+        expect(
+            refusal(|c| c.v.row_stride = 32),
+            invalid,
+            "less than the 64 of a row",
+        );
+        expect(
+            refusal(|c| c.k.head_stride = 0),
+            invalid,
+            "are not expanded",
+        );
+        expect(
+            refusal(|c| c.dtype = crate::ATTENTION_LADDER_E4M3),
+            invalid,
+            "q has no scales",
+        );
+        expect(
+            refusal(|c| c.q.scales = 16 as *const f32),
+            invalid,
+            "q is f16 and has scales",
+        );
+    }
+
+    #[test]
+    fn a_stride_over_one_element_says_nothing() {
+        let mut call = call();
+        call.q.batch_stride = 7;
+        let tensors = tensors(&call, &problem(&call).unwrap()).unwrap();
+        assert_eq!(tensors[0].batch_stride, 8 * 512 * 64);
+    }
+}

@@ -1,0 +1,274 @@
+//! The GPUs of the process: their code, what has been chosen on them, and launches.
+//!
+//! All work is done in the primary context, which the CUDA runtime uses. Nothing here allocates GPU memory or waits but the first
+//! call for a problem, which loads code.
+
+use crate::choice::{self, choose};
+use crate::failure::{Code, Failure};
+use crate::{AttentionLadderCall, call};
+use common::device::cuda::{self, CudaError};
+use common::limits::DeviceLimits;
+use common::maps::{self, BoxRows};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::stage::LoadedStage;
+use common::tuning::TuningCache;
+use cudarc::driver::sys::{
+    self, CUfunction_attribute as FunctionAttribute, CUstreamCaptureMode as CaptureMode,
+};
+use cudarc::driver::{CudaContext, DriverError, result};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// GPUs that a process can use; more than a host has.
+const MOST_GPUS: usize = 64;
+
+/// One GPU.
+struct Gpu {
+    context: Arc<CudaContext>,
+    name: String,
+    capability: (u32, u32),
+    stages: Vec<LoadedStage>,
+    tuned: Vec<TuningCache>,
+    /// By the stage's id.
+    modules: Mutex<HashMap<&'static str, Module>>,
+    plans: RwLock<HashMap<(Shape, Dtype, Mask), Plan>>,
+}
+
+#[derive(Clone, Copy)]
+struct Module(sys::CUmodule);
+
+/// How a problem is launched.
+#[derive(Clone, Copy)]
+struct Plan {
+    function: sys::CUfunction,
+    grid: [u32; 3],
+    threads: u32,
+    shared_bytes: u32,
+    boxes: Option<BoxRows>,
+    /// `stage8-overlap/overlap-lazy-64x128`.
+    name: &'static CStr,
+}
+
+// SAFETY: handles of the driver, which any thread may use and which are never given back.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Send for Plan {}
+// SAFETY: as above.
+unsafe impl Sync for Plan {}
+
+/// A context that is current until this is dropped.
+struct Current {
+    is_pushed: bool,
+}
+
+impl Current {
+    fn enter(context: &CudaContext) -> Result<Self, Failure> {
+        let wanted = context.cu_ctx();
+        let is_pushed = result::ctx::get_current().map_err(entering)? != Some(wanted);
+        if is_pushed {
+            // SAFETY: the context is retained as long as the process lives.
+            let pushed = unsafe { sys::cuCtxPushCurrent_v2(wanted) };
+            pushed.result().map_err(entering)?;
+        }
+        Ok(Self { is_pushed })
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        if self.is_pushed {
+            let mut popped = std::ptr::null_mut();
+            // SAFETY: writes one handle; what was pushed above is on top.
+            _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        }
+    }
+}
+
+fn driver(doing: &'static str) -> impl Fn(DriverError) -> Failure {
+    move |error| CudaError::Driver { doing, error }.into()
+}
+
+fn entering(error: DriverError) -> Failure {
+    driver("entering the GPU's context")(error)
+}
+
+/// GPU number `device`, opened by the first call that needs it.
+fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
+    static GPUS: [OnceLock<Result<Gpu, Failure>>; MOST_GPUS] =
+        [const { OnceLock::new() }; MOST_GPUS];
+    let slot = usize::try_from(device)
+        .ok()
+        .and_then(|ordinal| Some((ordinal, GPUS.get(ordinal)?)));
+    let Some((ordinal, slot)) = slot else {
+        return Err(Failure::new(
+            Code::Invalid,
+            format!(
+                "device {device} is not a number of a GPU, 0 to {}",
+                MOST_GPUS - 1
+            ),
+        ));
+    };
+    slot.get_or_init(|| open(ordinal))
+        .as_ref()
+        .map_err(Clone::clone)
+}
+
+fn open(ordinal: usize) -> Result<Gpu, Failure> {
+    let mut stages = choice::stages()?;
+    // A stage without code for any architecture that was asked for is as if it were not there.
+    let without = stages[0].info().id;
+    stages.retain(|stage| stage.attention.artifacts().fatbin.is_some());
+    if stages.is_empty() {
+        let stage = without.to_string();
+        return Err(CudaError::NotBuilt { stage }.into());
+    }
+    let before = cuda::is_present().then(|| result::ctx::get_current().ok().flatten());
+    let (context, info) = cuda::attach(ordinal)?;
+    // SAFETY: the context was this thread's a moment ago; none is what it is if there was none.
+    let restored =
+        unsafe { result::ctx::set_current(before.flatten().unwrap_or(std::ptr::null_mut())) };
+    restored.map_err(entering)?;
+    let limits: DeviceLimits = info.limits();
+    stages
+        .iter_mut()
+        .for_each(|stage| stage.device = Some(limits));
+    Ok(Gpu {
+        context,
+        name: info.name,
+        capability: info.compute_capability,
+        stages,
+        tuned: choice::tuned(),
+        modules: Mutex::default(),
+        plans: RwLock::default(),
+    })
+}
+
+/// Chooses and loads what takes `call`; its name.
+pub fn query(call: &AttentionLadderCall, device: i32) -> Result<&'static CStr, Failure> {
+    let problem = call::problem(call)?;
+    call::tensors(call, &problem)?;
+    let gpu = gpu(device)?;
+    let _current = Current::enter(&gpu.context)?;
+    Ok(gpu.plan(&problem)?.name)
+}
+
+/// Puts one launch into `stream`.
+///
+/// # Safety
+/// The call's addresses and the stream are what [`crate::attention_ladder_launch`] says.
+pub unsafe fn launch(
+    call: &AttentionLadderCall,
+    device: i32,
+    stream: *mut c_void,
+) -> Result<(), Failure> {
+    let problem = call::problem(call)?;
+    let tensors = call::tensors(call, &problem)?;
+    let gpu = gpu(device)?;
+    call::addresses(call, &problem)?;
+    let _current = Current::enter(&gpu.context)?;
+    let plan = gpu.plan(&problem)?;
+    let params = maps::params(&problem, tensors);
+    let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
+        .map_err(driver("encoding a tensor map"))?;
+    let [x, y, z] = plan.grid;
+    let mut arguments = [(&raw mut launch).cast::<c_void>()];
+    // SAFETY: the entry takes AttentionLaunch, or AttentionParams, with which that begins, by value; the driver has copied it
+    // when the call returns. The rest is what the caller promises.
+    let launched = unsafe {
+        result::launch_kernel(
+            plan.function,
+            (x, y, z),
+            (plan.threads, 1, 1),
+            plan.shared_bytes,
+            stream.cast(),
+            &mut arguments,
+        )
+    };
+    launched.map_err(|error| {
+        let name = plan.name.to_string_lossy();
+        Failure::new(Code::Driver, format!("{name}: the launch failed: {error}"))
+    })
+}
+
+impl Gpu {
+    /// How `problem` is launched. The context is current.
+    fn plan(&self, problem: &Problem) -> Result<Plan, Failure> {
+        let key = (problem.shape, problem.dtype, problem.mask);
+        let known = self
+            .plans
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .copied();
+        if let Some(plan) = known {
+            return Ok(plan);
+        }
+        let plan = relaxed(|| self.new_plan(problem))?;
+        self.plans
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, plan);
+        Ok(plan)
+    }
+
+    fn new_plan(&self, problem: &Problem) -> Result<Plan, Failure> {
+        let (stage, prepared) = choose(&self.stages, &self.tuned, &self.name, problem)?;
+        let (id, kernel) = (stage.info().id, prepared.kernel);
+        let no_code = |error| CudaError::NoCode {
+            stage: id.to_string(),
+            symbol: kernel.symbol.clone(),
+            capability: self.capability,
+            error,
+        };
+        let module = self.module(stage).map_err(no_code)?;
+        let symbol = CString::new(kernel.symbol.as_str()).expect("a C identifier");
+        // SAFETY: the module is loaded and the context current; the attribute is of this function, which is loaded now and not
+        // by its first launch.
+        let function = unsafe {
+            result::module::get_function(module.0, symbol).and_then(|function| {
+                let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let bytes = kernel.dynamic_shared_bytes as i32;
+                result::function::set_function_attribute(function, limit, bytes)?;
+                sys::cuFuncLoad(function).result().map(|()| function)
+            })
+        };
+        let name = CString::new(format!("{id}/{}", kernel.variant)).expect("a name");
+        Ok(Plan {
+            function: function.map_err(no_code)?,
+            grid: prepared.grid,
+            threads: kernel.threads,
+            shared_bytes: kernel.dynamic_shared_bytes as u32,
+            boxes: kernel.boxes,
+            name: Box::leak(name.into_boxed_c_str()),
+        })
+    }
+
+    fn module(&self, stage: &LoadedStage) -> Result<Module, DriverError> {
+        let id = stage.info().id;
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&module) = modules.get(id) {
+            return Ok(module);
+        }
+        let fatbin = stage.attention.artifacts().fatbin.unwrap_or_default();
+        // SAFETY: the context is current, and the image is one that fatbinary wrote, as long as it says.
+        let module = Module(unsafe { result::module::load_data(fatbin.as_ptr().cast()) }?);
+        modules.insert(id, module);
+        Ok(module)
+    }
+}
+
+/// Does `work` so that it may load code although a stream is being captured: what it does is not part of the graph.
+fn relaxed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let exchange = |mode: &mut CaptureMode| {
+        // SAFETY: reads and writes one value.
+        unsafe { sys::cuThreadExchangeStreamCaptureMode(mode) }
+            .result()
+            .map_err(driver("setting the mode of capture"))
+    };
+    let mut mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    exchange(&mut mode)?;
+    let done = work();
+    exchange(&mut mode)?;
+    done
+}

@@ -1,0 +1,213 @@
+//! Attention forward on NVIDIA GPUs, as a library for C and whatever calls C: `include/attention_ladder.h` is made of this file.
+//!
+//! Memory, workspace and stream are the caller's. A launch neither allocates nor synchronises once its kernel is loaded, which
+//! [`attention_ladder_query`] does; it can be captured into a CUDA graph. Which variant of which stage is launched follows from
+//! `tune/`: the fastest on this GPU at the problem, else at the problem nearest to it ([`common::tuning`]), that takes it.
+//!
+//! A release build without GPU code is refused, unless `ATTENTION_CUDA=off` asks for one: that library says so when it is called.
+
+mod call;
+mod choice;
+mod failure;
+mod gpu;
+
+use failure::{Code, Failure};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The call did what it is for.
+pub const ATTENTION_LADDER_OK: i32 = 0;
+/// No kernel takes this problem, or none runs on this device.
+pub const ATTENTION_LADDER_UNSUPPORTED: i32 = 1;
+/// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes.
+pub const ATTENTION_LADDER_INVALID: i32 = 2;
+/// There is no driver, it is too old, there is no such GPU, or the library was built without GPU code.
+pub const ATTENTION_LADDER_UNAVAILABLE: i32 = 3;
+/// A call of the CUDA driver failed.
+pub const ATTENTION_LADDER_DRIVER: i32 = 4;
+/// A fault of the library.
+pub const ATTENTION_LADDER_INTERNAL: i32 = 5;
+
+/// Q, K and V in IEEE binary16.
+pub const ATTENTION_LADDER_F16: i32 = 0;
+/// Q, K and V in OCP FP8 E4M3FN with one f32 scale per batch and head: value = scale * code.
+pub const ATTENTION_LADDER_E4M3: i32 = 1;
+
+/// Every key is visible to every query.
+pub const ATTENTION_LADDER_FULL: i32 = 0;
+/// Bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q. A query that sees no key gives 0.
+pub const ATTENTION_LADDER_CAUSAL: i32 = 1;
+
+/// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous; the address and every stride are multiples
+/// of 16 bytes, and strides are positive where the extent is more than 1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionLadderTensor {
+    /// Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
+    pub data: *mut c_void,
+    /// [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null.
+    pub scales: *const f32,
+    /// Elements from [b, h, s, d] to [b + 1, h, s, d].
+    pub batch_stride: i64,
+    /// Elements from [b, h, s, d] to [b, h + 1, s, d].
+    pub head_stride: i64,
+    /// Elements from [b, h, s, d] to [b, h, s + 1, d].
+    pub row_stride: i64,
+}
+
+/// One attention forward call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionLadderCall {
+    /// [batch, heads_q, seq_q, head_dim]
+    pub q: AttentionLadderTensor,
+    /// [batch, heads_kv, seq_kv, head_dim]
+    pub k: AttentionLadderTensor,
+    /// [batch, heads_kv, seq_kv, head_dim]
+    pub v: AttentionLadderTensor,
+    /// [batch, heads_q, seq_q, head_dim], always f16.
+    pub o: AttentionLadderTensor,
+    /// Null: log-sum-exp output [batch, heads_q, seq_q] is not supported by this version.
+    pub lse: *mut f32,
+    /// ATTENTION_LADDER_F16 or ATTENTION_LADDER_E4M3.
+    pub dtype: i32,
+    /// ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
+    pub mask: i32,
+    /// Sequences.
+    pub batch: i32,
+    /// Query heads.
+    pub heads_q: i32,
+    /// Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
+    pub heads_kv: i32,
+    /// Query rows per head.
+    pub seq_q: i32,
+    /// Keys per head.
+    pub seq_kv: i32,
+    /// 64 or 128.
+    pub head_dim: i32,
+    /// Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim).
+    pub softmax_scale: f32,
+}
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs `work`, keeps the message of a failure, and returns its code.
+fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> i32 {
+    // The driver's bindings panic where a driver lacks a function.
+    let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(Failure::new(
+            Code::Internal,
+            "the library failed; standard error says where",
+        ))
+    });
+    let Err(failure) = result else {
+        return ATTENTION_LADDER_OK;
+    };
+    let message = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
+    LAST_ERROR.with(|last| *last.borrow_mut() = message);
+    failure.code as i32
+}
+
+/// What `call` points to.
+///
+/// # Safety
+/// `call` is null, or points to a call that lives for `'a`.
+unsafe fn read<'a>(call: *const AttentionLadderCall) -> Result<&'a AttentionLadderCall, Failure> {
+    // SAFETY: what the caller promises.
+    unsafe { call.as_ref() }.ok_or_else(|| Failure::new(Code::Invalid, "call is null"))
+}
+
+/// Whether `call` can be launched on GPU number `device` of the driver (from 0), and if not, why. Loads the kernel, so that a
+/// launch of the same problem allocates nothing. Addresses may be null.
+///
+/// # Safety
+/// `call` is null, or points to a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_query(
+    call: *const AttentionLadderCall,
+    device: i32,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: what the caller promises.
+        let call = unsafe { read(call) }?;
+        gpu::query(call, device).map(drop)
+    })
+}
+
+/// Which variant of which stage a launch of `call` takes, "stage8-overlap/overlap-lazy-64x128"; null where none does, as
+/// attention_ladder_query says. The string lives as long as the process.
+///
+/// # Safety
+/// `call` is null, or points to a call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_variant(
+    call: *const AttentionLadderCall,
+    device: i32,
+) -> *const c_char {
+    let mut name: Option<&'static CStr> = None;
+    guarded(|| {
+        // SAFETY: what the caller promises.
+        let call = unsafe { read(call) }?;
+        name = Some(gpu::query(call, device)?);
+        Ok(())
+    });
+    name.map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// Writes to `bytes` how much GPU memory a launch of `call` needs besides its tensors: 0 in this version.
+///
+/// # Safety
+/// `call` is null, or points to a call; `bytes` is null, or points to a size_t.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_workspace(
+    call: *const AttentionLadderCall,
+    device: i32,
+    bytes: *mut usize,
+) -> i32 {
+    guarded(|| {
+        // SAFETY: what the caller promises.
+        let (call, bytes) = unsafe { (read(call)?, bytes.as_mut()) };
+        let bytes = bytes.ok_or_else(|| Failure::new(Code::Invalid, "bytes is null"))?;
+        gpu::query(call, device)?;
+        *bytes = 0;
+        Ok(())
+    })
+}
+
+/// Puts one launch of `call` into `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
+/// `workspace` has the bytes that attention_ladder_workspace says; null for 0.
+///
+/// # Safety
+/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the stream has
+/// done the launch. `stream` is a stream of the device's primary context, the one that the CUDA runtime uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attention_ladder_launch(
+    call: *const AttentionLadderCall,
+    device: i32,
+    workspace: *mut c_void,
+    workspace_bytes: usize,
+    stream: *mut c_void,
+) -> i32 {
+    let _ = (workspace, workspace_bytes);
+    guarded(|| {
+        // SAFETY: what the caller promises.
+        unsafe { gpu::launch(read(call)?, device, stream) }
+    })
+}
+
+/// What the last call that failed on this thread failed for, as a sentence; empty before the first. Valid until the next
+/// failure on the thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn attention_ladder_last_error() -> *const c_char {
+    LAST_ERROR.with(|last| last.borrow().as_ptr())
+}
+
+/// The library's version, "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn attention_ladder_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

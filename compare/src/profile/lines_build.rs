@@ -1,0 +1,213 @@
+//! A second build of kernels with -lineinfo, which says where each instruction comes from. It is measured nowhere and part of no
+//! identity: its machine code must be that of this program, instruction by instruction.
+
+use super::lines::{self, Chains};
+use crate::measure::machine_code::functions;
+use crate::sass;
+use crate::tool::{self, CUOBJDUMP, NVCC, NVDISASM, Tool};
+use common::limits::DeviceLimits;
+use common::stage::LoadedStage;
+use kernel_build::report::{GpuBuild, GpuCode};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A compiler or disassembler that takes longer has hung: a stage takes a minute.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// The chains of every instance of `places`, `stage/variant`, as they are built for `gpu`, by symbol; the error says why they are
+/// not to be had.
+pub fn chains(
+    stages: &[LoadedStage],
+    places: &[String],
+    gpu: DeviceLimits,
+    work: &Path,
+) -> Result<BTreeMap<String, Chains>, String> {
+    let tools = [NVCC.find()?, NVDISASM.find()?, CUOBJDUMP.find()?];
+    let mut found = BTreeMap::new();
+    for stage in stages {
+        let is_its = |place: &String| {
+            let (id, variant) = place.split_once('/')?;
+            (id == stage.info().id).then(|| variant.replace('-', "_"))
+        };
+        let variants: Vec<String> = places.iter().filter_map(is_its).collect();
+        if !variants.is_empty() {
+            found.extend(of_stage(
+                stage,
+                &variants,
+                gpu,
+                &tools,
+                &work.join(stage.info().id),
+            )?);
+        }
+    }
+    Ok(found)
+}
+
+fn of_stage(
+    stage: &LoadedStage,
+    variants: &[String],
+    gpu: DeviceLimits,
+    [nvcc, nvdisasm, cuobjdump]: &[Tool; 3],
+    work: &Path,
+) -> Result<BTreeMap<String, Chains>, String> {
+    let id = stage.info().id;
+    let code = match &stage.report.gpu {
+        GpuBuild::Built(code) => code,
+        GpuBuild::Absent { reason, remedy } => {
+            return Err(format!(
+                "{id} was built without GPU code, {reason}; {remedy} and build again"
+            ));
+        }
+    };
+    let mut archs = code.architectures.iter().map(|arch| arch.name.as_str());
+    let arch = archs.rfind(|arch| gpu.is(arch)).ok_or_else(|| {
+        format!(
+            "{id} has no machine code for this GPU; add it to ATTENTION_CUDA_ARCHS and build again"
+        )
+    })?;
+    let cubin = work.join("lines.cubin");
+    write_sources(stage, variants, work)
+        .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
+    output_of(
+        compile(nvcc, code, (id, arch), work, &cubin),
+        work,
+        "nvcc.log",
+    )?;
+    let with_lines = functions(&sass::listing_of(cuobjdump, &cubin, id)?, arch);
+    let embedded = functions(&sass::listing(stage, cuobjdump)?, arch);
+    for function in &with_lines {
+        if !embedded.contains(function) {
+            return Err(format!(
+                "nvcc {} makes other code of {} than nvcc {} did when this program was built, so that no line is sure; name \
+                 that nvcc in NVCC, or build again with this one",
+                nvcc.version, function.symbol, code.nvcc
+            ));
+        }
+    }
+    let mut disassemble = Command::new(&nvdisasm.path);
+    disassemble.args(["-gi", "-c"]).arg(&cubin);
+    let text = output_of(disassemble, work, "nvdisasm.txt")?;
+    Ok(with_lines
+        .into_iter()
+        .map(|function| (lines::chains(&text, &function.symbol), function.symbol))
+        .map(|(chains, symbol)| (symbol, chains))
+        .collect())
+}
+
+/// The sources that this program was built from, with `variants` alone in the table of kernel.cu. Every line keeps its number.
+fn write_sources(stage: &LoadedStage, variants: &[String], work: &Path) -> std::io::Result<()> {
+    for (name, text) in stage.attention.artifacts().sources {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(work))?;
+        let text = match name.ends_with("/kernel.cu") {
+            true => of_variants(text, variants),
+            false => text.to_string(),
+        };
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// kernel.cu without the entries of its table that are of other variants.
+fn of_variants(text: &str, variants: &[String]) -> String {
+    let is_other = |line: &str| {
+        let entry = line
+            .strip_prefix("ATTN_")
+            .and_then(|entry| entry.split_once("VARIANT("));
+        let variant = entry.and_then(|(_, arguments)| arguments.split(", ").nth(1));
+        variant.is_some_and(|variant| !variants.iter().any(|wanted| wanted == variant))
+    };
+    let line = |line| {
+        if is_other(line) {
+            "\n".to_string()
+        } else {
+            format!("{line}\n")
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+/// As the build script compiles, with line numbers.
+fn compile(
+    nvcc: &Tool,
+    code: &GpuCode,
+    (id, arch): (&str, &str),
+    work: &Path,
+    cubin: &Path,
+) -> Command {
+    let number = arch.trim_start_matches("sm_");
+    let mut command = Command::new(&nvcc.path);
+    command
+        .env_remove("NVCC_PREPEND_FLAGS")
+        .env_remove("NVCC_APPEND_FLAGS")
+        .current_dir(work)
+        .args(&code.flags)
+        .args(["-lineinfo", "-I", "common/cuda", "-cubin"])
+        .arg(format!("-DATTN_STAGE={}", id.replace('-', "_")))
+        .arg(format!("-gencode=arch=compute_{number},code={arch}"))
+        .arg(PathBuf::from(id).join("kernel.cu"))
+        .arg("-o")
+        .arg(cubin);
+    command
+}
+
+/// What `command` prints, which stays in the file `log`; its end where it fails.
+fn output_of(command: Command, work: &Path, log: &str) -> Result<String, String> {
+    let (name, log) = (
+        command.get_program().to_string_lossy().into_owned(),
+        work.join(log),
+    );
+    let ended = tool::run(command, &log, LIMIT, || ())
+        .map_err(|error| format!("{name} cannot be run: {error}"))?;
+    let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    if ended.is_success() {
+        return Ok(printed);
+    }
+    let said = printed
+        .lines()
+        .find(|line| line.contains("error"))
+        .unwrap_or("nothing said");
+    Err(format!(
+        "{name} failed: {said}; its log is {}",
+        log.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    #[test]
+    fn other_variants_leave_empty_lines() {
+        let text =
+            "// ATTN_VARIANT(a, b, C)\nATTN_VARIANT(a, a_1, A1)\nATTN_MAPPED_VARIANT(a, a_2, A2)\n";
+        let left = |variant: &str| of_variants(text, &[variant.to_string()]);
+        assert_eq!(
+            left("a_1"),
+            "// ATTN_VARIANT(a, b, C)\nATTN_VARIANT(a, a_1, A1)\n\n"
+        );
+        assert_eq!(
+            left("a_2"),
+            "// ATTN_VARIANT(a, b, C)\n\nATTN_MAPPED_VARIANT(a, a_2, A2)\n"
+        );
+    }
+
+    /// On a machine without nvcc the first that is missing is nvcc, with it GPU code of the test's build may be.
+    #[test]
+    fn what_is_missing_is_said_with_what_to_do() {
+        let mut stages = registry::load().unwrap();
+        stages.truncate(1);
+        stages[0].report.gpu = GpuBuild::Absent {
+            reason: "nvcc was not found".into(),
+            remedy: "run scripts/cuda-toolkit".into(),
+        };
+        let work = tempfile::tempdir().unwrap();
+        let gpu = "sm_90".parse().unwrap();
+        let places = [format!("{}/any", stages[0].info().id)];
+        let error = chains(&stages, &places, gpu, work.path()).unwrap_err();
+        assert!(error.contains("nvcc was not found"), "{error}");
+    }
+}
