@@ -133,7 +133,8 @@ impl StagedInputs {
         self.layouts.iter().map(bytes).max().unwrap_or_default()
     }
 
-    fn of_launch(&self, index: usize) -> &Staged {
+    /// What launch `index` runs on.
+    pub fn of_launch(&self, index: usize) -> &Staged {
         &self.layouts[index % 2]
     }
 }
@@ -178,17 +179,19 @@ pub struct Launched {
     staged: Arc<StagedInputs>,
     probability: Probability,
     runs: Vec<Run>,
-    /// Gate H1, where the case was traced.
-    hazards: Option<GateResult>,
+    /// What was found beside the outputs: by H1, where the case was traced; by who launched a program that is no stage.
+    findings: Vec<GateResult>,
 }
 
 /// One launch of several: what distinguished it, and what it left.
 #[derive(Debug)]
-struct Run {
-    label: String,
+pub struct Run {
+    /// What distinguished it.
+    pub label: String,
     /// Which of the staged inputs it ran on.
-    index: usize,
-    execution: Execution,
+    pub index: usize,
+    /// What it left.
+    pub execution: Execution,
 }
 
 /// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 and C8 against `reference`, and by H1 where it is traced.
@@ -249,7 +252,7 @@ fn launch_suppressed(
 ) -> Result<Launched, NoOutput> {
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
     let mut runs = launch_all(stage, &prepared, staged, target, suppress)?;
-    let mut hazards = None;
+    let mut findings = vec![];
     if let Target::Emulated { schedules, traced } = target
         && !traced.is_empty()
     {
@@ -270,17 +273,33 @@ fn launch_suppressed(
                 execution,
             });
         }
-        hazards = Some(judged);
+        findings.push(judged);
     }
     Ok(Launched {
         staged: Arc::clone(staged),
         probability: prepared.kernel.probability,
         runs,
-        hazards,
+        findings,
     })
 }
 
 impl Launched {
+    /// What a program that is no stage left of its launches, at least one, and what else was found of it, which goes before
+    /// what the gates say. Its P is held in `probability`.
+    pub fn by_another(
+        staged: Arc<StagedInputs>,
+        probability: Probability,
+        runs: Vec<Run>,
+        findings: Vec<GateResult>,
+    ) -> Self {
+        Self {
+            staged,
+            probability,
+            runs,
+            findings,
+        }
+    }
+
     /// The type of P of the kernel that ran: what its reference must round P to.
     pub fn probability(&self) -> Probability {
         self.probability
@@ -325,7 +344,8 @@ impl Launched {
             let lse = staged.lse.floats(run.execution.lse.as_ref()?);
             Some(gate::c8(problem, reference, &lse))
         }));
-        gates.extend(self.hazards);
+        gates.retain(|gate| self.findings.iter().all(|found| found.gate != gate.gate));
+        gates.extend(self.findings);
         Checked {
             outcome: Outcome::Checked { errors, gates },
             output: outputs.into_iter().next(),

@@ -150,6 +150,16 @@ impl Image {
             .collect()
     }
 
+    /// This image's bytes with other elements: `dense` are the bytes of all, row by row. What is missing stays as it is.
+    pub fn with_elements(&self, dense: &[u8]) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        let row_bytes = self.extents[3] * self.element_bytes;
+        for (range, row) in self.element_ranges().zip(dense.chunks_exact(row_bytes)) {
+            bytes[range].copy_from_slice(row);
+        }
+        bytes
+    }
+
     /// The first byte outside the elements that differs in `after`: what an output must not show.
     ///
     /// # Panics
@@ -340,6 +350,20 @@ mod tests {
     use crate::problem::Dtype;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn elements_go_where_they_are_read_and_nowhere_else() {
+        let extents = [2, 1, 3, 64];
+        let dense: Vec<f16> = (0..2 * 3 * 64).map(|i| f16::from_f32(i as f32)).collect();
+        let bytes: Vec<u8> = dense.iter().flat_map(|x| x.to_le_bytes()).collect();
+        for layout in Layout::ALL {
+            let image = Image::poisoned_output(extents, layout);
+            let written = image.with_elements(&bytes);
+            assert_eq!(image.elements(&written), dense);
+            assert_eq!(image.first_violation(&written), None);
+            assert_eq!(image.with_elements(&[]), image.bytes);
+        }
+    }
 
     fn operand(extents: [usize; 4], dtype: Dtype) -> Operand {
         let len = extents.iter().product::<usize>();

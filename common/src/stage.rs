@@ -98,6 +98,12 @@ impl Deref for Kernel {
 /// A launch that a stage will not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
+    /// A program that is no stage says so.
+    #[error("{reason}")]
+    ByItself {
+        /// In its words.
+        reason: String,
+    },
     /// No such variant.
     #[error("{stage} has no variant '{variant}'; it has {known}")]
     Variant {

@@ -138,6 +138,10 @@ fn judge(
             "{name} is of a run that was ended, with {finished} of {planned} cases; let `compare run --into` it finish"
         );
     }
+    ensure!(
+        !record.meta.is_of_candidate(),
+        "{name} is of a candidate, which is no stage of the ladder; committed records are the ladder's"
+    );
     let sources = sources(record);
     ensure!(
         record.meta.joined.is_empty() || sources.len() < 2,

@@ -56,6 +56,9 @@ pub enum Command {
     /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
+    /// Check a Python callable of your own by the same gates, and time it beside the ladder and PyTorch
+    #[command(after_help = crate::candidate::EXAMPLES)]
+    Candidate(crate::candidate::CandidateArgs),
     /// Show where a row of a wrong output first goes wrong: which tile, quantity and line, and what it resembles; needs no GPU
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),

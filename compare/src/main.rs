@@ -5,6 +5,7 @@
 mod accept;
 mod answer;
 mod brief;
+mod candidate;
 mod cli;
 mod completion;
 mod diff;
@@ -77,6 +78,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Profile(args) => profile::profile(&args),
         Command::Sanitize(args) => sanitize::sanitize(&args),
         Command::Peers(args) => peers::peers(&args),
+        Command::Candidate(args) => candidate::candidate(&args),
         Command::Sass(args) => sass::sass(&args),
         Command::Accept(args) => Ok(Answer::pass(accept::accept(&args)?.to_string())),
         Command::Render(args) => render::render(&args),

@@ -1,10 +1,10 @@
 //! `compare peers`: completes a record with what PyTorch takes for the same problems on the same GPU, timed side by side.
 
 mod args;
-mod choose;
-mod measure;
+pub mod choose;
+pub mod measure;
 pub mod pair;
-mod session;
+pub mod session;
 #[cfg(test)]
 mod tests;
 
@@ -29,16 +29,17 @@ use common::device::cuda::CudaDevice;
 use common::metric::Metric;
 use common::stage::LoadedStage;
 use common::timing::Plan;
-use measure::{Bench, BenchError, Exchange, Python};
+use common::timing::stats::SampleError;
+use measure::{Bench, BenchError, Calls, Exchange, Python};
 use pair::absent;
 use session::Hello;
 use std::path::Path;
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
-const SAMPLES: usize = 20;
+pub const SAMPLES: usize = 20;
 
 /// How the figures are taken, in words, for the record.
-const METHOD: &str = "two processes on one GPU, ours and a Python that calls PyTorch, of which only one launches at a \
+pub const METHOD: &str = "two processes on one GPU, ours and a Python that calls PyTorch, of which only one launches at a \
 time. Device time: a CUDA graph of N launches that rotate over the input sets, replayed for at least 20 ms and 50 launches after a \
 quarter of that untimed, divided by the launches; N, sets and values are the same for all. A round takes such a chunk of every arm, there \
 and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; peer/ours from rounds, bootstrap \
@@ -67,6 +68,9 @@ pub enum PeersError {
     /// Nothing more could be measured.
     #[error("the peers could not be timed")]
     Bench(#[from] BenchError),
+    /// Samples make no sense.
+    #[error("the peers could not be timed")]
+    Samples(#[from] SampleError),
 }
 
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
@@ -133,7 +137,11 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Ok(device) => device,
         Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
     };
-    let mut python = Python::new(program(args.python.as_deref()), args.flash_attn_3.clone());
+    let flash_attn_3 = args.flash_attn_3.clone();
+    let mut python = Python::new(
+        program(args.python.as_deref()),
+        Calls::Peers { flash_attn_3 },
+    );
     let hello = match python.start() {
         Ok(hello) => hello.expect("it was not running"),
         Err(error) => return Ok(Err(error.to_string())),
@@ -183,7 +191,6 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         &builds,
         &timed,
         args.iters.unwrap_or(SAMPLES),
-        hello,
     )?;
     for (done, item) in items.iter().enumerate() {
         let label = format!(
@@ -191,7 +198,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             item.shape_name, item.problem.dtype, item.problem.mask
         );
         bars.step("problem", &label, done, items.len());
-        let rows = bench.measure(item, &mut python)?;
+        let rows = bench.measure(item, &mut [&mut python])?.rows()?;
         completing
             .record
             .names(&item.shape_name, item.problem.shape);
@@ -216,7 +223,6 @@ fn bench<'a>(
     builds: &'a [StageBuild],
     record: &'a Record,
     samples: usize,
-    hello: Hello,
 ) -> Result<Bench<'a>, BenchError> {
     let plan = Plan {
         samples,
@@ -230,7 +236,6 @@ fn bench<'a>(
         zero_us: device.zero_line(&plan)?.device.p50,
         plan,
         exchange: Exchange::new()?,
-        peers: hello.peers,
     })
 }
 
@@ -247,7 +252,8 @@ pub fn program(named: Option<&str>) -> String {
 
 /// Which peers a Python can call, in words, or why none.
 pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String, String> {
-    let mut python = Python::new(program(python), flash_attn_3.map(Path::to_path_buf));
+    let flash_attn_3 = flash_attn_3.map(Path::to_path_buf);
+    let mut python = Python::new(program(python), Calls::Peers { flash_attn_3 });
     let hello = python.start().map_err(|error| error.to_string())?;
     let hello = hello.expect("it was not running");
     let absent = match hello.absent.keys().cloned().collect::<Vec<_>>() {
@@ -262,17 +268,17 @@ pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String
 }
 
 /// Both processes must be on one GPU. A torch that does not tell the UUID tells the name.
-fn check_uuid(hello: &Hello, device: &CudaDevice) -> Result<(), PeersError> {
+pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> Result<(), PeersError> {
     let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
     let info = device.info();
     let same = match &hello.uuid {
         Some(uuid) => bare(uuid) == bare(&info.uuid),
-        None => hello.gpu == info.name,
+        None => hello.gpu.as_ref() == Some(&info.name),
     };
     if same {
         return Ok(());
     }
-    let theirs = hello.uuid.clone().unwrap_or_else(|| hello.gpu.clone());
+    let theirs = hello.uuid.clone().or(hello.gpu.clone()).unwrap_or_default();
     Err(PeersError::TwoGpus {
         theirs,
         ours: info.uuid.clone(),

@@ -366,6 +366,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         device,
         others: &others,
         file: file.as_ref(),
+        callable: None,
         timing: TimingPlan {
             samples: iters.unwrap_or(SAMPLES),
             ..TimingPlan::default()
@@ -410,7 +411,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
 
 /// Whether Ctrl-C was pressed, or the process asked to end, from now on. What has ended is then kept; a second time ends the
 /// process at once.
-fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
+pub fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first time the flag is not set yet.
@@ -567,14 +568,15 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
 }
 
 /// Writes the record as it grows, saves outputs, and shows progress.
-struct Recorder<'a> {
-    folder: &'a Path,
-    outputs: Option<&'a Path>,
-    planned: usize,
-    builds: &'a [StageBuild],
-    write_after: Instant,
-    interrupted: Arc<AtomicBool>,
-    bars: Bars,
+pub struct Recorder<'a> {
+    pub folder: &'a Path,
+    pub outputs: Option<&'a Path>,
+    /// Cases.
+    pub planned: usize,
+    pub builds: &'a [StageBuild],
+    pub write_after: Instant,
+    pub interrupted: Arc<AtomicBool>,
+    pub bars: Bars,
 }
 
 impl Sink for Recorder<'_> {

@@ -166,6 +166,7 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
         device: Some(device),
         others: &[],
         file: None,
+        callable: None,
         timing: TimingPlan {
             samples,
             warm_up: WARM_UP,

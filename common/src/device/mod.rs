@@ -20,6 +20,8 @@ pub enum BackendKind {
     Emulated,
     /// An NVIDIA GPU.
     Cuda,
+    /// This machine's processor, by a program that is no stage.
+    Cpu,
 }
 
 /// The host side of one launch: every tensor as the bytes that the device will see, guard bands and gaps included.

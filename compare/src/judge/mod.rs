@@ -105,6 +105,7 @@ pub fn place(record: &Record) -> String {
         (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
         (BackendKind::Cuda, Gpu::Absent { .. }) => "an unknown GPU".into(),
         (BackendKind::Emulated, _) => "the emulator".into(),
+        (BackendKind::Cpu, _) => "the processor".into(),
     }
 }
 

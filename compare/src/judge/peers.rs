@@ -131,7 +131,8 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     } else {
         origins.find(Origin::is_stale).unwrap_or(first)
     };
-    let fast = fast(record, &problems);
+    // It is of ours.
+    let fast = fast(record, &problems).filter(|_| !record.meta.is_of_candidate());
     Some(Beside {
         record,
         origin,

@@ -63,14 +63,17 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
         .rows
         .iter()
         .filter(|row| row.subject == *subject && row.against.is_none());
-    for row in rows.filter(|row| {
-        !matches!(row.on, On::Case(..)) && !matches!(row.by, Source::Peers | Source::SelfTest)
-    }) {
+    // A candidate is timed by nobody else: what is wrong there is all that is known of it.
+    let counts = |by: Source| match by {
+        Source::Peers => record.meta.is_of_candidate(),
+        by => by != Source::SelfTest,
+    };
+    for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
         // What the gates say of timed buffers withholds a time; here it would be said twice.
         for (&gate, judged) in row
             .verdicts
             .iter()
-            .filter(|(gate, _)| OF_VARIANTS.contains(gate))
+            .filter(|(gate, _)| OF_VARIANTS.contains(gate) || row.by == Source::Peers)
         {
             if row.by == Source::Gpu && row.on != On::All {
                 continue;
@@ -100,6 +103,7 @@ pub fn source(record: &Record) -> Source {
     match record.meta.backend {
         BackendKind::Cuda => Source::Gpu,
         BackendKind::Emulated => Source::Emulator,
+        BackendKind::Cpu => Source::Cpu,
     }
 }
 
@@ -137,6 +141,7 @@ pub fn measurable(record: &Record, gate: GateId) -> bool {
 /// stages needs it as well: once committed it stands for them.
 pub fn needs_sanitizer(record: &Record) -> bool {
     (record.meta.tier, record.meta.backend) == (Tier::T2, BackendKind::Cuda)
+        && !record.meta.is_of_candidate()
 }
 
 /// Whether compute-sanitizer was run on anything.

@@ -220,6 +220,7 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
             report
                 .known
                 .subject()
+                .filter(|(_, record)| !record.meta.is_of_candidate())
                 .and_then(|(_, record)| explanation(record, first)),
         );
     }

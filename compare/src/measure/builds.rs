@@ -65,11 +65,13 @@ impl StageBuild {
 }
 
 impl VariantBuild {
-    /// Whether it has an instance of this dtype.
+    /// Whether it has an instance of this dtype; what is not compiled here says so itself.
     pub fn takes(&self, dtype: Dtype) -> bool {
-        self.kernels
-            .iter()
-            .any(|kernel| kernel.facts.dtype == dtype)
+        self.kernels.is_empty()
+            || self
+                .kernels
+                .iter()
+                .any(|kernel| kernel.facts.dtype == dtype)
     }
 
     /// The instance of the claims' problem: of head_dim 64.

@@ -55,7 +55,8 @@ pub struct Request {
     pub file: Option<FileProblem>,
 }
 
-fn samples(text: &str) -> Result<usize, String> {
+/// A number of samples, or why that is none.
+pub fn samples(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "give a whole number of samples, 0 or more".to_string())
 }
@@ -571,6 +572,7 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
 fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
     match backend {
         BackendKind::Cuda => Mode::Device,
+        BackendKind::Cpu => Mode::Plain,
         BackendKind::Emulated if problem.scores() <= TRACED_SCORES => Mode::Traced,
         BackendKind::Emulated => Mode::Plain,
     }
@@ -621,6 +623,7 @@ pub fn plan(
     let tier = request.tier(backend);
     let (traced, beside, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
+        BackendKind::Cpu => (Mode::Plain, Mode::Plain, Mode::Plain),
         BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
     };
     let combined = request.has_problems();

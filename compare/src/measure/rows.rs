@@ -107,6 +107,7 @@ fn share_code(rows: &mut [Row]) {
 pub fn backend(kind: BackendKind) -> Source {
     match kind {
         BackendKind::Emulated => Source::Emulator,
+        BackendKind::Cpu => Source::Cpu,
         BackendKind::Cuda => Source::Gpu,
     }
 }

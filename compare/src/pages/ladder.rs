@@ -170,13 +170,19 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         ""
     };
     let of = ratios.len();
+    let (who, rival) = match beside.record.meta.is_of_candidate() {
+        true => ("The candidate", "rival"),
+        false => ("Our fastest stage", "peer"),
+    };
     Some(
         Text::from(stale)
             .strong(format!(
-                "Our fastest stage is ahead of the fastest peer on {won} of {of} problems and behind on {}",
+                "{who} is ahead of the fastest {rival} on {won} of {of} problems and behind on {}",
                 of - won
             ))
-            .plain(format!(": from {worst:.2}x ({lowest}) to {best:.2}x ({highest}).")),
+            .plain(format!(
+                ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
+            )),
     )
 }
 

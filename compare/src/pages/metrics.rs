@@ -47,7 +47,7 @@ fn fields() -> Table {
         ),
         (
             "by",
-            "who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input",
+            "who says so: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input",
         ),
         (
             "against",
@@ -286,7 +286,7 @@ This page is written from the registry of metrics (`common/src/metric.rs`).
 |---|---|
 | `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
 | `on` | all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture) |
-| `by` | who says so: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input |
+| `by` | who says so: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input |
 | `against` | the other side of a pair that was interleaved (A B B A) |
 | `under` | what must be equal before two rows are compared: warm L2 |
 | `sass` | hash of the machine code |

@@ -156,6 +156,7 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
     };
     let backend = match meta.backend {
         BackendKind::Cuda => "on the GPU",
+        BackendKind::Cpu => "on the processor",
         BackendKind::Emulated => "in the emulator, which is functional and never a timer",
     };
     let device = meta.device.map_or(String::new(), |device| {
@@ -272,15 +273,11 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         });
         cells
     };
-    let columns = [
-        "problem",
-        "our fastest",
-        "its µs",
-        "fastest peer",
-        "its µs",
-        "its / ours",
-        "outcome",
-    ];
+    let [who, rival, ratio] = match beside.record.meta.is_of_candidate() {
+        true => ["candidate", "fastest rival", "its / candidate's"],
+        false => ["our fastest", "fastest peer", "its / ours"],
+    };
+    let columns = ["problem", who, "its µs", rival, "its µs", ratio, "outcome"];
     let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
     let whose = match &beside.origin {

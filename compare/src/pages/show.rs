@@ -524,7 +524,11 @@ impl<'a> Show<'a> {
             "one launch",
             "host call",
             "max error",
-            "its / ours",
+            if found.record.meta.is_of_candidate() {
+                "its / candidate's"
+            } else {
+                "its / ours"
+            },
             "note",
         ];
         let table = Table::of(columns, peers::arms(found.record).map(row));

@@ -4,7 +4,7 @@ use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::measure::select::Problems;
-use crate::record::meta::{Claim, Relation};
+use crate::record::meta::{CANDIDATE, Claim, Relation};
 use crate::record::{Place, Record, Subject};
 use common::problem::{Dtype, Mask, Problem, Shape};
 
@@ -106,9 +106,15 @@ fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
         .filter(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
 }
 
-/// Whether the peer of this name computes with operands of this type: FP8 is in the names of those that do.
+/// Whether the peer of this name computes with operands of this type: FP8 is in the names of those that do. A candidate says so
+/// itself.
 pub fn takes(peer: &str, dtype: Dtype) -> bool {
-    peer.ends_with("-fp8") == (dtype == Dtype::E4m3)
+    is_candidate(peer) || peer.ends_with("-fp8") == (dtype == Dtype::E4m3)
+}
+
+/// Whether this is no peer of ours but a callable of the user's own.
+pub fn is_candidate(peer: &str) -> bool {
+    Subject::from(peer).stage() == CANDIDATE
 }
 
 /// Why no peer can be asked for this problem, if so.

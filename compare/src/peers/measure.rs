@@ -1,20 +1,20 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
-use super::choose::{Item, candidates, takes, unsupported};
-use super::pair::{Sampled, absent, is_noisy, pairs, rounds};
+use super::choose::{Item, candidates, is_candidate, takes, unsupported};
+use super::pair::{Sampled, absent, is_noisy, pairs, rounds, wrong_clock};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
 use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
-use common::format::Format;
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;
 use common::reference::Probability;
 use common::stage::LoadedStage;
-use common::timing::Plan;
 use common::timing::stats::SampleError;
+use common::timing::{Plan, SpeedOfLight};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Device time that one sample covers, in microseconds, at least: long against the GPU's change from one process to the
 /// other.
@@ -23,7 +23,7 @@ const CHUNK_US: f64 = 20_000.0;
 /// Launches that one sample covers, at least: large problems draw all the power there is, and clocks follow slowly.
 const CHUNK_LAUNCHES: f64 = 50.0;
 
-/// Untimed work before each sample, as a share of it, so that clocks are this arm's own. `peers.py` has the same.
+/// Untimed work before each sample, as a share of it, so that clocks are this arm's own.
 const LEAD_IN: f64 = 0.25;
 
 /// Device time of a trial: which of ours is the fastest.
@@ -56,27 +56,45 @@ pub enum BenchError {
     /// Samples make no sense.
     #[error("timing failed")]
     Samples(#[from] SampleError),
-    /// Python could not be asked.
-    #[error(transparent)]
-    Session(#[from] SessionError),
+}
+
+/// What a Python calls.
+pub enum Calls {
+    /// What is installed.
+    Peers {
+        /// FlashAttention-3 as a library.
+        flash_attn_3: Option<PathBuf>,
+    },
+    /// A function of the user's own.
+    Candidate {
+        /// What it is called in rows.
+        name: String,
+        file: PathBuf,
+        function: String,
+        /// How long it may take for one answer.
+        patience: Duration,
+    },
 }
 
 /// Python, started when it is needed.
 pub struct Python {
     program: String,
-    flash_attn_3: Option<PathBuf>,
+    calls: Calls,
     session: Option<Session>,
     starts: usize,
+    /// What it said it can call.
+    peers: Vec<String>,
 }
 
 impl Python {
     /// Nothing is started yet.
-    pub fn new(program: String, flash_attn_3: Option<PathBuf>) -> Self {
+    pub fn new(program: String, calls: Calls) -> Self {
         Self {
             program,
-            flash_attn_3,
+            calls,
             session: None,
             starts: 0,
+            peers: vec![],
         }
     }
 
@@ -91,8 +109,25 @@ impl Python {
             )));
         }
         self.starts += 1;
-        let mut session = Session::start(&self.program, SCRIPT, self.flash_attn_3.as_deref())?;
-        let hello = session.hello()?;
+        let start = |library| Session::start(&self.program, SCRIPT, library);
+        let (session, hello) = match &self.calls {
+            Calls::Peers { flash_attn_3 } => {
+                let mut session = start(flash_attn_3.as_deref())?;
+                let hello = session.hello()?;
+                (session, hello)
+            }
+            Calls::Candidate {
+                name,
+                file,
+                function,
+                patience,
+            } => {
+                let mut session = start(None)?.with_patience(*patience);
+                let hello = session.load(name, file, function)?;
+                (session, hello)
+            }
+        };
+        self.peers = hello.peers.clone();
         self.session = Some(session);
         Ok(Some(hello))
     }
@@ -132,8 +167,14 @@ impl Exchange {
         Ok(Self(path))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, BenchError> {
-        let path = self.0.join(name);
+    /// Where a file of this name is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, BenchError> {
+        let path = self.path(name);
         match std::fs::write(&path, bytes) {
             Ok(()) => Ok(path),
             Err(source) => Err(BenchError::Exchange { path, source }),
@@ -163,8 +204,6 @@ pub struct Bench<'a> {
     pub zero_us: f64,
     /// Where tensors go.
     pub exchange: Exchange,
-    /// Peers that there are.
-    pub peers: Vec<String>,
 }
 
 /// One of ours, ready to be timed.
@@ -183,13 +222,59 @@ type Lost = (String, String);
 /// A peer whose graph is built.
 struct Ready {
     peer: String,
+    /// Which of the Pythons has it.
+    of: usize,
     /// Microseconds per call, roughly.
     us: f64,
+    /// Why there is no graph, if there is none.
+    eager: Option<String>,
+    /// Which share of the time that passed here it told of, in the best of its chunks.
+    told: f64,
+}
+
+/// What was measured of one problem.
+pub struct Timed {
+    pub place: Place,
+    /// What the buffers amount to.
+    pub cache: &'static str,
+    pub speed_of_light: SpeedOfLight,
+    pub ours: Vec<Sampled>,
+    pub theirs: Vec<Sampled>,
+    /// Peers that were not timed, and why.
+    pub lost: Vec<Lost>,
+}
+
+impl Timed {
+    /// A row per arm, and one per pair of ours and a peer.
+    pub fn rows(&self) -> Result<Vec<Row>, SampleError> {
+        let arms = self.ours.iter().chain(&self.theirs);
+        let mut rows = arms
+            .map(|arm| arm.row(&self.place, self.cache))
+            .collect::<Result<Vec<_>, _>>()?;
+        for theirs in &self.theirs {
+            rows.extend(pairs(
+                theirs,
+                &self.ours,
+                &self.place,
+                &self.speed_of_light,
+            )?);
+        }
+        rows.extend(self.absent());
+        Ok(rows)
+    }
+
+    /// A row for each peer that was not timed.
+    pub fn absent(&self) -> impl Iterator<Item = Row> {
+        let on = || On::Problem(self.place.clone());
+        self.lost
+            .iter()
+            .map(move |(peer, reason)| absent(peer, on(), reason))
+    }
 }
 
 impl<'a> Bench<'a> {
-    /// Measures one problem: a row per arm, and one per pair of ours and a peer.
-    pub fn measure(&self, item: &Item, python: &mut Python) -> Result<Vec<Row>, BenchError> {
+    /// Measures one problem.
+    pub fn measure(&self, item: &Item, pythons: &mut [&mut Python]) -> Result<Timed, BenchError> {
         // No library but ours takes a scale for each head.
         let mut bench = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
         let speed_of_light = bench.speed_of_light(self.device, self.zero_us);
@@ -205,45 +290,40 @@ impl<'a> Bench<'a> {
             arm.arm.resize_graph(launches)?;
         }
         let place = Place::of(&item.shape_name, &item.problem);
-        let (mut ready, mut lost) = self.prepare(&bench, launches, python)?;
-        let samples = match self.sample(&mut ours, &ready, python) {
-            Ok(samples) => samples,
-            Err(Interrupted::Ours(error)) => return Err(error.into()),
-            Err(Interrupted::Python(error)) => {
-                lost.extend(ready.drain(..).map(|ready| (ready.peer, error.to_string())));
-                self.sample(&mut ours, &[], python)
-                    .map_err(BenchError::from)?
+        let (mut ready, mut lost) = self.prepare(&bench, launches, pythons)?;
+        let samples = loop {
+            match self.sample(&mut ours, &mut ready, launches, pythons) {
+                Ok(samples) => break samples,
+                Err(Interrupted::Ours(error)) => return Err(error.into()),
+                // What its process had built went with it; the others go on.
+                Err(Interrupted::Python(of, error)) => {
+                    let (gone, stay) = ready.into_iter().partition(|ready| ready.of == of);
+                    ready = stay;
+                    let gone: Vec<Ready> = gone;
+                    lost.extend(gone.into_iter().map(|gone| (gone.peer, error.to_string())));
+                }
             }
         };
         let (of_ours, of_peers) = samples.split_at(ours.len());
-        let finished: Vec<_> = ready
-            .iter()
-            .zip(of_peers)
-            .map(|(ready, us)| self.finish(&ready.peer, us, &mut bench, python))
-            .collect();
+        let mut theirs = Vec::new();
+        for (ready, us) in ready.into_iter().zip(of_peers) {
+            match self.finish(&ready, us, &mut bench, pythons[ready.of]) {
+                Ok(sampled) => theirs.push(sampled),
+                Err(error) => lost.push((ready.peer, error.to_string())),
+            }
+        }
         let mut arms = Vec::new();
         for (device_us, ours) in of_ours.iter().zip(&mut ours) {
             arms.push(finish_ours(device_us, ours, &mut bench)?);
         }
-        let cache = bench.pool.rotation().state.label();
-        let mut rows = arms
-            .iter()
-            .map(|arm| arm.row(&place, cache))
-            .collect::<Result<Vec<_>, _>>()?;
-        for (Ready { peer, .. }, sampled) in ready.into_iter().zip(finished) {
-            match sampled {
-                Ok(sampled) => {
-                    rows.push(sampled.row(&place, cache)?);
-                    rows.extend(pairs(&sampled, &arms, &place, &speed_of_light)?);
-                }
-                Err(error) => lost.push((peer, error.to_string())),
-            }
-        }
-        rows.extend(
-            lost.iter()
-                .map(|(peer, reason)| absent(peer, On::Problem(place.clone()), reason)),
-        );
-        Ok(rows)
+        Ok(Timed {
+            place,
+            cache: bench.pool.rotation().state.label(),
+            speed_of_light,
+            ours: arms,
+            theirs,
+            lost,
+        })
     }
 
     /// One problem of the growth: the fastest of ours alone, as a share of the rate that a matrix product reached.
@@ -316,31 +396,14 @@ impl<'a> Bench<'a> {
         Ok(best)
     }
 
-    /// Hands the problem to Python and builds every peer's graph. Returns those that can be timed, and a row for each of
-    /// the others.
+    /// Hands the problem to each Python and builds every peer's graph. Returns those that can be timed, and the others with
+    /// the reason.
     fn prepare(
         &self,
         bench: &TimedProblem,
         launches: usize,
-        python: &mut Python,
+        pythons: &mut [&mut Python],
     ) -> Result<(Vec<Ready>, Vec<Lost>), BenchError> {
-        let peers: Vec<&String> = self
-            .peers
-            .iter()
-            .filter(|peer| takes(peer, bench.problem.dtype))
-            .collect();
-        let none = |reason: String| {
-            (
-                vec![],
-                peers
-                    .iter()
-                    .map(|peer| (peer.to_string(), reason.clone()))
-                    .collect(),
-            )
-        };
-        if let Some(reason) = unsupported(&bench.problem) {
-            return Ok(none(reason.to_string()));
-        }
         let mut contents = Vec::new();
         for (index, inputs) in bench.inputs.iter().enumerate() {
             let file =
@@ -360,24 +423,53 @@ impl<'a> Bench<'a> {
                 .collect()
         };
         let scales: Vec<Vec<f32>> = bench.inputs.iter().map(scales).collect();
-        let given = python.start();
-        let given = given.and_then(|_| {
-            python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets))
-        });
-        if let Err(error) = given {
-            return Ok(none(error.to_string()));
-        }
         let (mut ready, mut lost) = (Vec::new(), Vec::new());
-        for peer in peers.iter().copied() {
-            match python.ask(|session| session.prepare(peer, launches)) {
-                Ok(us) => ready.push(Ready {
-                    peer: peer.clone(),
-                    us,
-                }),
-                // The graphs that were built went with it.
-                Err(error) if error.is_fatal() => return Ok(none(error.to_string())),
-                Err(error) => lost.push((peer.clone(), error.to_string())),
+        for (of, python) in pythons.iter_mut().enumerate() {
+            let mut peers = python.peers.clone();
+            peers.retain(|peer| takes(peer, bench.problem.dtype));
+            let is_taken =
+                |peer: &String| is_candidate(peer) || unsupported(&bench.problem).is_none();
+            let (peers, refused): (Vec<String>, Vec<String>) =
+                peers.into_iter().partition(is_taken);
+            let reason = unsupported(&bench.problem).unwrap_or_default();
+            lost.extend(refused.into_iter().map(|peer| (peer, reason.to_string())));
+            if peers.is_empty() {
+                continue;
             }
+            let none = |error: SessionError| {
+                let reason = error.to_string();
+                peers
+                    .iter()
+                    .map(move |peer| (peer.clone(), reason.clone()))
+                    .collect::<Vec<Lost>>()
+            };
+            let given = python.start().and_then(|_| {
+                python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets))
+            });
+            if let Err(error) = given {
+                lost.extend(none(error));
+                continue;
+            }
+            let (mut of_this, mut not) = (Vec::new(), Vec::new());
+            for peer in &peers {
+                match python.ask(|session| session.prepare(peer, launches)) {
+                    Ok(prepared) => of_this.push(Ready {
+                        peer: peer.clone(),
+                        of,
+                        us: prepared.device_us,
+                        eager: prepared.eager,
+                        told: 0.0,
+                    }),
+                    // The graphs that were built went with it.
+                    Err(error) if error.is_fatal() => {
+                        (of_this, not) = (vec![], none(error));
+                        break;
+                    }
+                    Err(error) => not.push((peer.clone(), error.to_string())),
+                }
+            }
+            ready.extend(of_this);
+            lost.extend(not);
         }
         Ok((ready, lost))
     }
@@ -386,8 +478,9 @@ impl<'a> Bench<'a> {
     fn sample(
         &self,
         ours: &mut [Ours<'_>],
-        peers: &[Ready],
-        python: &mut Python,
+        peers: &mut [Ready],
+        launches: usize,
+        pythons: &mut [&mut Python],
     ) -> Result<Vec<Vec<f64>>, Interrupted> {
         let (arms, count) = (ours.len() + peers.len(), ours.len());
         let mut one = |arm: usize| match ours.get_mut(arm) {
@@ -396,8 +489,20 @@ impl<'a> Bench<'a> {
                 Ok(launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))?)
             }
             None => {
-                let Ready { peer, us } = &peers[arm - count];
-                Ok(python.ask(|session| session.chunk(peer, chunk_us(*us)))?)
+                let Ready {
+                    peer, of, us, told, ..
+                } = &mut peers[arm - count];
+                let replays = (chunk_us(*us) / (*us * launches as f64).max(1.0))
+                    .ceil()
+                    .max(1.0);
+                let lead_in = (LEAD_IN * replays).ceil();
+                let start = Instant::now();
+                let took = pythons[*of]
+                    .ask(|session| session.chunk(peer, lead_in as usize, replays as usize))
+                    .map_err(|error| Interrupted::Python(*of, error))?;
+                let here = start.elapsed().as_secs_f64() * 1e6;
+                *told = told.max(took * launches as f64 * (lead_in + replays) / here);
+                Ok(took)
             }
         };
         let samples = rounds(arms, self.plan.samples, &mut one)?;
@@ -411,18 +516,25 @@ impl<'a> Bench<'a> {
     /// Single calls of a peer, and the gates on what it computed in the graph that was timed.
     fn finish(
         &self,
-        peer: &str,
+        ready: &Ready,
         device_us: &[f64],
         bench: &mut TimedProblem,
         python: &mut Python,
     ) -> Result<Sampled, SessionError> {
+        let peer = ready.peer.as_str();
+        if let Some(reason) = wrong_clock(ready.told) {
+            return Err(refused(reason));
+        }
         let calls = python.ask(|session| session.calls(peer, CALLS))?;
         let files: Vec<PathBuf> = (0..bench.inputs.len())
             .map(|index| self.exchange.0.join(format!("o{index}")))
             .collect();
         let finished = python.ask(|session| session.finish(peer, &files))?;
         let format = bench.problem.dtype.output();
-        let outputs: Vec<Vec<f32>> = files.iter().map(|file| take(file, format)).collect();
+        let outputs: Vec<Vec<f32>> = files
+            .iter()
+            .map(|file| format.decode_bytes(&take(file)))
+            .collect();
         // P is of the type of the operands, as in all of these libraries.
         let probability = Probability::of_operands(bench.problem.dtype);
         let judged = bench.judge_dense(&outputs, probability, finished.e4m3_scale);
@@ -433,6 +545,7 @@ impl<'a> Bench<'a> {
             single_us,
             host_us,
             judged,
+            eager: ready.eager.clone(),
         })
     }
 }
@@ -453,6 +566,7 @@ fn finish_ours(
         single_us,
         host_us,
         judged,
+        eager: None,
     })
 }
 
@@ -469,12 +583,12 @@ fn launch_us(arm: &mut Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> 
     Ok(arm.device_time(launches, plan)?.as_secs_f64() * 1e6 / launches as f64)
 }
 
-/// The values in a file of an output, which is removed: an output that is not written must not be the one before.
-fn take(path: &Path, format: Format) -> Vec<f32> {
+/// The bytes of an output in a file, which is removed: an output that is not written must not be the one before.
+pub fn take(path: &Path) -> Vec<u8> {
     // What cannot be read has no elements, which the gates fail.
     let bytes = std::fs::read(path).unwrap_or_default();
     let _ = std::fs::remove_file(path);
-    format.decode_bytes(&bytes)
+    bytes
 }
 
 /// What ended a round.
@@ -482,15 +596,7 @@ fn take(path: &Path, format: Format) -> Vec<f32> {
 enum Interrupted {
     #[error(transparent)]
     Ours(#[from] CudaError),
-    #[error(transparent)]
-    Python(#[from] SessionError),
-}
-
-impl From<Interrupted> for BenchError {
-    fn from(interrupted: Interrupted) -> Self {
-        match interrupted {
-            Interrupted::Ours(error) => BenchError::Timing(error),
-            Interrupted::Python(error) => BenchError::Session(error),
-        }
-    }
+    /// Of which Python.
+    #[error("{1}")]
+    Python(usize, SessionError),
 }

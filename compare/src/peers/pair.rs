@@ -31,6 +31,22 @@ pub fn is_noisy(samples: &[Vec<f64>]) -> bool {
         .all(|arm| Summary::of(arm).is_ok_and(|summary| summary.noise() <= NOISE_LIMIT))
 }
 
+/// Which share of the time that passed here a process must have told of its own at best: what it leaves out is what starting
+/// and ending a chunk takes.
+const TOLD: f64 = 0.7;
+
+/// What is wrong with the clock of a process that told of so much of the time that passed here in the best of its chunks.
+pub fn wrong_clock(told: f64) -> Option<String> {
+    // Written so that no number is too little.
+    let is_enough = told >= TOLD;
+    (!is_enough).then(|| {
+        format!(
+            "its process tells at most {:.0} % of the time that passes here: its clock or its launches are not what they were",
+            100.0 * told
+        )
+    })
+}
+
 /// One arm's samples and what the gates say of its output.
 pub struct Sampled {
     pub subject: Subject,
@@ -42,6 +58,8 @@ pub struct Sampled {
     pub host_us: Vec<f64>,
     /// The gates.
     pub judged: crate::measure::timed_problem::Judged,
+    /// Why it was timed without a graph, if it was.
+    pub eager: Option<String>,
 }
 
 impl Sampled {
@@ -58,12 +76,11 @@ impl Sampled {
             max_error: self.judged.max_abs,
             after: self.judged.gates.clone(),
         };
-        Ok(rows::peer_arm(
-            self.subject.clone(),
-            place.clone(),
-            &arm,
-            cache,
-        ))
+        let row = rows::peer_arm(self.subject.clone(), place.clone(), &arm, cache);
+        Ok(match &self.eager {
+            Some(why) => row.note(format!("timed by eager calls, without a graph: {why}")),
+            None => row,
+        })
     }
 }
 

@@ -1,15 +1,21 @@
-"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`.
+"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`, and by
+`compare candidate` with a callable of the user's own in a process of its own.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
 {"ok": false, "error": "..."}. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
 that timings of this process and of the one that asks can be interleaved.
 
   hello                      versions, the GPU, and which peers can be called
+  load     peer, file,       the same of that one peer, a function in the file; it may be called on the CPU
+           function
+  call     q, k, v, place,   calls that peer once, on views of files' bytes that lie where those of the call before to this
+           output, after ... place lay; writes what it returns, and these bytes as they are then; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
                              E4M3 codes with the scale of each tensor
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
-  chunk    peer, us          replays of that graph for about `us` microseconds; device time of one call
+  chunk    peer, lead_in,    replays of that graph, of which the first `lead_in` are not timed; device time of one call
+           replays
   calls    peer, count       single calls: time between two events, and the host's time until the call returns
   finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, as bf16 where the inputs are, else as f16, and
                              forgets the graph;
@@ -20,6 +26,8 @@ Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
 import contextlib
 import ctypes
 import importlib.metadata
+import importlib.util
+import inspect
 import json
 import os
 import platform
@@ -30,8 +38,10 @@ import time
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 
-# Chunks begin with this share of untimed replays: the GPU has just run the other process.
-LEAD_IN = 0.25
+# What an output holds before a call: a NaN that no arithmetic makes.
+UNWRITTEN = -1
+# Bytes to whose multiples the tensors of `call` are aligned.
+ALIGNMENT = 128
 # cuDNN's FP8 attention writes E4M3 on this architecture. Under this scale outputs of up to 7 keep within its range.
 FP8_OUTPUT_SCALE = 64.0
 # The math backend writes all scores to memory: more keys than this say nothing new.
@@ -42,19 +52,31 @@ def describe(error):
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
 
 
+def bits(tensor):
+    """Of a tensor of 16-bit elements, as numbers that compare as bits do."""
+    return tensor.contiguous().clone().view(sys.modules["torch"].int16)
+
+
+def overlap(a, b):
+    """Whether tensors share a byte between the first and the last of each."""
+
+    def span(tensor):
+        last = sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride()))
+        return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+    (a_start, a_end), (b_start, b_end) = span(a), span(b)
+    return a_start < b_end and b_start < a_end
+
+
 class Worker:
     def __init__(self):
         import torch
 
-        if not torch.cuda.is_available():
-            raise RuntimeError(f"torch {torch.__version__} sees no CUDA device")
         self.torch = torch
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.peers, self.absent = {}, {}
         self.graphs = {}
-        self.find_sdpa()
-        self.find_flash_attn()
-        self.find_flash_attn_3()
-        self.find_cudnn_fp8()
+        self.candidate, self.arenas, self.kept = None, {}, []
 
     def find_sdpa(self):
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -187,21 +209,144 @@ class Worker:
         return graph, inputs, o, constants, workspace
 
     def hello(self, command):
+        if self.device == "cpu":
+            raise RuntimeError(f"torch {self.torch.__version__} sees no CUDA device")
+        self.find_sdpa()
+        self.find_flash_attn()
+        self.find_flash_attn_3()
+        self.find_cudnn_fp8()
+        return self.found()
+
+    def load(self, command):
+        try:
+            path = command["file"]
+            sys.path.insert(0, os.path.dirname(path))
+            spec = importlib.util.spec_from_file_location("candidate", path)
+            module = importlib.util.module_from_spec(spec)
+            sys.modules["candidate"] = module
+            spec.loader.exec_module(module)
+            function = getattr(module, command["function"])
+            self.takes_scales = "scales" in inspect.signature(function).parameters
+        except Exception as error:
+            self.absent[command["peer"]] = describe(error)
+            return self.found()
+
+        def call(q, k, v, *scales):
+            options = {"scales": scales} if scales else {}
+            return function(q, k, v, causal=self.causal, softmax_scale=self.scale, **options)
+
+        self.candidate = command["peer"]
+        self.peers[self.candidate] = (call, contextlib.nullcontext)
+        return self.found()
+
+    def found(self):
         torch = self.torch
         software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
         software["cudnn"] = str(torch.backends.cudnn.version())
         for package in ("flash-attn-4", "flash-attn", "flash-attn-3", "vllm", "triton", "nvidia-cudnn-frontend"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
-        device = torch.cuda.get_device_properties(0)
+        device = torch.cuda.get_device_properties(0) if self.device == "cuda" else None
         uuid = getattr(device, "uuid", None)
         return {
             "software": software,
-            "gpu": device.name,
+            "gpu": device and device.name,
             "uuid": None if uuid is None else str(uuid),
             "peers": list(self.peers),
             "absent": self.absent,
         }
+
+    def call(self, command):
+        torch = self.torch
+        self.causal, self.scale = command["causal"], command["scale"]
+        kind = self.kind_of(command["dtype"])
+        if kind == torch.float8_e4m3fn and not self.takes_scales:
+            return {"unsupported": "it has no argument `scales`, which E4M3 needs"}
+        if command["fresh"]:
+            self.kept = []
+        images, tensors, scales = {}, [], []
+        for name in "qkv":
+            operand = command[name]
+            images[name] = image = self.placed(command["place"], name, operand["file"])
+            elements = image[operand["offset"] :].view(kind)
+            tensors.append(elements.as_strided(operand["extents"], [*operand["strides"], 1]))
+            if operand["scales"]:
+                scale = torch.tensor(operand["scales"], dtype=torch.float32, device=self.device)
+                scales.append(scale.reshape(operand["extents"][:2]))
+        extents = command["q"]["extents"]
+        copy = self.unwritten(extents)
+        self.poison(extents)
+        try:
+            with torch.no_grad():
+                output = self.peers[self.candidate][0](*tensors, *scales)
+        except NotImplementedError as error:
+            return {"unsupported": describe(error)}
+        self.check(output, extents)
+        # On the current stream, without waiting for others: what is written later is not in it.
+        copy.copy_(output)
+        self.wait()
+        self.write(command["output"], copy)
+        findings = []
+        if not torch.equal(bits(copy), bits(output)):
+            findings.append(("C5", "its output still changed after the current stream had come to it: it works on another stream"))
+        for name, image in images.items():
+            if overlap(output, image):
+                findings.append(("C6", f"its output shares memory with {name}"))
+            self.write(command["after"][name], image)
+        for number, (earlier, was) in enumerate(self.kept, 1):
+            if overlap(output, earlier) or not torch.equal(bits(earlier), was):
+                findings.append(("C6", f"its output shares memory with that of call {number}, which still is in use"))
+        self.kept.append((output, bits(output)))
+        return {"findings": findings}
+
+    def kind_of(self, dtype):
+        """The type of Q, K and V; outputs are from now on of bf16 where these are, else of f16."""
+        torch = self.torch
+        kind = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}[dtype]
+        self.output_kind = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
+        return kind
+
+    def placed(self, place, name, path):
+        """The bytes of a file in this process's memory, where those of the last call to this place and tensor lay."""
+        torch = self.torch
+        with open(path, "rb") as file:
+            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        arena = self.arenas.get((place, name))
+        if arena is None or arena.numel() < data.numel() + ALIGNMENT:
+            arena = torch.empty(2 * data.numel() + ALIGNMENT, dtype=torch.uint8, device=self.device)
+            self.arenas[place, name] = arena
+        start = -arena.data_ptr() % ALIGNMENT
+        image = arena[start : start + data.numel()]
+        image.copy_(data)
+        return image
+
+    def unwritten(self, extents):
+        return self.torch.full(extents, UNWRITTEN, dtype=self.torch.int16, device=self.device).view(self.output_kind)
+
+    def poison(self, extents):
+        """Leaves NaN in the memory that an output is likely to be allocated in."""
+        blocks = [self.unwritten(extents) for _ in range(3)]
+        self.wait()
+        del blocks
+
+    def wait(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def check(self, output, extents):
+        torch = self.torch
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"returned {type(output).__name__}, expected a tensor")
+        found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
+        expected = f"{self.output_kind} {list(extents)} on {self.device}"
+        if found != expected:
+            raise TypeError(f"returned {found}, expected {expected}")
+
+    @staticmethod
+    def write(path, tensor):
+        host = tensor.contiguous().cpu()
+        with open(path, "wb") as file:
+            file.write(ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()))
 
     def ceilings(self, command):
         torch = self.torch
@@ -238,13 +383,12 @@ class Worker:
         torch.cuda.empty_cache()
         self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
         extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
-        kinds = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}
-        kind = kinds[command["dtype"]]
-        self.output_kind = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
+        kind = self.kind_of(command["dtype"])
         contents = []
         for paths, scales in zip(command["contents"], command["scales"]):
             tensors = [self.read(path, shape, kind) for path, shape in zip(paths, extents)]
-            contents.append(tensors + [torch.full((1, 1, 1, 1), scale, device="cuda") for scale in scales])
+            each = [shape[:2] if self.candidate else (1, 1, 1, 1) for shape in extents]
+            contents.append(tensors + [torch.full(of, scale, device="cuda") for of, scale in zip(each, scales)])
         # Every set has addresses of its own.
         count = command["sets"]
         self.sets["bhsd"] = [[t.clone() for t in contents[i % len(contents)]] for i in range(count)]
@@ -267,9 +411,8 @@ class Worker:
             ]
         return self.sets["bshd"]
 
-    @staticmethod
-    def is_heads_first(peer):
-        return peer.startswith(("torch-", "cudnn-"))
+    def is_heads_first(self, peer):
+        return peer.startswith(("torch-", "cudnn-")) or peer == self.candidate
 
     def prepare(self, command):
         torch, peer, launches = self.torch, command["peer"], command["launches"]
@@ -287,30 +430,41 @@ class Worker:
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
             outputs = [None] * len(sets)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+
+            def launch():
                 for i in range(launches):
                     outputs[i % len(sets)] = call(*sets[i % len(sets)])
-        entry = {"graph": graph, "outputs": outputs, "launches": launches, "replay_us": None}
+
+            entry = {"replay": launch, "outputs": outputs, "launches": launches, "eager": None}
+            try:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    launch()
+                entry["replay"] = graph.replay
+            except Exception as error:
+                if peer != self.candidate:
+                    raise
+                torch.cuda.synchronize()
+                entry["eager"] = describe(error)
         for _ in range(3):
-            entry["replay_us"] = self.replay_us(entry, 1)
+            replay_us = self.replay_us(entry, 1)
         self.graphs[peer] = entry
-        return {"device_us": entry["replay_us"] / launches}
+        return {"device_us": replay_us / launches, "eager": entry["eager"]}
 
     def replay_us(self, entry, replays):
         start, end = self.event(), self.event()
         start.record()
-        for _ in range(replays):
-            entry["graph"].replay()
+        with self.torch.no_grad():
+            for _ in range(replays):
+                entry["replay"]()
         end.record()
         self.torch.cuda.synchronize()
         return start.elapsed_time(end) * 1e3 / replays
 
     def chunk(self, command):
         entry = self.graphs[command["peer"]]
-        replays = max(1, -(-int(command["us"]) // max(1, int(entry["replay_us"]))))
-        self.replay_us(entry, max(1, int(LEAD_IN * replays)))
-        return {"device_us": self.replay_us(entry, replays) / entry["launches"]}
+        self.replay_us(entry, command["lead_in"])
+        return {"device_us": self.replay_us(entry, command["replays"]) / entry["launches"]}
 
     def calls(self, command):
         torch, peer = self.torch, command["peer"]
@@ -337,16 +491,15 @@ class Worker:
         is_coded = entry["outputs"][0].dtype == torch.float8_e4m3fn
         for output in entry["outputs"]:
             output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
-        entry["graph"].replay()
-        torch.cuda.synchronize()
+        if entry["eager"]:
+            self.poison(entry["outputs"][0].shape)
+        self.replay_us(entry, 1)
         for path, output in zip(command["outputs"], entry["outputs"]):
             if not self.is_heads_first(peer):
                 output = output.transpose(1, 2)
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            host = values.to(self.output_kind).contiguous().cpu()
-            with open(path, "wb") as file:
-                file.write(ctypes.string_at(host.data_ptr(), host.numel() * host.element_size()))
-        del entry, output, values, host
+            self.write(path, values.to(self.output_kind))
+        del entry, output, values
         torch.cuda.empty_cache()
         return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}
 

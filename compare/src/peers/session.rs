@@ -1,6 +1,7 @@
 //! The Python process that times peers, and the protocol that `peers.py` describes.
 
 use common::problem::{Mask, Problem};
+use common::verdict::GateId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ pub const SCRIPT: &str = include_str!("peers.py");
 
 /// How long Python may take for one answer. The first import of torch from a cold disk, and the first compilation of a
 /// kernel by FlashAttention 4, take most of a minute.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
@@ -51,10 +52,12 @@ pub enum SessionError {
         words: String,
     },
     /// It does not answer.
-    #[error("Python did not answer within {} s when it was asked to {doing}", PATIENCE.as_secs())]
+    #[error("Python did not answer within {} s when it was asked to {doing}, and was ended", patience.as_secs_f64())]
     Silent {
         /// The command.
         doing: String,
+        /// How long it was waited for.
+        patience: Duration,
     },
     /// It answers something else.
     #[error("Python was asked to {doing} and answered '{answer}'")]
@@ -86,8 +89,8 @@ impl SessionError {
 pub struct Hello {
     /// Packages and their versions.
     pub software: BTreeMap<String, String>,
-    /// The GPU's name.
-    pub gpu: String,
+    /// The GPU's name, where torch sees one.
+    pub gpu: Option<String>,
     /// Its UUID, where this torch tells.
     pub uuid: Option<String>,
     /// Peers that can be called.
@@ -108,6 +111,27 @@ pub struct Reached {
 #[derive(Deserialize)]
 struct DeviceTime {
     device_us: f64,
+}
+
+/// What is ready to be timed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Prepared {
+    /// Microseconds per call, roughly.
+    pub device_us: f64,
+    /// Why calls are not captured into a graph, if they are not.
+    #[serde(default)]
+    pub eager: Option<String>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Called {
+    /// Why the candidate does not take the problem, if it does not.
+    #[serde(default)]
+    pub unsupported: Option<String>,
+    /// Gates that fail, and why.
+    #[serde(default)]
+    pub findings: Vec<(GateId, String)>,
 }
 
 /// Single calls.
@@ -176,7 +200,6 @@ impl Session {
     }
 
     /// The same with another patience.
-    #[cfg(test)]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -185,6 +208,17 @@ impl Session {
     /// Versions, the GPU and the peers.
     pub fn hello(&mut self) -> Result<Hello, SessionError> {
         self.ask("hello", json!({}))
+    }
+
+    /// The same of the one peer `name`: `function` in `file`.
+    pub fn load(&mut self, name: &str, file: &Path, function: &str) -> Result<Hello, SessionError> {
+        let arguments = json!({ "peer": name, "file": file, "function": function });
+        self.ask("load", arguments)
+    }
+
+    /// Calls that peer once with what `peers.py` says of `call`.
+    pub fn call(&mut self, arguments: Value) -> Result<Called, SessionError> {
+        self.ask("call", arguments)
     }
 
     /// What the GPU reaches.
@@ -214,14 +248,21 @@ impl Session {
         self.ask("problem", arguments).map(|Done {}| ())
     }
 
-    /// Builds the graph of a peer. Returns microseconds per call, roughly.
-    pub fn prepare(&mut self, peer: &str, launches: usize) -> Result<f64, SessionError> {
-        self.time("prepare", json!({ "peer": peer, "launches": launches }))
+    /// Builds the graph of a peer.
+    pub fn prepare(&mut self, peer: &str, launches: usize) -> Result<Prepared, SessionError> {
+        self.ask("prepare", json!({ "peer": peer, "launches": launches }))
     }
 
-    /// Device time of one call, in microseconds, over about `us` microseconds of replays.
-    pub fn chunk(&mut self, peer: &str, us: f64) -> Result<f64, SessionError> {
-        self.time("chunk", json!({ "peer": peer, "us": us }))
+    /// Device time of one call, in microseconds, over so many replays, after `lead_in` that are not timed.
+    pub fn chunk(
+        &mut self,
+        peer: &str,
+        lead_in: usize,
+        replays: usize,
+    ) -> Result<f64, SessionError> {
+        let arguments = json!({ "peer": peer, "lead_in": lead_in, "replays": replays });
+        self.ask("chunk", arguments)
+            .map(|DeviceTime { device_us }| device_us)
     }
 
     /// `count` single calls.
@@ -232,11 +273,6 @@ impl Session {
     /// Fills the timed outputs anew and writes them to `outputs`, dense, in the output format of the problem, one file per content.
     pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<Finished, SessionError> {
         self.ask("finish", json!({ "peer": peer, "outputs": outputs }))
-    }
-
-    fn time(&mut self, command: &str, arguments: Value) -> Result<f64, SessionError> {
-        self.ask(command, arguments)
-            .map(|DeviceTime { device_us }| device_us)
     }
 
     fn ask<T: DeserializeOwned>(
@@ -259,7 +295,10 @@ impl Session {
         }
         let line = match self.answers.recv_timeout(self.patience) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => return Err(SessionError::Silent { doing }),
+            Err(RecvTimeoutError::Timeout) => {
+                let patience = self.patience;
+                return Err(SessionError::Silent { doing, patience });
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
         };
         answer(&line).unwrap_or_else(|| {

@@ -1,6 +1,6 @@
 use super::choose::{candidates, items, unsupported};
-use super::pair::{absent, is_noisy, pairs, rounds};
-use super::session::{Hello, SCRIPT, Session, SessionError};
+use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
+use super::session::{Called, Hello, SCRIPT, Session};
 use super::*;
 use crate::cli::Cli;
 use crate::record::meta::{Claim, Relation};
@@ -23,6 +23,8 @@ answers = {
               "absent": {"flash-attn": "not installed"}},
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
     "problem": {}, "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
+    "load": {"software": {}, "gpu": None, "uuid": None, "peers": ["candidate/mine.py:f"], "absent": {}},
+    "call": {"findings": [["C6", "its output shares memory with q"]]},
     "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0},
 }
 for line in sys.stdin:
@@ -59,7 +61,7 @@ fn python_is_asked_and_answers() {
     };
     let hello = Hello {
         software: [("torch".to_string(), "2.11.0".to_string())].into(),
-        gpu: "NVIDIA H200".into(),
+        gpu: Some("NVIDIA H200".into()),
         uuid: None,
         peers: vec!["torch-flash".into()],
         absent: [("flash-attn".to_string(), "not installed".to_string())].into(),
@@ -74,8 +76,16 @@ fn python_is_asked_and_answers() {
             4,
         )
         .unwrap();
-    assert_eq!(session.prepare("torch-flash", 20).unwrap(), 10.0);
-    assert_eq!(session.chunk("torch-flash", 20e3).unwrap(), 9.5);
+    let prepared = session.prepare("torch-flash", 20).unwrap();
+    assert_eq!((prepared.device_us, prepared.eager), (10.0, None));
+    assert_eq!(session.chunk("torch-flash", 5, 20).unwrap(), 9.5);
+    let loaded = session.load("candidate/mine.py:f", Path::new("mine.py"), "f");
+    assert_eq!(loaded.unwrap().peers, ["candidate/mine.py:f"]);
+    let called = Called {
+        unsupported: None,
+        findings: vec![(GateId::C6, "its output shares memory with q".into())],
+    };
+    assert_eq!(session.call(serde_json::json!({})).unwrap(), called);
     let refused = session.prepare("torch-cudnn", 20).unwrap_err();
     assert_eq!(
         (refused.to_string().as_str(), refused.is_fatal()),
@@ -100,8 +110,8 @@ fn a_python_that_dies_is_reported_with_its_last_words() {
     let Some(mut session) = python(script) else {
         return;
     };
-    assert_eq!(session.chunk("torch-flash", 1.0).unwrap(), 9.5);
-    let died = session.chunk("torch-flash", 1.0).unwrap_err();
+    assert_eq!(session.chunk("torch-flash", 1, 1).unwrap(), 9.5);
+    let died = session.chunk("torch-flash", 1, 1).unwrap_err();
     assert!(died.is_fatal());
     assert_eq!(
         died.to_string(),
@@ -109,7 +119,7 @@ fn a_python_that_dies_is_reported_with_its_last_words() {
     );
     assert!(
         session
-            .chunk("torch-flash", 1.0)
+            .chunk("torch-flash", 1, 1)
             .is_err_and(|error| error.is_fatal()),
         "it stays dead"
     );
@@ -154,7 +164,11 @@ fn a_python_that_does_not_answer_is_given_up() {
         return;
     };
     let mut session = session.with_patience(Duration::from_millis(100));
-    assert!(matches!(session.hello(), Err(SessionError::Silent { .. })));
+    let error = session.hello().unwrap_err();
+    assert!(
+        error.is_fatal() && error.to_string().contains("did not answer within 0.1 s"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -201,6 +215,15 @@ fn noise_and_broken_samples_are_noisy() {
         vec![],
     ] {
         assert!(is_noisy(&[vec![10.0; 4], bad.clone()]), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_process_that_tells_less_time_than_passes_has_another_clock() {
+    assert_eq!(wrong_clock(0.95), None);
+    for told in [0.1, 0.69, f64::NAN] {
+        let reason = wrong_clock(told);
+        assert!(reason.is_some_and(|reason| reason.contains("of the time that passes here")));
     }
 }
 
@@ -393,6 +416,11 @@ fn fp8_is_asked_for_e4m3_alone() {
     assert_eq!(asked(Dtype::F16), [true, true, false, false]);
     assert_eq!(asked(Dtype::Bf16), [true, true, false, false]);
     assert_eq!(asked(Dtype::E4m3), [false, false, true, true]);
+    assert!(
+        Dtype::ALL
+            .iter()
+            .all(|&dtype| choose::takes("candidate/mine.py:f", dtype))
+    );
 }
 
 #[test]

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The stage that a candidate's record has in place of the ladder: what is no stage of ours has a record of its own.
+pub const CANDIDATE: &str = "candidate";
+
 /// What was built, where, and what the run set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -294,6 +297,11 @@ impl Meta {
             .get(name)
             .copied()
             .or_else(|| Some(parse_shape(name).ok()?.1))
+    }
+
+    /// Whether it is of a candidate, and not of the ladder.
+    pub fn is_of_candidate(&self) -> bool {
+        self.stages.iter().any(|stage| stage.id == CANDIDATE)
     }
 
     /// What this record refutes of a claim of `stage`, which it names by its words.

@@ -166,6 +166,8 @@ pub enum Source {
     Kernel,
     Ptxas,
     Emulator,
+    /// The run of a candidate on the processor.
+    Cpu,
     /// The run on a GPU.
     Gpu,
     /// The session in which our candidates and those of peers were interleaved.
@@ -184,6 +186,7 @@ impl fmt::Display for Source {
             Source::Kernel => "kernel.cu",
             Source::Ptxas => "ptxas",
             Source::Emulator => "emulator",
+            Source::Cpu => "CPU",
             Source::Gpu => "GPU",
             Source::Peers => "peers",
             Source::Ncu => "ncu",

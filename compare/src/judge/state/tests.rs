@@ -2,7 +2,7 @@ use super::*;
 use crate::judge::verdict;
 use crate::judge::verdict::Exit;
 use crate::record::StageMeta;
-use crate::record::meta::Gpu;
+use crate::record::meta::{CANDIDATE, Gpu};
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed,
 };
@@ -33,6 +33,24 @@ fn exit(record: &Record) -> (Exit, &'static str) {
     };
     let overall = verdict::report(known).overall;
     (overall.exit, overall.word)
+}
+
+#[test]
+fn a_candidate_fails_by_what_was_timed_and_needs_no_sanitizer() {
+    let judge = |gate| GateResult::judge(gate, false, "as timed");
+    let row = Row::new(WMMA, mission(), Source::Peers)
+        .verdict(&judge(GateId::C2))
+        .verdict(&judge(GateId::L1));
+    let ladders = timed(US).with(row);
+    let failing = |record: &Record| -> Vec<GateId> {
+        let failed = failures(record).into_iter();
+        failed.map(|failure| failure.gate).collect()
+    };
+    assert_eq!(failing(&ladders), []);
+    assert!(needs_sanitizer(&ladders));
+    let candidates = ladders.changed(|meta| meta.stages[0].id = CANDIDATE.into());
+    assert_eq!(failing(&candidates), [GateId::C2, GateId::L1]);
+    assert!(!needs_sanitizer(&candidates));
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             device: None,
             others: &[],
             file: None,
+            callable: None,
             timing,
             samples_elsewhere: 0,
             in_flight,

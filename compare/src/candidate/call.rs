@@ -1,0 +1,209 @@
+//! A case of a candidate: calls that a right one answers alike, and what tells those that cheat.
+
+use crate::peers::measure::{Exchange, Python, take};
+use crate::peers::session::{Called, SessionError};
+use common::check::{Launched, NoOutput, Run, StagedInputs};
+use common::device::{Execution, Staged};
+use common::image::Image;
+use common::problem::Mask;
+use common::reference::Probability;
+use common::stage::Unsupported;
+use common::verdict::{GateId, GateResult};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One of the calls of a case.
+struct Call {
+    label: &'static str,
+    /// Memory that the candidate's process keeps for these calls.
+    place: &'static str,
+    /// Whether V has the other sign, and so the output.
+    negated: bool,
+}
+
+/// The first lies where that of the case before lay, so that what was kept by address is wrong; the second, too, with other
+/// values; and the third has the first's values at other addresses. Outputs of all are kept until the last.
+const CALLS: [Call; 3] = [
+    Call {
+        label: "call 1",
+        place: "here",
+        negated: false,
+    },
+    Call {
+        label: "call 2, V negated",
+        place: "here",
+        negated: true,
+    },
+    Call {
+        label: "call 3, other addresses",
+        place: "elsewhere",
+        negated: false,
+    },
+];
+
+/// Calls the candidate in its process.
+pub struct Caller {
+    /// What it is called in rows.
+    pub name: String,
+    pub python: RefCell<Python>,
+    pub exchange: Exchange,
+}
+
+impl Caller {
+    /// Calls it on the strided tensors of `staged`. What it left is for the parent to judge, which computes the reference
+    /// only then.
+    pub fn launch(&self, staged: &Arc<StagedInputs>) -> Result<Launched, NoOutput> {
+        let of = staged.of_launch(0);
+        let (mut runs, mut findings, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+        for call in &CALLS {
+            let (called, execution) = self.call(of, call).map_err(|error| NoOutput::Failed {
+                reason: error.to_string(),
+                fatal: false,
+            })?;
+            if let Some(reason) = called.unsupported {
+                return Err(Unsupported::ByItself { reason }.into());
+            }
+            let found = called.findings.into_iter();
+            findings
+                .extend(found.map(|(gate, what)| fails(gate, &format!("{}: {what}", call.label))));
+            outputs.push(of.values(&execution.output));
+            if !call.negated {
+                runs.push(Run {
+                    label: call.label.to_string(),
+                    index: 0,
+                    execution,
+                });
+            }
+        }
+        findings.splice(0..0, cached(&outputs[0], &outputs[1]));
+        findings.dedup_by_key(|found| found.gate);
+        Ok(Launched::by_another(
+            Arc::clone(staged),
+            Probability::of_operands(of.problem.dtype),
+            runs,
+            findings,
+        ))
+    }
+
+    fn call(&self, of: &Staged, call: &Call) -> Result<(Called, Execution), SessionError> {
+        let refused = |error: &dyn std::error::Error| SessionError::Refused {
+            reason: error.to_string(),
+        };
+        let mut arguments = json!({
+            "peer": self.name,
+            "place": call.place,
+            "dtype": of.problem.dtype,
+            "fresh": call.label == CALLS[0].label,
+            "causal": of.problem.mask == Mask::Causal,
+            "scale": of.problem.softmax_scale,
+            "output": self.exchange.path("o"),
+        });
+        for operand in &of.inputs {
+            let mut bytes = operand.image.bytes.clone();
+            if call.negated && operand.name == "v" {
+                negate(&operand.image, &mut bytes);
+            }
+            let file = self.exchange.write(operand.name, &bytes);
+            let file = file.map_err(|error| refused(&error))?;
+            arguments[operand.name] = tensor(&file, &operand.image, &operand.scales);
+            arguments["after"][operand.name] = json!(self.after(operand.name));
+        }
+        let mut python = self.python.borrow_mut();
+        python.start()?;
+        let called = python.ask(|session| session.call(arguments))?;
+        let dense = take(&self.exchange.path("o"));
+        // What cannot be read has no bytes, which gate C6 fails.
+        let inputs =
+            ["q", "k", "v"].map(|name| std::fs::read(self.after(name)).unwrap_or_default());
+        let output = of.output.with_elements(&dense);
+        let lse = None;
+        Ok((
+            called,
+            Execution {
+                inputs,
+                output,
+                lse,
+            },
+        ))
+    }
+
+    fn after(&self, name: &str) -> PathBuf {
+        self.exchange.path(&format!("{name}-after"))
+    }
+}
+
+fn tensor(file: &PathBuf, image: &Image, scales: &[f32]) -> Value {
+    json!({
+        "file": file,
+        "offset": image.offset,
+        "extents": image.extents,
+        "strides": image.strides,
+        "scales": scales,
+    })
+}
+
+fn fails(gate: GateId, reason: &str) -> GateResult {
+    GateResult::judge(gate, false, reason)
+}
+
+/// Turns the sign of all elements; NaN stays NaN.
+fn negate(image: &Image, bytes: &mut [u8]) {
+    let highest = bytes
+        .iter_mut()
+        .skip(image.element_bytes - 1)
+        .step_by(image.element_bytes);
+    highest.for_each(|byte| *byte ^= 0x80);
+}
+
+/// Whether the output of V negated is the one before, although that has elements that have a sign.
+fn cached(first: &[f32], negated: &[f32]) -> Option<GateResult> {
+    let bits = |of: &[f32]| {
+        of.iter()
+            .map(|element| element.to_bits())
+            .collect::<Vec<_>>()
+    };
+    let has_sign = first.iter().any(|&element| element != 0.0);
+    (has_sign && bits(first) == bits(negated)).then(|| {
+        fails(
+            GateId::C5,
+            "call 2 has other values at the addresses of call 1 and returns the same bits: a kept result",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use common::image::Layout;
+    use common::inputs::{Family, Inputs};
+    use common::problem::{Dtype, Problem, Shape};
+
+    #[test]
+    fn negated_values_are_negated_and_nothing_else_is() {
+        for dtype in Dtype::ALL {
+            let problem = Problem::new(Shape::bhsd(1, 1, 3, 64), dtype, Mask::Full).unwrap();
+            let inputs = Inputs::generate(&problem, Family::Normal, 0);
+            let image = &Staged::new(&inputs, Layout::Strided).inputs[2].image;
+            let mut bytes = image.bytes.clone();
+            negate(image, &mut bytes);
+            let differ = bytes.iter().zip(&image.bytes).map(|(a, b)| a ^ b);
+            let expected = if dtype.bytes() == 2 { 0x80 } else { 0 };
+            assert!(
+                differ
+                    .enumerate()
+                    .all(|(at, by)| by == if at % 2 == 1 { 0x80 } else { 0x80 - expected })
+            );
+            negate(image, &mut bytes);
+            assert_eq!(bytes, image.bytes);
+        }
+    }
+
+    #[test]
+    fn a_kept_result_is_told_by_its_bits_unless_it_is_zero() {
+        assert!(cached(&[0.0, 1.5], &[0.0, 1.5]).is_some());
+        assert!(cached(&[0.0, 1.5], &[0.0, -1.5]).is_none());
+        assert!(cached(&[0.0, -0.0], &[0.0, -0.0]).is_none());
+    }
+}
