@@ -11,7 +11,6 @@ pub mod evidence;
 pub mod explain;
 #[cfg(feature = "emulated")]
 pub mod faults;
-pub mod format;
 #[cfg(feature = "emulated")]
 pub mod gate;
 pub mod image;

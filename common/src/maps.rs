@@ -86,12 +86,8 @@ impl TensorMap {
     }
 }
 
-/// The parameters of a launch on Q, K, V and O; `lse` is where log-sum-exps go, dense, null where they are not wanted.
-pub fn params(
-    problem: &Problem,
-    [q, k, v, o]: [AttentionTensor; 4],
-    lse: *mut f32,
-) -> AttentionParams {
+/// The parameters of a launch on Q, K, V and O.
+pub fn params(problem: &Problem, [q, k, v, o]: [AttentionTensor; 4]) -> AttentionParams {
     let shape = &problem.shape;
     AttentionParams {
         q,
@@ -108,8 +104,7 @@ pub fn params(
             Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
         },
         softmax_scale: problem.softmax_scale,
-        reserved: [0; 7],
-        lse,
+        reserved: [0; 9],
     }
 }
 
@@ -156,8 +151,7 @@ mod tests {
                 Layout::Packed,
             );
             let base = 0x1000 as *mut std::ffi::c_void;
-            let params =
-                staged.params([base; 3], [std::ptr::null(); 3], base, std::ptr::null_mut());
+            let params = staged.params([base; 3], [std::ptr::null(); 3], base);
             let boxes = BoxRows {
                 q: 0,
                 k: 128,

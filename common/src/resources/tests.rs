@@ -16,7 +16,6 @@ fn facts() -> KernelFacts {
             register_cap: 128,
             shared_cap_bytes: 48 * 1024,
         }),
-        lse: false,
         probability: Probability::F32,
     }
 }

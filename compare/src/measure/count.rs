@@ -11,9 +11,6 @@ use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
 
-/// What is counted: BF16 moves, multiplies and waits as f16 does.
-const COUNTED: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
-
 impl Executor<'_> {
     /// Counts what `plan` wants counted.
     pub fn evidence(
@@ -25,7 +22,7 @@ impl Executor<'_> {
         if plan.counted.is_empty() {
             return Ok(());
         }
-        let problems = COUNTED.map(claims_problem);
+        let problems = Dtype::ALL.map(claims_problem);
         let staged = problems.map(|problem| {
             Staged::new(
                 &Inputs::generate(&problem, Family::Normal, 0),
@@ -36,7 +33,7 @@ impl Executor<'_> {
         for (done, subject) in plan.counted.iter().enumerate() {
             sink.starts("counted", subject.as_str(), done, plan.counted.len());
             let stage = self.stage(subject.stage());
-            for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
+            for (dtype, staged) in Dtype::ALL.into_iter().zip(&staged) {
                 if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(subject)) {
                     continue;
                 }
