@@ -427,8 +427,14 @@ fn every_stage_is_registered() {
 #[test]
 fn a_new_stage_is_a_member_that_is_registered() {
     let checkout = tempfile::tempdir().unwrap();
-    let names = ["Cargo.toml", "Cargo.lock", "common", "compare"].map(String::from);
-    for name in names.into_iter().chain(stages()) {
+    let others = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "attention-ladder",
+        "common",
+        "compare",
+    ];
+    for name in others.map(String::from).into_iter().chain(stages()) {
         let copied = Command::new("cp")
             .arg("-r")
             .args([root().join(&name), checkout.path().join(&name)])
