@@ -159,10 +159,6 @@ impl Asked {
 
     /// What stands in place of the ladder.
     fn build(&self, hello: &Hello) -> StageBuild {
-        let software = hello
-            .software
-            .iter()
-            .map(|(name, version)| format!("{name} {version}"));
         let variant = VariantMeta {
             name: self.name.clone(),
             family: self.name.clone(),
@@ -174,7 +170,7 @@ impl Asked {
             predecessor: None,
             default_variant: self.name.clone(),
             identity: self.identity.clone(),
-            host_compiler: software.collect::<Vec<_>>().join(", "),
+            host_compiler: hello.tools().join(", "),
             device_compiler: DeviceCompiler::Absent {
                 reason: "it is compiled elsewhere".to_string(),
             },
@@ -457,14 +453,8 @@ impl Timing<'_> {
         let (software, missing) = match peers.start() {
             Ok(hello) => {
                 let hello = hello.expect("it was not running");
-                let software = hello
-                    .software
-                    .iter()
-                    .map(|(name, version)| format!("{name} {version}"));
-                (
-                    software.collect(),
-                    hello.absent.into_iter().collect::<Vec<_>>(),
-                )
+                let tools = hello.tools();
+                (tools, hello.absent.into_iter().collect::<Vec<_>>())
             }
             Err(error) => (
                 vec![],

@@ -162,11 +162,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         vec![]
     };
     let meta = &mut completing.record.meta;
-    let software = hello
-        .software
-        .iter()
-        .map(|(name, version)| format!("{name} {version}"));
-    meta.tools.insert(Source::Peers, software.collect());
+    meta.tools.insert(Source::Peers, hello.tools());
     meta.methods.insert(Source::Peers, METHOD.to_string());
     // What another session measured is not put beside this one's.
     completing.record.rows.retain(|row| row.by != Source::Peers);

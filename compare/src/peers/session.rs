@@ -99,6 +99,16 @@ pub struct Hello {
     pub absent: BTreeMap<String, String>,
 }
 
+impl Hello {
+    /// Packages with their versions, as a record names tools.
+    pub fn tools(&self) -> Vec<String> {
+        self.software
+            .iter()
+            .map(|(name, version)| format!("{name} {version}"))
+            .collect()
+    }
+}
+
 /// What the GPU reaches on work that does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Reached {
