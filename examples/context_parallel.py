@@ -272,10 +272,10 @@ def arguments(words=None):
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: flash on GPUs, else reference]; ladder waits for its log-sum-exps")
+    parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: ladder on GPUs, else reference]")
     parser.add_argument("--ranks", type=int, help="start so many processes here; under torchrun, leave it out")
     args = parser.parse_args(words)
-    args.attend = args.attend or ("flash" if args.device == "cuda" else "reference")
+    args.attend = args.attend or ("ladder" if args.device == "cuda" else "reference")
     args.ranks = args.ranks or int(os.environ.get("WORLD_SIZE", 1))
     try:
         args.seq = [int(seq) for seq in args.seq.split(",")]

@@ -33,7 +33,7 @@ struct Tile {
     // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
     static constexpr int REGISTERS = HEAD_DIM == 64 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
-    static constexpr int PROBABILITY_BITS = 32;
+    static constexpr int PROBABILITY = ATTENTION_P_F32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
     // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor do the softmax, four lanes a row, and the

@@ -34,7 +34,7 @@ struct Tile {
     // A block of 16 warps has 128 for each lane at most.
     static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
-    static constexpr int PROBABILITY_BITS = 32;
+    static constexpr int PROBABILITY = ATTENTION_P_F32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
     // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor does the softmax, four lanes a row; the

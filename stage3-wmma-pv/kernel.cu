@@ -36,7 +36,7 @@ struct Tile {
     // At head_dim 128 a lane holds twice the columns of O, and the fragments of its product beside them.
     static constexpr int REGISTERS = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
     static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // keeps the compiler at them
-    static constexpr int PROBABILITY_BITS = 16;
+    static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
     // of 4 banks, and 4 rows of an accumulator in 4 different groups of 8. No access meets a conflict.

@@ -42,7 +42,7 @@ struct Tile {
     // A block of more than 12 warps has no more than 128 for each lane.
     static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
     static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
-    static constexpr int PROBABILITY_BITS = 16;
+    static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
     // of 4 banks, and 4 rows of an accumulator in 4 different groups of 8. No access meets a conflict.

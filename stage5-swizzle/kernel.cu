@@ -22,6 +22,7 @@ template <template <int> class Layout, class Element_, int HEAD_DIM_, int ROW_GR
           int WARP_N_, int STAGES_, bool AHEAD_>
 struct Tile {
     using Element = Element_;
+    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
@@ -30,6 +31,7 @@ struct Tile {
     // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
     // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
     static constexpr bool AHEAD = AHEAD_;
+    static constexpr bool LSE = true;
 
     using KvTile = attn::StoredTile<Element, HEAD_DIM, BLOCK_N, Layout>;
     struct Ring {
@@ -54,7 +56,7 @@ struct Tile {
     using Output = float[M_TILES][D_TILES][4];
 
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
-    static constexpr int PROBABILITY_BITS = 16;
+    static constexpr int PROBABILITY = Operand::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
     static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0, "whole fragments");
@@ -73,8 +75,8 @@ __device__ __forceinline__ void multiply_qk(typename Preset::Scores &s, const ty
             attn::Fragment<typename Preset::Element>::load_k(k_frag, k, warp_key + n * MMA_N, step, lane);
 #pragma unroll
             for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
-                attn::mma(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
+                attn::mma<typename Preset::Operand>(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
+                attn::mma<typename Preset::Operand>(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
             }
         }
     }
@@ -92,8 +94,8 @@ __device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const ty
             attn::Fragment<typename Preset::Element>::load_v(v_frag, v, warp_key + step * MMA_K, d / 2, lane);
 #pragma unroll
             for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
-                attn::mma(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
+                attn::mma<typename Preset::Operand>(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
+                attn::mma<typename Preset::Operand>(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
             }
         }
     }
@@ -102,6 +104,7 @@ __device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const ty
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionParams &params) {
     using Element = typename Preset::Element;
+    using Operand = typename Preset::Operand;
     using Storage = typename Element::Storage;
     using Fragment = attn::Fragment<Element>;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
@@ -213,7 +216,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
                 for (int n = 0; n < N_TILES; ++n) {
-                    p_frag[m][n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+                    p_frag[m][n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
                 }
             }
         }
@@ -255,46 +258,27 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // Every warp has read the ring for the last time: partial outputs may lie there.
     __syncthreads();
     auto &partial = smem.partial;
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
-#pragma unroll
-            for (int d = 0; d < D_TILES; d += 2) {
-                const float2 even = make_float2(o_acc[m][d][2 * half], o_acc[m][d][2 * half + 1]);
-                const float2 odd = make_float2(o_acc[m][d + 1][2 * half], o_acc[m][d + 1][2 * half + 1]);
-                Fragment::store_o(partial.o[key_group][row], d / 2, even, odd, lane);
-            }
-            state[m][half].template join<4>();
-            if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];
-        }
-    }
+    attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
     // All groups have written their parts; each thread now merges elements of all of them.
     __syncthreads();
-    attn::store_merged<Preset::THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
-                                        params.seq_q - block_row, partial,
-                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+    attn::store_merged<Preset::THREADS, Operand>(
+        attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
+        params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the ring would not fit.
 template <template <int> class Layout, class Element, int HEAD_DIM>
 using Tile32x256K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
-template <class Element, int HEAD_DIM>
-using Linear32x256K4 = Tile32x256K4<attn::LinearLayout, Element, HEAD_DIM>;
-template <class Element, int HEAD_DIM>
-using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
-template <class Element, int HEAD_DIM>
-using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Linear32x256K4 = Tile32x256K4<attn::LinearLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Padded32x256K4 = Tile32x256K4<attn::PaddedLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Swizzle32x256K4 = Tile32x256K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 // The same with half the keys, for GPUs that give a block 99 KB.
 template <template <int> class Layout, class Element, int HEAD_DIM>
 using Tile32x128K4 = Tile<Layout, Element, HEAD_DIM, 2, 16, 4, 2048 / HEAD_DIM, 2, true>;
-template <class Element, int HEAD_DIM>
-using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
-template <class Element, int HEAD_DIM>
-using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
-template <class Element, int HEAD_DIM>
-using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Linear32x128K4 = Tile32x128K4<attn::LinearLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Padded32x128K4 = Tile32x128K4<attn::PaddedLayout, Element, HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Swizzle32x128K4 = Tile32x128K4<attn::SwizzledLayout, Element, HEAD_DIM>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 template <class Element, int HEAD_DIM>
@@ -308,13 +292,14 @@ using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM 
 
 } // namespace
 
+// In bf16, too, what is the fastest on some problem or the default of some device.
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
-ATTN_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
+ATTN_BF16_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)
 ATTN_VARIANT(mma_linear, mma_linear_32x128_k4, Linear32x128K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x128_k4, Padded32x128K4)
-ATTN_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
-ATTN_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
+ATTN_BF16_VARIANT(swizzle, swizzle_32x128_k4, Swizzle32x128K4)
+ATTN_BF16_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
-ATTN_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
-ATTN_VARIANT(swizzle, swizzle_128x128_k2, Swizzle128x128K2)
+ATTN_BF16_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
+ATTN_BF16_VARIANT(swizzle, swizzle_128x128_k2, Swizzle128x128K2)

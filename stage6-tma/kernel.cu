@@ -20,6 +20,7 @@ constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 template <class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_, int WARP_N_, int STAGES_, bool AHEAD_>
 struct Tile {
     using Element = Element_;
+    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
@@ -28,6 +29,7 @@ struct Tile {
     // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
     // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
     static constexpr bool AHEAD = AHEAD_;
+    static constexpr bool LSE = true;
 
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // what a key group has of a tile
@@ -59,7 +61,7 @@ struct Tile {
     using Output = float[M_TILES][D_TILES][4];
 
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
-    static constexpr int PROBABILITY_BITS = 16;
+    static constexpr int PROBABILITY = Operand::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
     static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0, "whole fragments");
@@ -78,8 +80,8 @@ __device__ __forceinline__ void multiply_qk(typename Preset::Scores &s, const ty
             attn::Fragment<typename Preset::Element>::load_k(k_frag, k, n * MMA_N, step, lane);
 #pragma unroll
             for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
-                attn::mma(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
+                attn::mma<typename Preset::Operand>(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
+                attn::mma<typename Preset::Operand>(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
             }
         }
     }
@@ -97,8 +99,8 @@ __device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const ty
             attn::Fragment<typename Preset::Element>::load_v(v_frag, v, step * MMA_K, d / 2, lane);
 #pragma unroll
             for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
-                attn::mma(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
+                attn::mma<typename Preset::Operand>(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
+                attn::mma<typename Preset::Operand>(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
             }
         }
     }
@@ -107,6 +109,7 @@ __device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const ty
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const AttentionParams &params = launch.params;
+    using Operand = typename Preset::Operand;
     using Fragment = attn::Fragment<typename Preset::Element>;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int WARP_M = Preset::WARP_M, WARP_N = Preset::WARP_N, STAGES = Preset::STAGES;
@@ -230,7 +233,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
                 // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
                 for (int n = 0; n < N_TILES; ++n) {
-                    p_frag[m][n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+                    p_frag[m][n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
                 }
             }
         }
@@ -273,33 +276,18 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // Every warp has read the rings for the last time, and nothing is on its way there: partial outputs may lie there.
     __syncthreads();
     auto &partial = smem.partial;
-#pragma unroll
-    for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = warp_row + m * MMA_M + half * 8 + lane / 4;
-#pragma unroll
-            for (int d = 0; d < D_TILES; d += 2) {
-                const float2 even = make_float2(o_acc[m][d][2 * half], o_acc[m][d][2 * half + 1]);
-                const float2 odd = make_float2(o_acc[m][d + 1][2 * half], o_acc[m][d + 1][2 * half + 1]);
-                Fragment::store_o(partial.o[key_group][row], d / 2, even, odd, lane);
-            }
-            state[m][half].template join<4>();
-            if (lane % 4 == 0) partial.state[key_group][row] = state[m][half];
-        }
-    }
+    attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
     // All groups have written their parts; each thread now merges elements of all of them.
     __syncthreads();
-    attn::store_merged<Preset::THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
-                                        params.seq_q - block_row, partial,
-                                        attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+    attn::store_merged<Preset::THREADS, Operand>(
+        attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
+        params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
+    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
-template <class Element, int HEAD_DIM>
-using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
-template <class Element, int HEAD_DIM>
-using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
+template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
+template <class Element, int HEAD_DIM> using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 // Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;

@@ -14,15 +14,17 @@ namespace {
 template <class Element_, int HEAD_DIM_, int WARPGROUPS_, int BLOCK_N_, int STAGES_, int MIN_BLOCKS_>
 struct Tile {
     using Element = Element_;
+    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
     static constexpr int BLOCK_N = BLOCK_N_;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr bool LSE = true;
     static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
-    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
 
-    using QHalves = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_M>;
-    using KvHalves = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    using QHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
+    using KvHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     // What wgmma reads instead where elements have to be widened: one tile of each, written anew for each tile of the ring.
@@ -40,13 +42,14 @@ struct Tile {
     };
 
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
-    static constexpr int PROBABILITY_BITS = 16;
+    static constexpr int PROBABILITY = Operand::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile lands while another is read");
 };
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    using Operand = typename Preset::Operand;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int STAGES = Preset::STAGES, WARPGROUPS = Preset::WARPGROUPS;
     constexpr int N_TILES = BLOCK_N / 8, D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
@@ -172,7 +175,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
             // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
-            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = attn::pack_halves(p[2 * n], p[2 * n + 1]);
+            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
         }
         ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
         ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
@@ -196,25 +199,24 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         const int row = thread_row + half * 8;
         state[half].template join<4>();
+        if (lane % 4 == 0) attn::store_lse(params, batch, head_q, row, state[half]);
         if (row >= params.seq_q) continue;
         const float inverse = state[half].inverse_sum() * scale;
-        auto *o = reinterpret_cast<uint32_t *>(attn::row_address<::half>(params.o, batch, head_q, row)) + lane % 4;
+        auto *o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, row);
+        auto *o = reinterpret_cast<uint32_t *>(o_row) + lane % 4;
 #pragma unroll
         for (int d = 0; d < D_TILES; ++d) {
-            o[d * 4] = attn::pack_halves(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
+            o[d * 4] = Operand::pack(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
         }
     }
 }
 
 // Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share a multiprocessor.
-template <class Element, int HEAD_DIM>
-using Wgmma64x128 = Tile<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
+template <class Element, int HEAD_DIM> using Wgmma64x128 = Tile<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
 // At head_dim 64, two blocks of two warpgroups.
-template <class Element, int HEAD_DIM>
-using Wgmma128x128 = Tile<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
+template <class Element, int HEAD_DIM> using Wgmma128x128 = Tile<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
 // At head_dim 128 a multiprocessor has registers for three warpgroups: while one computes exponentials, others multiply.
-template <class Element, int HEAD_DIM>
-using Wgmma192x128 = Tile<Element, HEAD_DIM, 3, 128, 2, 1>;
+template <class Element, int HEAD_DIM> using Wgmma192x128 = Tile<Element, HEAD_DIM, 3, 128, 2, 1>;
 
 } // namespace
 

@@ -15,17 +15,19 @@ namespace {
 template <class Element_, int HEAD_DIM_, int CONSUMERS_, int BLOCK_N_, int STAGES_, bool LAZY_>
 struct Tile {
     using Element = Element_;
+    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr bool LSE = true;
     // Whether exponentials are taken under the row maxima of earlier tiles, rather than each tile waiting for its own.
     static constexpr bool LAZY = LAZY_;
-    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
     // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : WIDENS ? 232 : 240;
-    using QTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_M>;
-    using KvTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     // As they land: of codes, before the loading warpgroup widens them.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
@@ -43,7 +45,7 @@ struct Tile {
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
-    static constexpr int MIN_BLOCKS = 1, PROBABILITY_BITS = 16;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     static_assert(STAGES >= 2, "a tile lands while another is read");
 };
 
@@ -207,7 +209,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
         if (EXACT || !counts) attn::scale_rows(o_acc, rescale);
         ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
-        attn::round_rows(p_frag, s);
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
         before = place, place = next;
     };
 
@@ -226,7 +228,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
-        attn::round_rows(p_frag, s);
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
         before = place, place.advance();
         if (tile > 0) wait_k(place);
         // Tiles that some rows do not see wholly, until all rows have seen a key and have a maximum.
@@ -246,22 +248,13 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (int half = 0; half < 2; ++half) {
         state[half].template join<4>();
         rescale[half] = state[half].inverse_sum() * scale;
+        const int row = work.row + warp_row + lane / 4 + half * 8;
+        if (lane % 4 == 0) attn::store_lse(params, work.batch, work.head_q, row, state[half]);
     }
     attn::scale_rows(o_acc, rescale);
     if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_rows(smem.q, warp_row, o_acc, lane);
-    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
-    attn::fence_proxy_async();
-    __syncwarp();
-    if (attn::elect_one()) {
-#pragma unroll
-        for (int box = 0; box < Preset::QTile::BOXES; ++box) {
-            const auto *rows = smem.q.boxes[box] + warp_row * 128;
-            attn::tma_store(launch.o, rows, box * 64, work.row + warp_row, work.head_q, work.batch);
-        }
-        attn::tma_store_commit();
-        attn::tma_store_wait_read<0>(); // shared memory lives as long as the block
-    }
+    attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
 }
 
 template <class Preset>

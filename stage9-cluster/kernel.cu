@@ -15,13 +15,15 @@ namespace {
 template <class Element_, int HEAD_DIM_, int BLOCK_N_>
 struct Tile {
     using Element = Element_;
+    using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
+    static constexpr bool LSE = true;
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
-    static constexpr bool WIDENS = !std::is_same_v<Element, attn::F16>;
+    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
 
-    using QTile = attn::BoxTile<attn::F16, HEAD_DIM, ROWS>;
-    using KvTile = attn::BoxTile<attn::F16, HEAD_DIM, BLOCK_N>;
+    using QTile = attn::BoxTile<Operand, HEAD_DIM, ROWS>;
+    using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     // As they land: of codes, before they are widened.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, ROWS>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
@@ -31,23 +33,22 @@ struct Tile {
     };
     struct Nothing {};
     // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and what each lane has of
-    // half of the columns, as halves, 16 bytes at a time.
+    // half of the columns, as elements of O, 16 bytes at a time.
     static constexpr int HALF = HEAD_DIM / 4; // accumulators
     struct Partial {
         uint4 states[8], o[HALF / 8][32];
         attn::Mbarrier states_full, o_full;
     };
-    static constexpr int WARPS = THREADS / 32;
     struct Shared {
         QTile q;
         KvTile k[PAIR], v[PAIR];
         std::conditional_t<WIDENS, Landing, Nothing> landing;
-        Partial partial[WARPS];
+        Partial partial[THREADS / 32];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
 
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
-    static constexpr int MIN_BLOCKS = 1, PROBABILITY_BITS = 16;
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
 };
 
 // -inf wherever the thread's rows do not see the key, of a tile that begins with `first_key`.
@@ -83,6 +84,7 @@ template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
     const AttentionParams &params = launch.params;
+    using Operand = typename Preset::Operand;
     // By shuffle, the compiler knows the warp to be the same for all its lanes: what elect_one() then guards is for one thread,
     // and copies start without a loop over those that might be there.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
@@ -150,8 +152,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     // Where the columns of this block begin, in the thread's first row: computed while tiles are under way.
-    auto *const first_o = reinterpret_cast<uint32_t *>(attn::row_address<::half>(params.o, batch, head_q, thread_row)) +
-                          rank * (HEAD_DIM / 4) + lane % 4;
+    auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
+    auto *const first_o = reinterpret_cast<uint32_t *>(o_row) + rank * (HEAD_DIM / 4) + lane % 4;
     float o_acc[HEAD_DIM / 2];
     uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // read by products that outlive their round
 #pragma unroll
@@ -214,13 +216,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         // The output of the first tile is under way while the exponentials of the second are computed.
         exponentials(s[0], scale_log2, shift, sum);
         ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
-        attn::round_rows(p_frag[0], s[0]);
+        attn::round_rows<Operand>(p_frag[0], s[0]);
         wait_for(&smem.v_full[0], parity, smem.v[0], landing.v[0]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
             exponentials(s[1], scale_log2, shift, sum);
             ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
-            attn::round_rows(p_frag[1], s[1]);
+            attn::round_rows<Operand>(p_frag[1], s[1]);
             wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
@@ -262,7 +264,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const int first = SENT + 8 * i + 2 * j;
-                sent[j] = attn::pack_halves(o_acc[first] * normal[j % 2], o_acc[first + 1] * normal[j % 2]);
+                sent[j] = Operand::pack(o_acc[first] * normal[j % 2], o_acc[first + 1] * normal[j % 2]);
             }
             attn::store_async(rank ^ 1, &partial.o[i][lane], make_uint4(sent[0], sent[1], sent[2], sent[3]), &partial.o_full);
         }
@@ -282,6 +284,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         attn::RowState total = state[half];
         total.merge(others[half]);
+        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
+        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll
@@ -294,10 +298,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         const uint32_t words[4] = {other.x, other.y, other.z, other.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const float2 pair = attn::widen_pair(words[j]);
-            float *const o = &own[8 * i + 2 * j];
-            o[0] = fmaf(pair.x, other_factor[j % 2], o[0]);
-            o[1] = fmaf(pair.y, other_factor[j % 2], o[1]);
+            const float2 pair = Operand::floats(words[j]);
+            own[8 * i + 2 * j] = fmaf(pair.x, other_factor[j % 2], own[8 * i + 2 * j]);
+            own[8 * i + 2 * j + 1] = fmaf(pair.y, other_factor[j % 2], own[8 * i + 2 * j + 1]);
         }
     }
 #pragma unroll
@@ -305,13 +308,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if (thread_row + half * 8 >= params.seq_q) continue;
         uint32_t *o = first_o + half * 4 * params.o.row_stride; // two halves a word
 #pragma unroll
-        for (int d = 0; d < HALF / 4; ++d) o[d * 4] = attn::pack_halves(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
+        for (int d = 0; d < HALF / 4; ++d) o[d * 4] = Operand::pack(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
     }
 }
 
 // Rows of a cluster x keys of a round of one block; at head_dim 128 half of them.
-template <class Element, int HEAD_DIM>
-using Cluster64x256 = Tile<Element, HEAD_DIM, 8192 / HEAD_DIM>;
+template <class Element, int HEAD_DIM> using Cluster64x256 = Tile<Element, HEAD_DIM, 8192 / HEAD_DIM>;
 
 } // namespace
 

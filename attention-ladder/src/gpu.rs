@@ -168,7 +168,7 @@ pub unsafe fn launch(
     call::addresses(call, &problem)?;
     let _current = Current::enter(&gpu.context)?;
     let plan = gpu.plan(&problem)?;
-    let params = maps::params(&problem, tensors);
+    let params = maps::params(&problem, tensors, std::ptr::null_mut());
     let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
         .map_err(driver("encoding a tensor map"))?;
     let [x, y, z] = plan.grid;

@@ -1,6 +1,6 @@
 //! What correct kernels measure against gates C2, C3 and C4: prints the tables of `common/docs/error-budgets.md`.
 //!
-//! `cargo run -p common --example error_budgets`
+//! `cargo run -p common --example error_budgets`, with the names of dtypes behind it for theirs alone
 
 use common::faults::{Fault, Model, faulty_output};
 use common::gate::{Errors, Evidence, c4_tolerance};
@@ -29,19 +29,26 @@ struct Worst {
     c2_looseness: f64,
     /// C3: relative error of a row.
     c3: f64,
-    /// C4 for f16 on the stored inputs: 1 is the bound.
+    /// C4 for f16 and bf16 on the stored inputs: 1 is the bound.
     allclose: f64,
-    /// The same against the values before rounding to f16.
+    /// The same against the values before rounding to storage.
     allclose_unrounded: f64,
 }
 
 fn main() -> Result<(), Failure> {
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    let is_named = |dtype: Dtype| named.is_empty() || named.iter().any(|name| name == dtype.name());
     for (dtype, p) in [
         (Dtype::F16, Probability::F16),
         (Dtype::F16, Probability::F32),
         (Dtype::E4m3, Probability::F16),
         (Dtype::E4m3, Probability::E4m3),
-    ] {
+        (Dtype::Bf16, Probability::Bf16),
+        (Dtype::Bf16, Probability::F32),
+    ]
+    .into_iter()
+    .filter(|(dtype, _)| is_named(*dtype))
+    {
         println!("\n### {dtype} inputs, P in {}\n", p.name());
         println!(
             "| family | {} |",
@@ -60,7 +67,7 @@ fn main() -> Result<(), Failure> {
                     ..
                 } = worst;
                 let mut cell = format!("{c2:.2} · {c2_rows:.2} · {c3:.1e} · {c2_looseness:.1e}");
-                if dtype == Dtype::F16 {
+                if dtype != Dtype::E4m3 {
                     cell += &format!(" · {:.3} · {:.2}", worst.allclose, worst.allclose_unrounded);
                 }
                 cells.push(cell);
@@ -68,13 +75,16 @@ fn main() -> Result<(), Failure> {
             println!("| {family} | {} |", cells.join(" | "));
         }
     }
-    lost_precision()?;
-    end_to_end()
+    lost_precision(is_named)?;
+    if is_named(Dtype::E4m3) {
+        end_to_end()?;
+    }
+    Ok(())
 }
 
 /// What the rounding of P, of the row sum, of the accumulator and of the output does to C2's mean over rows, every row,
 /// tiles of 16 keys.
-fn lost_precision() -> Result<(), Failure> {
+fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
     const FAULTS: [Fault; 4] = [
         Fault::ProbabilityTruncated,
         Fault::SumInHalf,
@@ -82,7 +92,7 @@ fn lost_precision() -> Result<(), Failure> {
         Fault::OutputTruncated,
     ];
     println!(
-        "\n### Lost precision, P in f16: root mean square of row errors over the same-precision baseline's\n"
+        "\n### Lost precision, P in 16 bits: root mean square of row errors over the same-precision baseline's\n"
     );
     println!(
         "| dtype | shape | mask | family | bound | correct | {} |",
@@ -94,7 +104,7 @@ fn lost_precision() -> Result<(), Failure> {
         heads_kv: 1,
         ..Shape::bhsd(1, 2, 113, 64)
     };
-    for dtype in Dtype::ALL {
+    for dtype in Dtype::ALL.into_iter().filter(|&dtype| is_named(dtype)) {
         for (shape, mask, family) in [
             (Shape::bhsd(1, 1, 32, 64), Mask::Full, Family::Shifted),
             (ragged, Mask::Causal, Family::Normal),
@@ -103,8 +113,8 @@ fn lost_precision() -> Result<(), Failure> {
             let problem = Problem::new(shape, dtype, mask)?;
             let inputs = Inputs::generate(&problem, family, 0);
             let rows = (0..shape.heads_q * shape.seq_q).collect();
-            let reference = reference_of_rows(&inputs, Probability::F16, rows)?;
-            let measure = |output: &[half::f16]| {
+            let reference = reference_of_rows(&inputs, Probability::half(dtype), rows)?;
+            let measure = |output: &[f32]| {
                 Errors::measure(&Evidence {
                     problem: &problem,
                     family: Some(family),
@@ -112,7 +122,7 @@ fn lost_precision() -> Result<(), Failure> {
                     output,
                 })
             };
-            let correct = measure(&Model::default().output(&inputs));
+            let correct = measure(&Model::of(dtype).output(&inputs));
             let baseline = correct.baseline_rms_row_rel;
             let faulty =
                 FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / baseline);
@@ -164,8 +174,9 @@ fn worst(dtype: Dtype, p: Probability, family: Family, seq: usize) -> Result<Wor
             }
         }
         let storage = reference.output.iter().zip(&unrounded).enumerate();
-        let storage = storage
-            .map(|(i, (a, b))| (a - b).abs() / c4_tolerance(reference.value_rms[i / head_dim], *b));
+        let storage = storage.map(|(i, (a, b))| {
+            (a - b).abs() / c4_tolerance(dtype.output(), reference.value_rms[i / head_dim], *b)
+        });
         worst.allclose_unrounded = worst.allclose_unrounded.max(storage.fold(0.0, f64::max));
     }
     Ok(worst)
@@ -185,7 +196,7 @@ fn model_errors(
     }
     .output_rows(inputs, &reference.rows);
     // The gates want the whole output; rows outside the sample are not looked at.
-    let mut output = vec![half::f16::ZERO; inputs.q.len()];
+    let mut output = vec![0.0; inputs.q.len()];
     for (row, values) in reference.rows.iter().zip(rows.chunks(dim)) {
         output[row * dim..(row + 1) * dim].copy_from_slice(values);
     }

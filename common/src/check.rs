@@ -11,7 +11,6 @@ use crate::reference::{Probability, Reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
 use crate::verdict::{GateId, GateResult, Verdict};
 use emulator::{Fault, Schedule, Suppress};
-use half::f16;
 use std::fmt;
 use std::sync::Arc;
 
@@ -94,7 +93,7 @@ pub struct Checked {
     /// For the record.
     pub outcome: Outcome,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch; `None` unless it was checked.
-    pub output: Option<Vec<f16>>,
+    pub output: Option<Vec<f32>>,
     /// Why the GPU cannot be used any more, if that is the outcome.
     pub fatal: bool,
 }
@@ -195,7 +194,7 @@ pub struct Run {
     pub execution: Execution,
 }
 
-/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 against `reference`, and by H1 where it is traced.
+/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 and C8 against `reference`, and by H1 where it is traced.
 pub fn check(
     stage: &LoadedStage,
     variant: &str,
@@ -232,8 +231,9 @@ pub(crate) fn check_suppressed(
 /// The first half of [`check`]: all launches that `target` asks for, the traced ones included.
 ///
 /// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
-/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter. What is
-/// traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
+/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter. A kernel
+/// that writes log-sum-exps is asked for them in the first launch alone (gate C8) and where it is traced, so that C5 also says
+/// that they do not touch the output. What is traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -260,7 +260,7 @@ fn launch_suppressed(
             reason: format!("{what}: {fault}"),
             fatal: false,
         };
-        let judged = judge_hazards(&prepared, staged.of_launch(0), traced)
+        let judged = judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
             .map_err(|fault| failed("traced", fault))?;
         // An access outside of the tensors is a hazard, and would find no memory there.
         if judged.verdict != Verdict::Fail {
@@ -312,9 +312,9 @@ impl Launched {
             .runs
             .iter()
             .map(|run| (self.staged.of_launch(run.index), run));
-        let outputs: Vec<Vec<f16>> = images
+        let outputs: Vec<Vec<f32>> = images
             .clone()
-            .map(|(staged, run)| staged.output.elements(&run.execution.output))
+            .map(|(staged, run)| staged.values(&run.execution.output))
             .collect();
         let evidence = Evidence {
             problem,
@@ -336,9 +336,14 @@ impl Launched {
         gates.push(gate::c5(problem, &repeats));
         gates.push(gate::c6(
             &images
+                .clone()
                 .flat_map(|(staged, run)| buffers(staged, &run.execution))
                 .collect::<Vec<_>>(),
         ));
+        gates.extend(images.clone().find_map(|(staged, run)| {
+            let lse = staged.lse.floats(run.execution.lse.as_ref()?);
+            Some(gate::c8(problem, reference, &lse))
+        }));
         gates.retain(|gate| self.findings.iter().all(|found| found.gate != gate.gate));
         gates.extend(self.findings);
         Checked {
@@ -354,7 +359,7 @@ pub fn both_backends(
     stage: &LoadedStage,
     variant: &str,
     staged: &Arc<StagedInputs>,
-    output: &[f16],
+    output: &[f32],
 ) -> GateResult {
     let Some(family) = staged.family else {
         return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
@@ -370,7 +375,7 @@ pub fn both_backends(
         },
     ) {
         Ok(launched) => {
-            let emulated = first.output.elements(&launched.runs[0].execution.output);
+            let emulated = first.values(&launched.runs[0].execution.output);
             gate::b1(&first.problem, family, output, &emulated)
         }
         Err(end) => GateResult::judge(
@@ -396,12 +401,24 @@ pub fn buffers<'a>(
             after,
             role: Role::Input,
         });
-    inputs.chain([Buffer {
-        name: "o",
-        image: &staged.output,
-        after: &execution.output,
+    let output = |name, image, after| Buffer {
+        name,
+        image,
+        after,
         role: Role::Output,
-    }])
+    };
+    let lse = execution.lse.as_ref();
+    inputs
+        .chain([output("o", &staged.output, &execution.output)])
+        .chain(lse.map(|after| output("lse", &staged.lse, after)))
+}
+
+/// `prepared` as launch number `index` of a case takes it: the first one with log-sum-exps, where there are any.
+fn of_launch<'a>(prepared: &Prepared<'a>, index: usize) -> Prepared<'a> {
+    Prepared {
+        lse: index == 0 && prepared.kernel.lse,
+        ..prepared.clone()
+    }
 }
 
 /// The launches that `target` asks for.
@@ -422,7 +439,7 @@ fn launch_all(
         Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
                 let (execution, _) = emulated::execute_suppressed(
-                    prepared,
+                    &of_launch(prepared, index),
                     staged.of_launch(index),
                     schedule,
                     suppress,
@@ -437,7 +454,7 @@ fn launch_all(
         Target::Cuda { device, launches } => {
             for index in 0..launches {
                 let execution = device
-                    .execute(stage, prepared, staged.of_launch(index))
+                    .execute(stage, &of_launch(prepared, index), staged.of_launch(index))
                     .map_err(|error| NoOutput::Failed {
                         reason: error.to_string(),
                         fatal: error.is_fatal(),

@@ -161,6 +161,11 @@ impl Where {
         Self::both_masks(shape, Dtype::E4m3)
     }
 
+    /// The same with BF16.
+    pub const fn bf16(shape: &'static str) -> [Self; 2] {
+        Self::both_masks(shape, Dtype::Bf16)
+    }
+
     const fn both_masks(shape: &'static str, dtype: Dtype) -> [Self; 2] {
         [
             Self {

@@ -9,9 +9,8 @@
 //! valid row, which masking would hide. Each tensor has pitches of its own, so that the stride of one, used for another, leads
 //! into a gap.
 
+use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
-use crate::problem::Dtype;
-use half::f16;
 use std::ops::Range;
 
 /// NaN rows before the first element, after the last, and between heads: no stage has a taller tile.
@@ -20,14 +19,16 @@ pub const GAP_ROWS: usize = 128;
 pub const BASE_ALIGN: usize = 128;
 /// Rows are read 16 bytes at a time: pitches and strides are multiples of this many bytes.
 pub const STRIDE_ALIGN: usize = 16;
-/// What an output element holds before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00`
-/// or `0xfe00`), so that "never written" and "computed as NaN" read differently.
+/// What an output element holds before the launch: in f16 and in bf16 a NaN that no arithmetic makes (CUDA's is `0x7fff`,
+/// x86's `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" read differently.
 pub const UNWRITTEN: u16 = 0xffff;
 /// What the guard bands and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
 /// there are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
-/// What surrounds an input: NaN in f16 and in E4M3.
+/// What surrounds an input: NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
+/// Bytes of a guard band, at least: rows of log-sum-exps are single elements.
+const LEAST_GUARD: usize = 4096;
 /// Elements that the rows of a head span where they are far apart.
 const FAR_ELEMENTS: usize = 1 << 37;
 /// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
@@ -95,9 +96,9 @@ impl Image {
         image
     }
 
-    /// An f16 output whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
+    /// An output, in either format, whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        let mut image = Self::empty(extents, Dtype::F16.bytes(), None, layout);
+        let mut image = Self::empty(extents, size_of::<u16>(), None, layout);
         image
             .bytes
             .chunks_exact_mut(2)
@@ -111,19 +112,41 @@ impl Image {
         image
     }
 
-    /// The f16 elements in `bytes` (this image's, after a launch), dense.
+    /// The log-sum-exps of `[batch, heads, rows]`, dense f32, poisoned likewise.
+    pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
+        let extents = [batch, heads, rows, 1];
+        let mut image = Self::empty(extents, size_of::<f32>(), None, Layout::Packed);
+        let elements = image.offset..image.offset + batch * heads * rows * image.element_bytes;
+        let poison = |bytes: &mut [u8], with: u16| {
+            bytes
+                .chunks_exact_mut(2)
+                .for_each(|pair| pair.copy_from_slice(&with.to_le_bytes()));
+        };
+        poison(&mut image.bytes, OUTPUT_GUARD);
+        poison(&mut image.bytes[elements], UNWRITTEN);
+        image
+    }
+
+    /// The f32 elements in `bytes` (this image's, after a launch), dense.
     ///
     /// # Panics
-    /// If the image is not of f16, or `bytes` has another length.
-    pub fn elements(&self, bytes: &[u8]) -> Vec<f16> {
-        assert_eq!(self.element_bytes, 2, "an f16 image");
+    /// If the image is not of f32.
+    pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
+        assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
+        self.element_ranges()
+            .map(|range| bytes[range].try_into().map_or(f32::NAN, f32::from_le_bytes))
+            .collect()
+    }
+
+    /// The elements in `bytes` (this image's, after a launch), dense, which are stored in `format`.
+    ///
+    /// # Panics
+    /// If the image's elements are not of 16 bits, or `bytes` has another length.
+    pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
+        assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
         (0..self.rows())
-            .flat_map(|row| {
-                bytes[self.row_range(row)]
-                    .chunks_exact(2)
-                    .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-            })
+            .flat_map(|row| format.decode_bytes(&bytes[self.row_range(row)]))
             .collect()
     }
 
@@ -244,7 +267,7 @@ impl Image {
         let (pitch, head_gap, batch_gap) = match layout {
             Layout::Packed => (row_bytes, 0, 0),
             Layout::Strided => {
-                // O is f16 beside E4M3 too: these differ in bytes and in elements.
+                // O has 16 bits beside E4M3 too: these differ in bytes and in elements.
                 let units = match tensor {
                     Some(Tensor::Q) => 1,
                     Some(Tensor::K) => 2,
@@ -258,7 +281,9 @@ impl Image {
         };
         let head_bytes = rows * pitch + head_gap;
         let batch_bytes = heads * head_bytes + batch_gap;
-        let guard = (GAP_ROWS * pitch).next_multiple_of(BASE_ALIGN);
+        let guard = (GAP_ROWS * pitch)
+            .max(LEAST_GUARD)
+            .next_multiple_of(BASE_ALIGN);
         let elements = |bytes: usize| (bytes / element_bytes) as i64;
         Self {
             bytes: vec![0; guard + batch * batch_bytes + guard],
@@ -322,6 +347,7 @@ mod tests {
     use super::*;
     use crate::device::Staged;
     use crate::inputs::Inputs;
+    use crate::problem::Dtype;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -361,8 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_element_is_where_the_strides_say(extents in extents(), e4m3: bool, strided: bool) {
-            let dtype = if e4m3 { Dtype::E4m3 } else { Dtype::F16 };
+        fn every_element_is_where_the_strides_say(extents in extents(), dtype in prop::sample::select(&Dtype::ALL[..]), strided: bool) {
             let layout = if strided { Layout::Strided } else { Layout::Packed };
             let operand = operand(extents, dtype);
             let image = Image::of_operand(&operand, Tensor::K, layout);
@@ -379,9 +404,8 @@ mod tests {
                 elements[at..at + stored.len()].fill(true);
             }
             prop_assert!(image.bytes.iter().zip(&elements).all(|(&byte, &element)| element || byte == 0xff));
-            if dtype == Dtype::F16 {
-                let values: Vec<f32> = image.elements(&image.bytes).into_iter().map(f32::from).collect();
-                prop_assert_eq!(values, operand.codes());
+            if dtype != Dtype::E4m3 {
+                prop_assert_eq!(image.elements(&image.bytes, dtype.output()), operand.codes());
             }
         }
 
@@ -466,13 +490,13 @@ mod tests {
     #[test]
     fn poison_is_nan_and_told_from_its_guard_bands() {
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
-        assert!(
-            image
-                .elements(&image.bytes)
-                .iter()
-                .all(|x| x.is_nan() && x.to_bits() == UNWRITTEN)
-        );
-        assert!(f16::from_bits(OUTPUT_GUARD).is_nan());
+        for format in Format::ALL {
+            let [unwritten, guard] = [UNWRITTEN, OUTPUT_GUARD].map(|code| format.decode(code));
+            assert!(unwritten.is_nan() && guard.is_nan());
+            assert_ne!(unwritten.to_bits(), guard.to_bits());
+            let elements = image.elements(&image.bytes, format);
+            assert!(elements.iter().all(|x| x.to_bits() == unwritten.to_bits()));
+        }
         assert!(image.bytes.chunks(2).all(|pair| matches!(
             u16::from_le_bytes([pair[0], pair[1]]),
             UNWRITTEN | OUTPUT_GUARD

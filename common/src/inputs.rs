@@ -1,14 +1,12 @@
 //! Q, K and V of a case: seeded families of values, rounded to storage before use, or real tensors.
 //!
-//! Values depend on seed, family, tensor, head and extents, never on dtype: f16 and E4M3 cases of one seed start from
+//! Values depend on seed, family, tensor, head and extents, never on dtype: cases of one seed in all dtypes start from
 //! the same numbers. Every step is an IEEE operation of this file (see [`Stream`]), so that they are the same bits on every
 //! machine; the platform's libm is not asked.
 
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 use std::fmt;
 
@@ -48,11 +46,14 @@ pub enum Family {
     RandomScales,
     /// E4M3: one head of each tensor is zero (head 0 of Q, 1 of K, 2 of V, modulo the number of heads).
     ZeroHead,
+    /// BF16: Q of 2^30 · N(0, 1) beside K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) by turns of head: what passes through
+    /// f16 on its way becomes infinite or zero.
+    WideRange,
 }
 
 impl Family {
     /// All, in the order in which they are reported.
-    pub const ALL: [Family; 13] = [
+    pub const ALL: [Family; 14] = [
         Family::Normal,
         Family::Shifted,
         Family::AllNegative,
@@ -66,6 +67,7 @@ impl Family {
         Family::Saturated,
         Family::RandomScales,
         Family::ZeroHead,
+        Family::WideRange,
     ];
 
     /// Those whose logits are far from 0 or far apart.
@@ -87,14 +89,25 @@ impl Family {
             Family::Saturated => "saturated",
             Family::RandomScales => "random-scales",
             Family::ZeroHead => "zero-head",
+            Family::WideRange => "wide-range",
         }
     }
 
-    /// The families that a dtype is tested with: the last three are about E4M3's scales.
+    /// The families that a dtype is tested with: three are about E4M3's scales, the last about BF16's range.
     pub fn for_dtype(dtype: Dtype) -> &'static [Family] {
+        const BF16: [Family; 11] = {
+            let mut families = [Family::WideRange; 11];
+            let mut at = 0;
+            while at < 10 {
+                families[at] = Family::ALL[at];
+                at += 1;
+            }
+            families
+        };
         match dtype {
             Dtype::F16 => &Self::ALL[..10],
-            Dtype::E4m3 => &Self::ALL,
+            Dtype::E4m3 => &Self::ALL[..13],
+            Dtype::Bf16 => &BF16,
         }
     }
 }
@@ -196,7 +209,7 @@ pub struct Operand {
     pub dtype: Dtype,
     /// Dense row-major elements, little endian.
     pub bytes: Vec<u8>,
-    /// `[batch, heads]` for E4M3, empty for f16.
+    /// `[batch, heads]` for E4M3, else empty.
     pub scales: Vec<f32>,
     /// The values before they were rounded to storage, dense; `None` for real tensors. Gate C4 reads them.
     pub unquantised: Option<Vec<f32>>,
@@ -220,11 +233,7 @@ impl Operand {
             "values for {extents:?}"
         );
         let (bytes, scales) = match dtype {
-            Dtype::F16 => {
-                let mut rounded = vec![f16::ZERO; values.len()];
-                rounded.convert_from_f32_slice(&values);
-                (f16_bytes(&rounded), Vec::new())
-            }
+            Dtype::F16 | Dtype::Bf16 => (dtype.output().encode_bytes(&values), Vec::new()),
             Dtype::E4m3 => {
                 let quantised = quantise::quantise(&values, extents[2] * extents[3], scales);
                 (quantised.codes, quantised.scales)
@@ -237,11 +246,6 @@ impl Operand {
             scales,
             unquantised: Some(values),
         }
-    }
-
-    /// Real f16 values. Errors: a length that the extents do not need.
-    pub fn from_f16(extents: [usize; 4], values: &[f16]) -> Result<Self, InputError> {
-        Self::from_parts(extents, Dtype::F16, f16_bytes(values), Vec::new())
     }
 
     /// Real tensors as their bytes (row-major, little endian) and, for E4M3, `[batch, heads]` scales.
@@ -297,19 +301,10 @@ impl Operand {
         self.len() == 0
     }
 
-    /// The stored numbers without their scale (f16 values or E4M3 codes), exact, dense.
+    /// The stored numbers without their scale (values, or E4M3 codes), exact, dense.
     pub fn codes(&self) -> Vec<f32> {
         match self.dtype {
-            Dtype::F16 => {
-                let stored: Vec<f16> = self
-                    .bytes
-                    .chunks_exact(2)
-                    .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-                    .collect();
-                let mut values = vec![0.0; stored.len()];
-                stored.convert_to_f32_slice(&mut values);
-                values
-            }
+            Dtype::F16 | Dtype::Bf16 => self.dtype.output().decode_bytes(&self.bytes),
             Dtype::E4m3 => self
                 .bytes
                 .iter()
@@ -318,7 +313,7 @@ impl Operand {
         }
     }
 
-    /// The scale of `[batch, head]`: 1 for f16.
+    /// The scale of `[batch, head]`: 1 but for E4M3.
     pub fn scale(&self, batch: usize, head: usize) -> f32 {
         self.scales
             .get(batch * self.extents[1] + head)
@@ -468,14 +463,6 @@ pub fn index_of(extents: [usize; 4], element: usize) -> [usize; 4] {
         element / dim % rows,
         element % dim,
     ]
-}
-
-/// Little-endian bytes of f16 values.
-fn f16_bytes(values: &[f16]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod explain;
 #[cfg(feature = "emulated")]
 pub mod faults;
+pub mod format;
 #[cfg(feature = "emulated")]
 pub mod gate;
 pub mod image;

@@ -228,6 +228,7 @@ mod tests {
             boxes: None,
             cluster: 2,
             caps: None,
+            lse: false,
             probability: Probability::F16,
         };
         let words =

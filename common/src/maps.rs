@@ -86,8 +86,12 @@ impl TensorMap {
     }
 }
 
-/// The parameters of a launch on Q, K, V and O.
-pub fn params(problem: &Problem, [q, k, v, o]: [AttentionTensor; 4]) -> AttentionParams {
+/// The parameters of a launch on Q, K, V and O; `lse` is where log-sum-exps go, dense, null where they are not wanted.
+pub fn params(
+    problem: &Problem,
+    [q, k, v, o]: [AttentionTensor; 4],
+    lse: *mut f32,
+) -> AttentionParams {
     let shape = &problem.shape;
     AttentionParams {
         q,
@@ -104,7 +108,8 @@ pub fn params(problem: &Problem, [q, k, v, o]: [AttentionTensor; 4]) -> Attentio
             Mask::Causal => AttentionMask_ATTENTION_CAUSAL as i32,
         },
         softmax_scale: problem.softmax_scale,
-        reserved: [0; 9],
+        reserved: [0; 7],
+        lse,
     }
 }
 
@@ -151,7 +156,8 @@ mod tests {
                 Layout::Packed,
             );
             let base = 0x1000 as *mut std::ffi::c_void;
-            let params = staged.params([base; 3], [std::ptr::null(); 3], base);
+            let params =
+                staged.params([base; 3], [std::ptr::null(); 3], base, std::ptr::null_mut());
             let boxes = BoxRows {
                 q: 0,
                 k: 128,

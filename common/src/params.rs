@@ -11,7 +11,15 @@
 pub const AttentionDtype_ATTENTION_F16: AttentionDtype = 0;
 #[doc = " Q, K, V in OCP FP8 E4M3FN, one f32 scale per batch and head: value = scale * code"]
 pub const AttentionDtype_ATTENTION_E4M3: AttentionDtype = 1;
+#[doc = " Q, K, V, O in bfloat16"]
+pub const AttentionDtype_ATTENTION_BF16: AttentionDtype = 2;
 pub type AttentionDtype = ::std::os::raw::c_uint;
+pub const AttentionProbability_ATTENTION_P_E4M3: AttentionProbability = 8;
+pub const AttentionProbability_ATTENTION_P_F16: AttentionProbability = 16;
+pub const AttentionProbability_ATTENTION_P_BF16: AttentionProbability = 17;
+pub const AttentionProbability_ATTENTION_P_F32: AttentionProbability = 32;
+#[doc = " The type of P where it meets V (gates C2 and C3): its number of bits, but for bf16, which has as many as f16."]
+pub type AttentionProbability = ::std::os::raw::c_uint;
 #[doc = " every key is visible to every query"]
 pub const AttentionMask_ATTENTION_FULL: AttentionMask = 0;
 #[doc = " bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q"]
@@ -57,7 +65,7 @@ pub struct AttentionParams {
     pub k: AttentionTensor,
     #[doc = " [batch, heads_kv, seq_kv, head_dim]"]
     pub v: AttentionTensor,
-    #[doc = " [batch, heads_q, seq_q, head_dim], always f16"]
+    #[doc = " [batch, heads_q, seq_q, head_dim], bf16 if Q is, else f16"]
     pub o: AttentionTensor,
     pub batch: i32,
     pub heads_q: i32,
@@ -69,8 +77,10 @@ pub struct AttentionParams {
     pub mask: i32,
     #[doc = " multiplies Q.K before the softmax; default 1 / sqrt(head_dim)"]
     pub softmax_scale: f32,
-    #[doc = " zero; room for window, dropout, LSE and bias without an ABI break"]
-    pub reserved: [u32; 9usize],
+    #[doc = " zero; room for window, dropout and bias without an ABI break"]
+    pub reserved: [u32; 7usize],
+    #[doc = " [batch, heads_q, seq_q], dense: log(sum(exp(scaled scores of a row))); null: not wanted"]
+    pub lse: *mut f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -96,6 +106,8 @@ const _: () = {
         [::std::mem::offset_of!(AttentionParams, softmax_scale) - 184usize];
     ["Offset of field: AttentionParams::reserved"]
         [::std::mem::offset_of!(AttentionParams, reserved) - 188usize];
+    ["Offset of field: AttentionParams::lse"]
+        [::std::mem::offset_of!(AttentionParams, lse) - 216usize];
 };
 #[doc = " What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by\n Rust for both backends."]
 #[repr(C)]
@@ -121,14 +133,16 @@ pub struct AttentionKernel {
     pub min_blocks: i32,
     #[doc = " size of the carved dynamic shared memory"]
     pub dynamic_shared_bytes: i32,
-    #[doc = " the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)"]
+    #[doc = " enum AttentionProbability"]
     pub probability_dtype: i32,
+    #[doc = " 1 if it writes AttentionParams::lse where that is wanted, else 0"]
+    pub lse: i32,
     #[doc = " one CUDA thread on the emulator"]
     pub emulated: ::std::option::Option<unsafe extern "C" fn(params: *const AttentionParams)>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 64usize];
+    ["Size of AttentionKernel"][::std::mem::size_of::<AttentionKernel>() - 72usize];
     ["Alignment of AttentionKernel"][::std::mem::align_of::<AttentionKernel>() - 8usize];
     ["Offset of field: AttentionKernel::family"]
         [::std::mem::offset_of!(AttentionKernel, family) - 0usize];
@@ -152,8 +166,10 @@ const _: () = {
         [::std::mem::offset_of!(AttentionKernel, dynamic_shared_bytes) - 48usize];
     ["Offset of field: AttentionKernel::probability_dtype"]
         [::std::mem::offset_of!(AttentionKernel, probability_dtype) - 52usize];
+    ["Offset of field: AttentionKernel::lse"]
+        [::std::mem::offset_of!(AttentionKernel, lse) - 56usize];
     ["Offset of field: AttentionKernel::emulated"]
-        [::std::mem::offset_of!(AttentionKernel, emulated) - 56usize];
+        [::std::mem::offset_of!(AttentionKernel, emulated) - 64usize];
 };
 #[doc = " A CUtensorMap on a GPU; the emulator encodes its own. Opaque to kernels, which hand its address to TMA."]
 #[repr(C)]

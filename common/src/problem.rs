@@ -1,10 +1,11 @@
 //! What is computed: shapes, dtype, mask and scale of one attention forward problem, and the named ones that every
 //! stage must pass.
 
+use crate::format::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Element type of Q, K and V. The output is always f16.
+/// Element type of Q, K and V, and by [`Dtype::output`] of O.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -15,16 +16,18 @@ pub enum Dtype {
     F16,
     /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
     E4m3,
+    /// bfloat16. Not every stage has it.
+    Bf16,
 }
 
 impl Dtype {
-    /// Both, in the order in which they are reported.
-    pub const ALL: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
+    /// All, in the order in which they are reported.
+    pub const ALL: [Dtype; 3] = [Dtype::F16, Dtype::E4m3, Dtype::Bf16];
 
     /// Size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
-            Dtype::F16 => 2,
+            Dtype::F16 | Dtype::Bf16 => 2,
             Dtype::E4m3 => 1,
         }
     }
@@ -34,6 +37,15 @@ impl Dtype {
         match self {
             Dtype::F16 => "f16",
             Dtype::E4m3 => "e4m3",
+            Dtype::Bf16 => "bf16",
+        }
+    }
+
+    /// What an output is stored in: bf16 where the inputs are, else f16.
+    pub fn output(self) -> Format {
+        match self {
+            Dtype::F16 | Dtype::E4m3 => Format::F16,
+            Dtype::Bf16 => Format::Bf16,
         }
     }
 }

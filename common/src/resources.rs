@@ -36,6 +36,8 @@ pub struct KernelFacts {
     pub caps: Option<Caps>,
     /// The type of P where it meets V.
     pub probability: Probability,
+    /// Whether it writes log-sum-exps where they are wanted.
+    pub lse: bool,
 }
 
 impl KernelFacts {

@@ -132,6 +132,14 @@ pub enum Unsupported {
         /// Which limit, and its value.
         reason: String,
     },
+    /// The kernel writes no log-sum-exps.
+    #[error(
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"
+    )]
+    Lse {
+        /// The variant asked for.
+        variant: String,
+    },
     /// The device lacks something.
     #[error("{variant} needs {needed}; the device has {available}")]
     Device {
@@ -151,6 +159,19 @@ pub struct Prepared<'a> {
     pub kernel: &'a Kernel,
     /// Thread blocks in x (query tiles), y (query heads) and z (batch), unless the stage says otherwise.
     pub grid: [u32; 3],
+    /// Whether it writes log-sum-exps beside the output; [`Prepared::with_lse`] asks for them.
+    pub lse: bool,
+}
+
+impl Prepared<'_> {
+    /// The same launch with log-sum-exps. Errors: a kernel that writes none.
+    pub fn with_lse(self) -> Result<Self, Unsupported> {
+        if !self.kernel.lse {
+            let variant = self.kernel.variant.clone();
+            return Err(Unsupported::Lse { variant });
+        }
+        Ok(Self { lse: true, ..self })
+    }
 }
 
 /// One stage of the ladder.
@@ -312,6 +333,11 @@ impl LoadedStage {
             .is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
     }
 
+    /// Whether any instance takes this dtype; all stages take f16 and E4M3.
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        self.kernels.iter().any(|kernel| kernel.dtype == dtype)
+    }
+
     /// The names of the variants, in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -444,6 +470,7 @@ impl LoadedStage {
         Ok(Prepared {
             kernel,
             grid: self.attention.grid(kernel, problem),
+            lse: false,
         })
     }
 }
@@ -523,13 +550,15 @@ fn read_record(
     let dtype = match record.dtype as u32 {
         params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
         params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
+        params::AttentionDtype_ATTENTION_BF16 => Dtype::Bf16,
         other => return Err(fail(format!("dtype {other} is unknown"))),
     };
-    let probability = match record.probability_dtype {
-        32 => Probability::F32,
-        16 => Probability::F16,
-        8 => Probability::E4m3,
-        other => return Err(fail(format!("P of {other} bits is unknown"))),
+    let probability = match record.probability_dtype as u32 {
+        params::AttentionProbability_ATTENTION_P_F32 => Probability::F32,
+        params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
+        params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
+        params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
+        other => return Err(fail(format!("P's type {other} is unknown"))),
     };
     #[cfg(feature = "emulated")]
     let entry = record
@@ -554,6 +583,7 @@ fn read_record(
         cluster: u32::try_from(cluster).unwrap_or(0).max(1),
         caps: None,
         probability,
+        lse: record.lse != 0,
         symbol,
     };
     #[cfg(feature = "emulated")]

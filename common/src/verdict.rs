@@ -60,6 +60,8 @@ pub enum GateId {
     C6,
     /// Clean under compute-sanitizer.
     C7,
+    /// Log-sum-exps right, of kernels that write them.
+    C8,
     /// The GPU agrees with the emulator.
     B1,
     /// No hazard on the emulator.
@@ -76,9 +78,9 @@ pub enum GateId {
 
 impl GateId {
     /// Every gate, in the order of the tables.
-    pub const ALL: [Self; 13] = {
+    pub const ALL: [Self; 14] = {
         use GateId::*;
-        [C1, C2, C3, C4, C5, C6, C7, B1, H1, R1, L1, E1, S1]
+        [C1, C2, C3, C4, C5, C6, C7, C8, B1, H1, R1, L1, E1, S1]
     };
 }
 

@@ -61,7 +61,8 @@ const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identi
 
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
-const VARIANTS: [(&std::ffi::CStr, Body); 9] = [
+/// Those whose name begins with `lse` say that they write log-sum-exps.
+const VARIANTS: [(&std::ffi::CStr, Body); 13] = [
     (c"correct", correct),
     (c"writes_nothing", nothing),
     (c"writes_zeros", zeros),
@@ -71,6 +72,10 @@ const VARIANTS: [(&std::ffi::CStr, Body); 9] = [
     (c"wrong_on_packed_rows", wrong_on_packed_rows),
     (c"wrong_past_2_to_the_31", wrong_past_2_to_the_31),
     (c"refuses", nothing),
+    (c"lse_right", correct),
+    (c"lse_unset", unset_lse),
+    (c"lse_behind_the_last", lse_behind_the_last),
+    (c"lse_spoils_the_output", lse_spoils_the_output),
 ];
 
 unsafe extern "C" fn table(
@@ -97,6 +102,7 @@ unsafe extern "C" fn table(
             min_blocks: 1,
             dynamic_shared_bytes: 128,
             probability_dtype: 32,
+            lse: i32::from(name.to_bytes().starts_with(b"lse")),
             emulated: Some(body),
         };
         Records(VARIANTS.iter().map(record).collect())
@@ -137,6 +143,10 @@ unsafe extern "C" fn correct(params: *const AttentionParams) {
             let max = scores.iter().cloned().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
             let sum: f64 = weights.iter().sum();
+            if !p.lse.is_null() {
+                let lse = p.lse.offset(row as isize);
+                lse.write((max + sum.ln()) as f32);
+            }
             for d in 0..64 {
                 let value: f64 = weights
                     .iter()
@@ -189,6 +199,38 @@ unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
         correct(params);
         let bits = o(&*params, 0, 0).cast::<u16>();
         *bits ^= (CALLS.fetch_add(1, Ordering::Relaxed) / 32 % 2) as u16;
+    }
+}
+
+unsafe extern "C" fn unset_lse(params: *const AttentionParams) {
+    // SAFETY: as `correct`.
+    unsafe {
+        let mut p = *params;
+        p.lse = std::ptr::null_mut();
+        correct(&p);
+    }
+}
+
+unsafe extern "C" fn lse_behind_the_last(params: *const AttentionParams) {
+    // SAFETY: as `correct`; behind the last log-sum-exp is a guard band.
+    unsafe {
+        correct(params);
+        let p = &*params;
+        if !p.lse.is_null() {
+            p.lse.offset(p.seq_q as isize).write(0.0);
+        }
+    }
+}
+
+unsafe extern "C" fn lse_spoils_the_output(params: *const AttentionParams) {
+    // SAFETY: as `correct`.
+    unsafe {
+        correct(params);
+        let p = &*params;
+        if !p.lse.is_null() {
+            let value = o(p, 0, 0);
+            value.write(f16::from_bits(value.read().to_bits() ^ 1));
+        }
     }
 }
 
@@ -265,6 +307,40 @@ fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
     assert_eq!(failed("writes-behind-the-row"), [GateId::C6]);
     assert_eq!(failed("changes-an-input"), [GateId::C6]);
     assert_eq!(failed("differs-by-call"), [GateId::C5]);
+}
+
+/// One launch of a case writes log-sum-exps, where the kernel says that it can; the others do not.
+#[test]
+fn log_sum_exps_are_judged_where_a_kernel_writes_them() {
+    let c8 = |variant: &str| {
+        let Outcome::Checked { gates, .. } = outcome(variant) else {
+            panic!("{variant}")
+        };
+        gates
+            .into_iter()
+            .find(|result| result.gate == GateId::C8)
+            .map(|result| result.verdict)
+    };
+    assert_eq!(c8("correct"), None, "it writes none: the gate says nothing");
+    assert_eq!(c8("lse-right"), Some(Verdict::Pass));
+    assert_eq!(failed("lse-right"), []);
+    assert_eq!(failed("lse-unset"), [GateId::C8]);
+    assert_eq!(failed("lse-behind-the-last"), [GateId::C6]);
+    assert_eq!(failed("lse-spoils-the-output"), [GateId::C5]);
+}
+
+#[test]
+fn log_sum_exps_of_a_kernel_that_writes_none_are_refused() {
+    let stage = LoadedStage::load(&Fake).unwrap();
+    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
+    let asked = |variant| stage.prepare(variant, &problem).unwrap().with_lse();
+    assert!(asked("lse-right").unwrap().lse);
+    let refused = asked("correct").unwrap_err();
+    assert!(matches!(&refused, Unsupported::Lse { variant } if variant == "correct"));
+    assert_eq!(
+        refused.to_string(),
+        "correct writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"
+    );
 }
 
 /// Gates on numbers look at the first launch, whose rows are apart; timing has packed ones, as every second launch has.

@@ -43,6 +43,7 @@ unsafe extern "C" fn table(
             min_blocks: 1,
             dynamic_shared_bytes: 128,
             probability_dtype: 32,
+            lse: 0,
             emulated: Some(races),
         })
     };

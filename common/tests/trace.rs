@@ -98,6 +98,7 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
                 shared_cap_bytes: 0,
             }),
             probability: Probability::F32,
+            lse: true,
         },
         emulated: entry,
         traced: Some(entry),
@@ -126,6 +127,7 @@ fn traced(entry: emulator::Entry, dtype: Dtype) -> TraceReport {
     let prepared = Prepared {
         kernel: &kernel,
         grid: [1; 3],
+        lse: false,
     };
     trace(
         &prepared,
@@ -186,7 +188,12 @@ fn scales_and_inputs_are_bounded_too() {
 #[test]
 fn a_launch_is_counted_from_two_blocks_only_where_all_are_alike() {
     let count_of = |kernel: &Kernel, seq_q: usize, grid| {
-        count(&Prepared { kernel, grid }, &staged(seq_q, Dtype::F16))
+        let prepared = Prepared {
+            kernel,
+            grid,
+            lse: false,
+        };
+        count(&prepared, &staged(seq_q, Dtype::F16))
     };
     let kernel = fake(reads_an_element, Dtype::F16);
     // Tiles of 16 queries and 16 keys; every thread of every block reads one element of 2 bytes.

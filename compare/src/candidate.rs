@@ -51,8 +51,8 @@ pub const EXAMPLES: &str = "\
 The candidate is a Python function on torch tensors:
 
   def attention(q, k, v, *, causal, softmax_scale):
-      ...                                       q [B, H, S, D], k and v [B, Hkv, Skv, D] in float16: a float16 tensor as q, new
-                                                on every call
+      ...                                       q [B, H, S, D], k and v [B, Hkv, Skv, D], float16 or bfloat16: a tensor as q,
+                                                new on every call
 
 Key heads are shared by H / Hkv query heads. The causal mask is aligned bottom-right: row i sees keys up to
 i + Skv - S, and a row without keys is 0. Tensors are strided, with the last dimension dense. E4M3 (float8_e4m3fn in,
@@ -418,6 +418,7 @@ fn scopes() -> Vec<GateScope> {
         GateId::B1 => no("a candidate has one backend"),
         GateId::H1 => no("hazards are judged in the emulator's build of our kernels"),
         GateId::R1 => no("what a candidate compiles to is not known"),
+        GateId::C8 => no("a candidate returns no log-sum-exps"),
         GateId::L1 | GateId::E1 | GateId::S1 => no("a candidate claims nothing"),
     };
     let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);

@@ -155,7 +155,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         (Ok(device), Some(output)) => {
             let staged = &found.staged;
             let execution = device.execute(loaded, &prepared, staged)?;
-            let there = staged.output.elements(&execution.output);
+            let there = staged.values(&execution.output);
             let of_row = dense(&problem, found.row)? * dim;
             let pairs = there.iter().zip(output).skip(of_row).take(dim);
             Some(Gpu {

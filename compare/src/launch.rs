@@ -165,7 +165,7 @@ fn once(
     reference: &Reference,
 ) -> Result<Outcome, CudaError> {
     let execution = device.execute(stage, prepared, staged)?;
-    let output = staged.output.elements(&execution.output);
+    let output = staged.values(&execution.output);
     let evidence = Evidence {
         problem: &staged.problem,
         family: Some(Family::Normal),

@@ -7,7 +7,7 @@ use crate::judge::list::distinct;
 use crate::judge::verdict::{self, Exit};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
-use crate::measure::input::FileInput;
+use crate::measure::input::{self, FileInput};
 use crate::measure::join::join;
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
@@ -37,8 +37,7 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
-use half::f16;
-use safetensors::tensor::{Dtype as StoredDtype, TensorView};
+use safetensors::tensor::TensorView;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -475,6 +474,10 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             DeviceCompiler::Absent { reason } => Some(reason.clone()),
             DeviceCompiler::Built { .. } => None,
         });
+    let writes_lse = builds.iter().any(|stage| {
+        let mut kernels = stage.variants.iter().flat_map(|variant| &variant.kernels);
+        plan.has_stage(&stage.id) && kernels.any(|kernel| kernel.facts.lse)
+    });
     let scope = |gate: GateId| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
             Measurable::Yes
@@ -482,6 +485,8 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
         GateId::C7 => no(
             "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
         ),
+        GateId::C8 if !writes_lse => no("no kernel of this run writes log-sum-exps"),
+        GateId::C8 => Measurable::Yes,
         GateId::B1 if plan.backend == BackendKind::Emulated => {
             no("one backend alone: a run on a GPU compares its outputs with the emulator's")
         }
@@ -541,7 +546,7 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let problems = distinct(plan.cases.iter().map(|case| case.problem));
     let judge = |problem: &Problem| {
         let inputs = file.inputs(problem).ok()?;
-        let reference = reference(&inputs, Probability::F16).ok()?;
+        let reference = reference(&inputs, Probability::half(problem.dtype)).ok()?;
         let evidence = gate::Evidence {
             problem,
             family: None,
@@ -579,7 +584,7 @@ impl Sink for Recorder<'_> {
         self.bars.step(kind, label, done, total);
     }
 
-    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError> {
         let Some(folder) = self.outputs else {
             return Ok(());
         };
@@ -599,12 +604,10 @@ impl Sink for Recorder<'_> {
             what: format!("the output {} cannot be written", path.display()),
             source,
         };
-        let bytes: Vec<u8> = output
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
+        let format = case.problem.dtype.output();
+        let bytes = format.encode_bytes(output);
         let view = TensorView::new(
-            StoredDtype::F16,
+            input::stored(format),
             case.problem.shape.q_extents().to_vec(),
             &bytes,
         )

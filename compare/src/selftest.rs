@@ -118,6 +118,7 @@ mod tests {
             cases: 8,
             cases_failed,
             gates_that_failed,
+            survived: vec![],
         };
         vec![
             subject(None, 0, vec![]),

@@ -17,6 +17,7 @@ use common::check::Outcome;
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
+use common::format::Format;
 use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
@@ -37,6 +38,9 @@ pub const GPU: &str = "NVIDIA H200";
 
 /// Medians of [`VARIANTS`] with which both claims of the ladder hold.
 pub const US: [f64; 3] = [32.0, 20.0, 15.0];
+
+/// What the stages of the literal ladder take.
+pub const DTYPES: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
 pub const C1_TO_C6: [GateId; 6] = [
     GateId::C1,
@@ -87,7 +91,7 @@ pub fn ladder() -> Vec<StageMeta> {
             let variant = |family: &&str| VariantMeta {
                 name: format!("{family}-32x64"),
                 family: family.to_string(),
-                takes_claims: Dtype::ALL.into(),
+                takes_claims: DTYPES.into(),
             };
             StageMeta {
                 id: id.into(),
@@ -171,9 +175,10 @@ fn build(stage: StageMeta) -> StageBuild {
             shared_cap_bytes: 48 << 10,
         }),
         probability: Probability::F32,
+        lse: false,
     };
     let variant = |VariantMeta { name, family, .. }: &VariantMeta| {
-        let kernels = Dtype::ALL.map(|dtype| KernelBuild {
+        let kernels = DTYPES.map(|dtype| KernelBuild {
             facts: kernel(name, dtype),
             built: vec![],
         });
@@ -238,6 +243,7 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
         rows: 4096,
         sampled: false,
         probability: Probability::F32,
+        output: Format::F16,
         max_abs: 1.2e-4,
         max_abs_at: [0, 1, 2, 3],
         mean_abs: 1e-5,
@@ -335,6 +341,7 @@ pub fn emulated() -> Record {
         cases: 4,
         cases_failed: 0,
         gates_that_failed: vec![],
+        survived: vec![],
     };
     let fault = Caught {
         fault: Some(Fault::ALL[0]),

@@ -28,7 +28,6 @@ use clap::Args;
 use common::limits::{DeviceLimits, Limited};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
-use half::f16;
 use ranking::{Ranking, rank};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -265,7 +264,7 @@ impl Sink for Tuning {
         self.0.step(kind, label, done, total);
     }
 
-    fn output(&mut self, _: &PlannedCase, _: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, _: &PlannedCase, _: &[f32]) -> Result<(), SinkError> {
         Ok(())
     }
 

@@ -10,18 +10,18 @@ use common::tier0::SCHEDULES;
 use half::f16;
 
 /// The output of a variant on the emulator.
-fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f16> {
+fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f32> {
     let prepared = stage.prepare(variant, problem).unwrap();
     let inputs = Inputs::generate(problem, Family::Normal, 0);
     let staged = Staged::new(&inputs, Layout::Packed);
     let (execution, _) = emulated::execute(&prepared, &staged, SCHEDULES[0]).unwrap();
-    staged.output.elements(&execution.output)
+    staged.values(&execution.output)
 }
 
 /// Distance in units of the last place; both are finite.
-fn ulps(a: f16, b: f16) -> u32 {
-    let ordered = |x: f16| {
-        let bits = i32::from(x.to_bits());
+fn ulps(a: f32, b: f32) -> u32 {
+    let ordered = |x: f32| {
+        let bits = i32::from(f16::from_f32(x).to_bits());
         if bits & 0x8000 == 0 {
             bits
         } else {

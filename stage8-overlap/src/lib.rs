@@ -31,6 +31,22 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big"), 1.04),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big_wide"), 1.08),
         Claim::faster_on("overlap-lazy", EXACT, &Where::f16("big"), 1.05),
+        Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big"), 1.04),
+        Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big_wide"), 1.08),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPeer,
+            &Where::bf16("long"),
+            1.0,
+            None,
+        ),
+        Claim::over(
+            "overlap-lazy",
+            Rival::FastestPeer,
+            &Where::bf16("big"),
+            1.0,
+            Some(1.1),
+        ),
         Claim::over(
             "overlap-lazy",
             Rival::FastestPeer,

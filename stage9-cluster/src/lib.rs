@@ -37,6 +37,13 @@ const INFO: StageInfo = StageInfo {
             1.0,
             Some(1.1),
         ),
+        Claim::over(
+            "cluster",
+            Rival::FastestPeer,
+            &Where::bf16("mission"),
+            1.0,
+            None,
+        ),
         Claim::none(
             "cluster",
             &[Metric::AsyncCopyBytes],

@@ -151,7 +151,7 @@ fn each_case(
 struct Gated {
     staged: Staged,
     /// The dense output that the gates judged, as bits.
-    output: Vec<u16>,
+    output: Vec<u32>,
 }
 
 /// Judges `variant` by every correctness gate on the inputs that will be timed.
@@ -237,8 +237,7 @@ fn on_gpu(
         let as_gated = |bytes: &[u8]| {
             gated
                 .staged
-                .output
-                .elements(bytes)
+                .values(bytes)
                 .iter()
                 .map(|value| value.to_bits())
                 .eq(gated.output.iter().copied())

@@ -11,8 +11,6 @@
 #include <attn/ptx/cluster.cuh>
 
 #define ATTN_CLUSTER_INSTANCE(symbol, ...)                                                                             \
-    static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
-                      __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
     extern "C" __global__ void __cluster_dims__(__VA_ARGS__::CLUSTER, 1, 1)                                            \
         __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                                               \
             symbol(const __grid_constant__ AttentionLaunch launch) {                                                   \
@@ -23,4 +21,6 @@
     ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d64), Preset<attn::F16, 64>)                              \
     ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d128), Preset<attn::F16, 128>)                            \
     ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d64), Preset<attn::E4M3, 64>)                            \
-    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)                          \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d64), Preset<attn::BF16, 64>)                            \
+    ATTN_CLUSTER_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d128), Preset<attn::BF16, 128>)

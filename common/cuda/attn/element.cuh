@@ -1,9 +1,12 @@
-// The two element types of Q, K and V in global memory, and how 16 bytes of each become halves on chip. Both give the
+// The element types of Q, K and V in global memory, and how 16 bytes of F16 and of E4M3 become halves on chip. Both give the
 // same arithmetic from there on: every E4M3 value is exact in binary16, and its scale is applied to the scores and to
 // the output instead of to each element.
+//
+// Operand: what tensor cores multiply, F16 or BF16: Q, K and V on chip, P where it meets V, and the elements of O.
 #pragma once
 
 #include <attn/params.h>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
@@ -11,16 +14,47 @@ namespace attn {
 
 struct F16 {
     using Storage = half;
+    using Operand = F16;
     static constexpr int PER_16_BYTES = 8;
+    static constexpr AttentionProbability PROBABILITY = ATTENTION_P_F16;
 
     // Writes the 8 elements of `raw` to 16-byte aligned shared memory.
     static __device__ __forceinline__ void unpack(const uint4 &raw, half *smem) {
         *reinterpret_cast<uint4 *>(smem) = raw;
     }
+
+    // Two floats as two halves, the first in the low half.
+    static __device__ __forceinline__ uint32_t pack(float low, float high) {
+        const __half2_raw pair = __floats2half2_rn(low, high);
+        return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
+    }
+
+    // The way back.
+    static __device__ __forceinline__ float2 floats(uint32_t word) {
+        return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
+                           __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
+    }
+};
+
+// As wide as a half, with the exponents of a float.
+struct BF16 {
+    using Storage = __nv_bfloat16;
+    using Operand = BF16;
+    static constexpr int PER_16_BYTES = 8;
+    static constexpr AttentionProbability PROBABILITY = ATTENTION_P_BF16;
+
+    static __device__ __forceinline__ uint32_t pack(float low, float high) {
+        const __nv_bfloat162_raw pair = __floats2bfloat162_rn(low, high);
+        return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
+    }
+    static __device__ __forceinline__ float2 floats(uint32_t word) {
+        return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000));
+    }
 };
 
 struct E4M3 {
     using Storage = __nv_fp8_storage_t;
+    using Operand = F16;
     static constexpr int PER_16_BYTES = 16;
 
     // Writes the 16 elements of `raw` to 16-byte aligned shared memory.
@@ -40,12 +74,6 @@ struct E4M3 {
     }
 };
 
-// Two halves, as they lie in a word of memory, as floats.
-static __device__ __forceinline__ float2 widen_pair(unsigned word) {
-    return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
-                       __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));
-}
-
 // Address of element [batch, head, row, 0]; rows are row_stride elements apart.
 template <class Storage>
 static __device__ __forceinline__ Storage *row_address(const AttentionTensor &tensor, int batch, int head, int row) {
@@ -58,7 +86,7 @@ static __device__ __forceinline__ int kv_head(const AttentionParams &params, int
     return params.heads_kv == params.heads_q ? head_q : head_q / (params.heads_q / params.heads_kv);
 }
 
-// The E4M3 scale of one batch and head; 1 for f16, which has none.
+// The E4M3 scale of one batch and head; 1 for the others, which have none.
 static __device__ __forceinline__ float scale_of(const AttentionTensor &tensor, int heads, int batch, int head) {
     return tensor.scales ? tensor.scales[batch * heads + head] : 1.0f;
 }

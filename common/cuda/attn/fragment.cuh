@@ -8,20 +8,22 @@
 #include <attn/layout.cuh>
 #include <attn/ptx/ldmatrix.cuh>
 #include <attn/ptx/mma.cuh>
+#include <attn/softmax.cuh>
+#include <type_traits>
 
 namespace attn {
 
 // acc[16][8] += a[16][16] · b[16][8], b given as the two registers of a longer fragment.
+template <class Operand>
 static __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[4], uint32_t b_low, uint32_t b_high) {
     const uint32_t b[2] = {b_low, b_high};
-    mma_m16n8k16_f16_f32(acc, a, b);
+    if constexpr (std::is_same_v<Operand, BF16>) mma_m16n8k16_bf16_f32(acc, a, b);
+    else mma_m16n8k16_f16_f32(acc, a, b);
 }
 
+// Of the 16-bit elements, which are alike here.
 template <class Element>
-struct Fragment;
-
-template <>
-struct Fragment<F16> {
+struct Fragment {
     // Rows [row, row + 16) of Q, columns [16 * step, +16).
     template <class Tile>
     static __device__ __forceinline__ void load_q(uint32_t (&reg)[4], const Tile &q, int row, int step, int lane) {
@@ -91,5 +93,28 @@ struct Fragment<E4M3> {
         *reinterpret_cast<float4 *>(o_row + 16 * pair + lane % 4 * 4) = make_float4(even.x, odd.x, even.y, odd.y);
     }
 };
+
+// What a warp has of its rows, from `first_row` of the block, becomes part `part` of them: outputs, as mma leaves them, and
+// states, whose sums are those of a lane's keys alone.
+template <class Fragment, class Partial, int M_TILES, int D_TILES>
+static __device__ __forceinline__ void store_part(Partial &partial, int part, int first_row,
+                                                  const float (&o)[M_TILES][D_TILES][4], RowState (&state)[M_TILES][2],
+                                                  int lane) {
+#pragma unroll
+    for (int m = 0; m < M_TILES; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = first_row + m * 16 + half * 8 + lane / 4;
+#pragma unroll
+            for (int d = 0; d < D_TILES; d += 2) {
+                const float2 even = make_float2(o[m][d][2 * half], o[m][d][2 * half + 1]);
+                const float2 odd = make_float2(o[m][d + 1][2 * half], o[m][d + 1][2 * half + 1]);
+                Fragment::store_o(partial.o[part][row], d / 2, even, odd, lane);
+            }
+            state[m][half].template join<4>();
+            if (lane % 4 == 0) partial.state[part][row] = state[m][half];
+        }
+    }
+}
 
 } // namespace attn

@@ -1,4 +1,5 @@
-// How kernel.cu declares variants that take an AttentionLaunch: as <attn/variant.cuh> has it, with
+// How kernel.cu declares variants that take an AttentionLaunch: as <attn/variant.cuh> has it, but six instances
+// each (bf16, too), with
 //
 //   ATTN_MAPPED_VARIANT(family, name, Preset)
 //
@@ -12,8 +13,6 @@
 #include <type_traits>
 
 #define ATTN_MAPPED_INSTANCE(symbol, ...)                                                                              \
-    static_assert(__VA_ARGS__::PROBABILITY_BITS == 32 || __VA_ARGS__::PROBABILITY_BITS == 16 ||                        \
-                      __VA_ARGS__::PROBABILITY_BITS == 8, "P is f32, f16 or e4m3");                                    \
     extern "C" __global__ void __launch_bounds__(__VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS)                        \
         symbol(const __grid_constant__ AttentionLaunch launch) {                                                       \
         attention<__VA_ARGS__>(launch);                                                                                \
@@ -23,7 +22,9 @@
     ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d64), Preset<attn::F16, 64>)                               \
     ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_f16_d128), Preset<attn::F16, 128>)                             \
     ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d64), Preset<attn::E4M3, 64>)                             \
-    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_e4m3_d128), Preset<attn::E4M3, 128>)                           \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d64), Preset<attn::BF16, 64>)                             \
+    ATTN_MAPPED_INSTANCE(ATTN_CONCAT(ATTN_STAGE, name##_bf16_d128), Preset<attn::BF16, 128>)
 
 extern "C" {
 extern __shared__ __align__(1024) unsigned char attn_tiles[];

@@ -1,17 +1,11 @@
 // The end of a block whose warps split the keys: their partial outputs become one.
 #pragma once
 
+#include <attn/element.cuh>
 #include <attn/softmax.cuh>
-#include <cuda_fp16.h>
 #include <stdint.h>
 
 namespace attn {
-
-// Two floats as two halves, the first in the low half.
-static __device__ __forceinline__ uint32_t pack_halves(float low, float high) {
-    const __half2_raw pair = __floats2half2_rn(low, high);
-    return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
-}
 
 // What PARTS groups of warps have of the same rows, each from its own keys. Rows are PADDING floats longer than the head,
 // so that those which a warp writes at a time lie in different banks.
@@ -21,21 +15,27 @@ struct PartialOutput {
 
     alignas(16) float o[PARTS][ROWS][HEAD_DIM + PADDING]; // not yet divided by the sum
     RowState state[PARTS][ROWS];
+
+    // Of all keys of a row.
+    __device__ __forceinline__ RowState total(int row) const {
+        RowState total = state[0][row];
+#pragma unroll
+        for (int part = 1; part < PARTS; ++part) total.merge(state[part][row]);
+        return total;
+    }
 };
 
 // o_gmem[valid_rows][HEAD_DIM] = the merged parts, times `scale`. Each of THREADS threads, `thread` being the caller, takes 4
 // neighbouring elements at a time; the caller orders the writes of the parts before.
-template <int THREADS, class Partial>
-static __device__ __forceinline__ void store_merged(half *o_gmem, int64_t row_stride, int valid_rows, const Partial &partial,
-                                                    float scale, int thread) {
+template <int THREADS, class Operand = F16, class Partial>
+static __device__ __forceinline__ void store_merged(typename Operand::Storage *o_gmem, int64_t row_stride, int valid_rows,
+                                                    const Partial &partial, float scale, int thread) {
     constexpr int QUADS_PER_ROW = Partial::HEAD_DIM / 4;
 #pragma unroll 1
     for (int quad = thread; quad < Partial::ROWS * QUADS_PER_ROW; quad += THREADS) {
         const int row = quad / QUADS_PER_ROW, col = quad % QUADS_PER_ROW * 4;
         if (row >= valid_rows) break;
-        RowState total = partial.state[0][row];
-#pragma unroll
-        for (int part = 1; part < Partial::PARTS; ++part) total.merge(partial.state[part][row]);
+        const RowState total = partial.total(row);
         const float inverse = total.inverse_sum() * scale;
         float4 o = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -45,7 +45,26 @@ static __device__ __forceinline__ void store_merged(half *o_gmem, int64_t row_st
             o = make_float4(fmaf(part_o.x, factor, o.x), fmaf(part_o.y, factor, o.y), fmaf(part_o.z, factor, o.z),
                             fmaf(part_o.w, factor, o.w));
         }
-        *reinterpret_cast<uint2 *>(o_gmem + row * row_stride + col) = make_uint2(pack_halves(o.x, o.y), pack_halves(o.z, o.w));
+        *reinterpret_cast<uint2 *>(o_gmem + row * row_stride + col) =
+            make_uint2(Operand::pack(o.x, o.y), Operand::pack(o.z, o.w));
+    }
+}
+
+// The log-sum-exp of a row whose keys are all in `state`, where it is wanted and the row exists.
+static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
+                                                 const RowState &state) {
+    if (params.lse == nullptr || row >= params.seq_q) return;
+    params.lse[(static_cast<int64_t>(batch) * params.heads_q + head) * params.seq_q + row] = state.log_sum_exp();
+}
+
+// The same of merged parts, whose first row is `first_row`, by THREADS threads.
+template <int THREADS, class Partial>
+static __device__ __forceinline__ void store_merged_lse(const AttentionParams &params, int batch, int head, int first_row,
+                                                        const Partial &partial, int thread) {
+    if (params.lse == nullptr) return;
+#pragma unroll 1
+    for (int row = thread; row < Partial::ROWS; row += THREADS) {
+        store_lse(params, batch, head, first_row + row, partial.total(row));
     }
 }
 

@@ -8,6 +8,15 @@
 enum AttentionDtype {
     ATTENTION_F16 = 0,  // Q, K, V in IEEE binary16
     ATTENTION_E4M3 = 1, // Q, K, V in OCP FP8 E4M3FN, one f32 scale per batch and head: value = scale * code
+    ATTENTION_BF16 = 2, // Q, K, V, O in bfloat16
+};
+
+// The type of P where it meets V (gates C2 and C3): its number of bits, but for bf16, which has as many as f16.
+enum AttentionProbability {
+    ATTENTION_P_E4M3 = 8,
+    ATTENTION_P_F16 = 16,
+    ATTENTION_P_BF16 = 17,
+    ATTENTION_P_F32 = 32,
 };
 
 enum AttentionMask {
@@ -30,7 +39,7 @@ struct AttentionParams {
     struct AttentionTensor q; // [batch, heads_q, seq_q, head_dim]
     struct AttentionTensor k; // [batch, heads_kv, seq_kv, head_dim]
     struct AttentionTensor v; // [batch, heads_kv, seq_kv, head_dim]
-    struct AttentionTensor o; // [batch, heads_q, seq_q, head_dim], always f16
+    struct AttentionTensor o; // [batch, heads_q, seq_q, head_dim], bf16 if Q is, else f16
     int32_t batch;
     int32_t heads_q;
     int32_t heads_kv; // divides heads_q; query head h reads key head h / (heads_q / heads_kv)
@@ -38,7 +47,8 @@ struct AttentionParams {
     int32_t seq_kv;
     int32_t mask;               // enum AttentionMask
     float softmax_scale;        // multiplies Q.K before the softmax; default 1 / sqrt(head_dim)
-    uint32_t reserved[9];       // zero; room for window, dropout, LSE and bias without an ABI break
+    uint32_t reserved[7];       // zero; room for window, dropout and bias without an ABI break
+    float *lse;                 // [batch, heads_q, seq_q], dense: log(sum(exp(scaled scores of a row))); null: not wanted
 };
 
 // What one compiled entry of a stage is: written by kernel.cu as constants, exported by the emulated build, read by
@@ -54,7 +64,8 @@ struct AttentionKernel {
     int32_t threads;              // threads per block
     int32_t min_blocks;           // second argument of __launch_bounds__
     int32_t dynamic_shared_bytes; // size of the carved dynamic shared memory
-    int32_t probability_dtype;    // the type of P where it meets V: 32 = f32, 16 = f16, 8 = e4m3 (gates C2 and C3)
+    int32_t probability_dtype;    // enum AttentionProbability
+    int32_t lse;                  // 1 if it writes AttentionParams::lse where that is wanted, else 0
     void (*emulated)(const struct AttentionParams *params); // one CUDA thread on the emulator
 };
 

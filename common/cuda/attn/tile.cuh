@@ -43,8 +43,8 @@ static __device__ __forceinline__ unsigned narrow_pair(float2 pair) {
 // 4 halves from 8-byte aligned memory, in one load, as floats.
 static __device__ __forceinline__ void load_4(float2 (&reg)[2], const half *memory) {
     const uint2 raw = *reinterpret_cast<const uint2 *>(memory);
-    reg[0] = widen_pair(raw.x);
-    reg[1] = widen_pair(raw.y);
+    reg[0] = F16::floats(raw.x);
+    reg[1] = F16::floats(raw.y);
 }
 
 // 4 floats to 8-byte aligned memory, in one store, as halves.
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void load_8(float (&reg)[8], const half *smem)
     const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float2 pair = widen_pair(words[i]);
+        const float2 pair = F16::floats(words[i]);
         reg[2 * i] = pair.x;
         reg[2 * i + 1] = pair.y;
     }

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <attn/box_tile.cuh>
+#include <attn/fragment.cuh>
 #include <attn/merge.cuh>
-#include <attn/ptx/ldmatrix.cuh>
-#include <attn/ptx/mma.cuh>
 #include <attn/ptx/stmatrix.cuh>
 
 namespace attn {
@@ -61,30 +60,47 @@ static __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float
 }
 
 // D, rounded, as the first operand of the next product: the columns 0 to 7 and 8 to 15 are the halves of one of 16.
-template <int COUNT>
+template <class Operand, int COUNT>
 static __device__ __forceinline__ void round_rows(uint32_t (&p)[COUNT / 8][4], const float (&s)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) p[i / 4][i % 4] = pack_halves(s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < COUNT / 2; ++i) p[i / 4][i % 4] = Operand::pack(s[2 * i], s[2 * i + 1]);
 }
 
-// Writes the warp's 16 rows, from `row` of the tile on, as halves.
-template <int HEAD_DIM, int ROWS>
-static __device__ __forceinline__ void store_rows(BoxTile<F16, HEAD_DIM, ROWS> &tile, int row, const float (&o)[HEAD_DIM / 2],
-                                                  int lane) {
+// Writes the warp's 16 rows, from `row` of the tile on, rounded.
+template <class Operand, int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void store_rows(BoxTile<Operand, HEAD_DIM, ROWS> &tile, int row,
+                                                  const float (&o)[HEAD_DIM / 2], int lane) {
 #pragma unroll
     for (int d = 0; d < HEAD_DIM / 8; d += 2) {
-        uint32_t halves[4]; // rows 0 to 7 and 8 to 15 of 8 columns, and of the next 8
+        uint32_t pairs[4]; // rows 0 to 7 and 8 to 15 of 8 columns, and of the next 8
 #pragma unroll
-        for (int i = 0; i < 4; ++i) halves[i] = pack_halves(o[4 * d + 2 * i], o[4 * d + 2 * i + 1]);
-        stmatrix_x4(tile.at(row + lane % 16, d + lane / 16), halves);
+        for (int i = 0; i < 4; ++i) pairs[i] = Operand::pack(o[4 * d + 2 * i], o[4 * d + 2 * i + 1]);
+        stmatrix_x4(tile.at(row + lane % 16, d + lane / 16), pairs);
+    }
+}
+
+// Copies what the warp has just written, 16 rows from `row` of the tile on, by TMA to rows of O from `o_row` on.
+template <class Element, int HEAD_DIM, int ROWS>
+static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
+                                                 int o_row, int head, int batch) {
+    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
+    fence_proxy_async();
+    __syncwarp();
+    if (elect_one()) {
+#pragma unroll
+        for (int box = 0; box < BoxTile<Element, HEAD_DIM, ROWS>::BOXES; ++box) {
+            tma_store(o, tile.boxes[box] + row * 128, box * 64, o_row, head, batch);
+        }
+        tma_store_commit();
+        tma_store_wait_read<0>(); // shared memory lives as long as the block
     }
 }
 
 // s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for the warp that needs its scores again, where
 // wgmma would take all four.
-template <int HEAD_DIM, int Q_ROWS, int KEYS>
-static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile<F16, HEAD_DIM, Q_ROWS> &q, int row,
-                                                   BoxTile<F16, HEAD_DIM, KEYS> &k) {
+template <class Operand, int HEAD_DIM, int Q_ROWS, int KEYS>
+static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile<Operand, HEAD_DIM, Q_ROWS> &q, int row,
+                                                   BoxTile<Operand, HEAD_DIM, KEYS> &k) {
     // The lane by shuffle, so that addresses are not computed before a loop around this and kept.
     const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
 #pragma unroll
@@ -102,8 +118,7 @@ static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile
                 float d[4];
 #pragma unroll
                 for (int j = 0; j < 4; ++j) d[j] = s[4 * (n + i) + j];
-                const uint32_t b[2] = {k_frag[2 * i], k_frag[2 * i + 1]};
-                mma_m16n8k16_f16_f32(d, q_frag, b);
+                mma<Operand>(d, q_frag, k_frag[2 * i], k_frag[2 * i + 1]);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) s[4 * (n + i) + j] = d[j];
             }

@@ -46,16 +46,19 @@ struct Buffers {
     /// Aligned too: how many sectors they lie in is counted.
     scales: [AlignedBytes; 3],
     output: AlignedBytes,
+    /// Where the launch writes log-sum-exps.
+    lse: Option<AlignedBytes>,
     launch: AttentionLaunch,
 }
 
 impl Buffers {
-    fn new(staged: &Staged, boxes: Option<BoxRows>) -> Result<Self, Fault> {
+    fn new(staged: &Staged, boxes: Option<BoxRows>, with_lse: bool) -> Result<Self, Fault> {
         let mut images = staged
             .inputs
             .each_ref()
             .map(|operand| AlignedBytes::copy_of(&operand.image.bytes));
         let mut output = AlignedBytes::copy_of(&staged.output.bytes);
+        let mut lse = with_lse.then(|| AlignedBytes::copy_of(&staged.lse.bytes));
         let bytes_of = |scales: &[f32]| {
             scales
                 .iter()
@@ -74,12 +77,15 @@ impl Buffers {
             images.each_mut().map(AlignedBytes::address),
             addresses,
             output.address(),
+            lse.as_mut()
+                .map_or(std::ptr::null_mut(), AlignedBytes::address),
         );
         let launch = maps::launch(&staged.problem, params, boxes, encode)?;
         Ok(Self {
             images,
             scales,
             output,
+            lse,
             launch,
         })
     }
@@ -114,6 +120,9 @@ impl Buffers {
             table.push(Allocation::whole(&name, start, scales.len, Access::Input));
         }
         table.push(image("o", &self.output, &staged.output, Access::Output));
+        if let Some(lse) = &self.lse {
+            table.push(image("lse", lse, &staged.lse, Access::Output));
+        }
         let launch = &raw const self.launch;
         table.push(Allocation::whole(
             "the parameters",
@@ -157,7 +166,7 @@ pub fn execute_suppressed(
     schedule: Schedule,
     suppress: Option<&Suppress>,
 ) -> Result<(Execution, Report), Fault> {
-    let buffers = Buffers::new(staged, prepared.kernel.boxes)?;
+    let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
     // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
     // buffers that it points to; each holds
@@ -174,6 +183,7 @@ pub fn execute_suppressed(
         Execution {
             inputs,
             output: buffers.output.to_vec(),
+            lse: buffers.lse.as_ref().map(AlignedBytes::to_vec),
         },
         report,
     ))
@@ -245,7 +255,7 @@ impl Drop for Sparse {
     }
 }
 
-/// As [`execute`], but the rows of each tensor lie so far apart that their offsets take more than 32 bits
+/// As [`execute`] without log-sum-exps, but the rows of each tensor lie so far apart that their offsets take more than 32 bits
 /// ([`Image::far_apart`]). Of what it leaves, only the elements are looked at: they lie as `staged` has them.
 pub fn execute_far_apart(
     prepared: &Prepared<'_>,
@@ -264,13 +274,14 @@ pub fn execute_far_apart(
         hold(&mut v.image)?,
     ];
     let output = hold(&mut far.output)?;
-    let mut buffers = Buffers::new(staged, None)?;
+    let mut buffers = Buffers::new(staged, None, false)?;
     let near = &buffers.launch.params;
     let scales = [near.q.scales, near.k.scales, near.v.scales];
     let params = far.params(
         inputs.each_ref().map(|memory| memory.start.cast()),
         scales,
         output.start.cast(),
+        std::ptr::null_mut(),
     );
     buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
     // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
@@ -280,6 +291,7 @@ pub fn execute_far_apart(
     Ok(Execution {
         inputs: [gathered(0), gathered(1), gathered(2)],
         output,
+        lse: None,
     })
 }
 
@@ -305,7 +317,7 @@ pub fn trace(
     let Some(entry) = prepared.kernel.traced else {
         return Ok(None);
     };
-    let buffers = Buffers::new(staged, prepared.kernel.boxes)?;
+    let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
     let options = TraceOptions {
         memory,

@@ -33,6 +33,8 @@ pub struct Staged {
     pub inputs: [StagedOperand; 3],
     /// O, filled with NaN.
     pub output: Image,
+    /// Log-sum-exps, filled with NaN, for launches that write them.
+    pub lse: Image,
 }
 
 /// One input tensor and its scales.
@@ -42,7 +44,7 @@ pub struct StagedOperand {
     pub name: &'static str,
     /// The elements, between NaN.
     pub image: Image,
-    /// `[batch, heads]` scales; empty for f16.
+    /// `[batch, heads]` scales; empty but for E4M3.
     pub scales: Vec<f32>,
 }
 
@@ -62,15 +64,26 @@ impl Staged {
                 operand("v", Tensor::V, &inputs.v),
             ],
             output: Image::poisoned_output(inputs.problem.shape.q_extents(), layout),
+            lse: {
+                let [batch, heads, rows, _] = inputs.problem.shape.q_extents();
+                Image::poisoned_lse([batch, heads, rows])
+            },
         }
     }
 
-    /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none).
+    /// The output's values in `after`, its bytes after a launch, dense.
+    pub fn values(&self, after: &[u8]) -> Vec<f32> {
+        self.output.elements(after, self.problem.dtype.output())
+    }
+
+    /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none), and
+    /// the image of the log-sum-exps (null where they are not wanted).
     pub fn params(
         &self,
         images: [*mut c_void; 3],
         scales: [*const f32; 3],
         output: *mut c_void,
+        lse: *mut c_void,
     ) -> AttentionParams {
         let tensor = |image: &Image, base: *mut c_void, scales: *const f32| AttentionTensor {
             data: base.cast::<u8>().wrapping_add(image.offset).cast(),
@@ -88,6 +101,10 @@ impl Staged {
                 tensor(&v.image, images[2], scales[2]),
                 tensor(&self.output, output, std::ptr::null()),
             ],
+            match lse.is_null() {
+                true => std::ptr::null_mut(),
+                false => lse.cast::<u8>().wrapping_add(self.lse.offset).cast(),
+            },
         )
     }
 }
@@ -99,4 +116,6 @@ pub struct Execution {
     pub inputs: [Vec<u8>; 3],
     /// O; [`Staged::output`] says how to read it.
     pub output: Vec<u8>,
+    /// Log-sum-exps, where the launch wrote them; [`Staged::lse`] says how to read them.
+    pub lse: Option<Vec<u8>>,
 }

@@ -12,7 +12,6 @@ use crate::stage::Prepared;
 use crate::verdict::{GateResult, Verdict};
 use emulator::trace::Watch;
 use emulator::{Fault, Schedule, TraceReport};
-use half::f16;
 
 /// Why a row cannot be explained.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +48,7 @@ pub struct Investigated {
     /// What was launched.
     pub staged: Staged,
     /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
-    pub output: Option<Vec<f16>>,
+    pub output: Option<Vec<f32>>,
     /// What stopped it.
     pub fault: Option<Fault>,
     /// C1 to C4: of the whole output, or of the row that was asked for.
@@ -98,7 +97,7 @@ pub fn investigate(
     let number = given.map(|row| dense(&problem, row)).transpose()?;
     let staged = Staged::new(inputs, Layout::Strided);
     let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
-        Ok((execution, _)) => (Some(staged.output.elements(&execution.output)), None),
+        Ok((execution, _)) => (Some(staged.values(&execution.output)), None),
         Err(fault) => (None, Some(fault)),
     };
     let reference = match number {

@@ -5,12 +5,12 @@ mod investigate;
 mod resemble;
 mod steps;
 
+use crate::format::Format;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::Place;
 use emulator::trace::{Observations, Passed};
-use half::f16;
 use std::fmt;
 
 pub use investigate::{InvestigateError, Investigated, dense, investigate};
@@ -109,7 +109,7 @@ pub struct Case<'a> {
     /// Whether blocks of a cluster share the row: they may send each other halves.
     pub is_shared: bool,
     /// What the kernel stored; none where it did not come to that.
-    pub output: Option<&'a [f16]>,
+    pub output: Option<&'a [f32]>,
 }
 
 /// f32's unit roundoff.
@@ -162,6 +162,11 @@ impl Operands {
         }
     }
 
+    /// What O is stored in.
+    fn format(&self) -> Format {
+        self.dtype.output()
+    }
+
     /// A key's row of K or V, in any head, where there is such a key.
     fn row<'a>(&self, of: &'a [f64], head: usize, key: i64) -> Option<&'a [f64]> {
         let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
@@ -188,7 +193,7 @@ impl Operands {
         let magnitude: f64 = self.q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
         let rounding = (self.dim + 8) as f64 * UNIT;
         let rounding = match self.dtype {
-            Dtype::F16 => rounding,
+            Dtype::F16 | Dtype::Bf16 => rounding,
             Dtype::E4m3 => rounding + (self.dim / 32) as f64 * E4M3_UNIT,
         };
         (dot(&self.q, k), rounding * magnitude)
@@ -392,7 +397,7 @@ impl Operands {
                 }
                 let rounding = (weights.len() + 16) as f64 * UNIT;
                 let rounding = match p {
-                    Probability::F32 | Probability::F16 => rounding,
+                    Probability::F32 | Probability::F16 | Probability::Bf16 => rounding,
                     Probability::E4m3 => rounding + weights.len() as f64 / 32.0 * E4M3_UNIT,
                 };
                 (at, cell, cell.sum(), (model, rounding * magnitude + slack))
@@ -431,7 +436,7 @@ impl Operands {
 /// An exponential as it meets V.
 fn rounded(p: Probability, weight: f64) -> f64 {
     let mut weight = [weight as f32];
-    p.round(&mut weight, &mut Vec::new());
+    p.round(&mut weight);
     weight[0].into()
 }
 
@@ -566,7 +571,7 @@ fn result(
     operands: &Operands,
     case: &Case<'_>,
     ends: &[Before],
-    output: &[f16],
+    output: &[f32],
     observations: &Observations,
 ) -> Option<Deviation> {
     let max = ends
@@ -587,9 +592,10 @@ fn result(
         };
         let (model, magnitude) = (of(|end| &end.output), of(|end| &end.magnitude));
         let slack = exponential(shift(max), shift(max)) * ends.len() as f64 + 64.0 * UNIT;
-        let mut bound = model.abs() / 2048.0 + magnitude.abs() * slack + UNIT;
+        let stored = operands.format().unit();
+        let mut bound = model.abs() * stored + magnitude.abs() * slack + UNIT;
         if case.is_shared {
-            bound += magnitude.abs() / 2048.0 + 4.0 * UNIT * operands.value_scale.abs();
+            bound += magnitude.abs() * stored + 4.0 * UNIT * operands.value_scale.abs();
         }
         Wrong {
             at: at as i64,

@@ -2,11 +2,11 @@
 
 use super::steps::Cell;
 use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, rounded, weights};
-use crate::faults::{Fault, toward_zero};
+use crate::faults::Fault;
+use crate::format::Format;
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::trace::{Observations, Passed};
-use half::f16;
 
 /// The fault, and what speaks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,16 @@ fn agree(a: f64, b: f64, unit: f64) -> bool {
     a == b || (a - b).abs() <= 2e-5 * unit.max(1e-6)
 }
 
-/// Rounded once more than it should be, to no fewer than ten bits or so.
-fn is_rounding(wrong: &[Wrong], bits: i32) -> bool {
+/// Rounded once more than it should be, to `format` or to so many bits less.
+fn is_rounding(wrong: &[Wrong], format: Format, less: i32) -> bool {
+    let bits = format.significand_bits() - less;
     wrong
         .iter()
         .all(|w| (w.kernel - w.model).abs() <= w.model.abs().max(w.kernel.abs()) * 2f64.powi(-bits))
+}
+
+fn off_by_rounding(what: &str, format: Format) -> String {
+    format!("{what} off by what rounding to {} does", format.name())
 }
 
 /// The factor between what the kernel and the model have, where it is one.
@@ -98,7 +103,7 @@ pub(super) fn step(
             Fault::NeighbourState,
             "the maximum is none of a score of this row and of its maximum before",
         ),
-        Quantity::Probability => probability(wrong),
+        Quantity::Probability => probability(operands, wrong),
         Quantity::Sum | Quantity::Rescaled => {
             let kept = |w: &Wrong| match quantity {
                 Quantity::Sum => {
@@ -115,12 +120,12 @@ pub(super) fn step(
                     Fault::MissingRescale,
                     "it is right if nothing is multiplied by the change of the maximum",
                 )
-            } else if is_rounding(wrong, 10) {
+            } else if is_rounding(wrong, operands.format(), 1) {
                 let fault = match quantity {
                     Quantity::Sum => Fault::SumInHalf,
                     _ => Fault::AccumulatorInHalf,
                 };
-                like(fault, "it is off by what rounding to f16 does")
+                like(fault, off_by_rounding("it is", operands.format()))
             } else {
                 like(
                     Fault::NeighbourState,
@@ -236,10 +241,10 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
             return like(Fault::NeighbourState, why).of(Suspect::Product);
         }
     }
-    if is_rounding(&wrong, 9) {
+    if is_rounding(&wrong, operands.format(), 2) {
         return like(
             Fault::AccumulatorInHalf,
-            "they are off by what rounding to f16 does",
+            off_by_rounding("they are", operands.format()),
         )
         .of(Suspect::Product);
     }
@@ -258,14 +263,14 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
     found.of(Suspect::Product)
 }
 
-fn probability(wrong: &[Wrong]) -> Likeness {
+fn probability(operands: &Operands, wrong: &[Wrong]) -> Likeness {
     let in_e4m3 = |w: &Wrong| rounded(Probability::E4m3, w.model);
     if wrong.iter().all(|w| agree(w.kernel, in_e4m3(w), w.kernel)) {
         like(
             Fault::ProbabilityInE4m3,
             "they are the model's, rounded to E4M3",
         )
-    } else if is_rounding(wrong, 7) {
+    } else if is_rounding(wrong, operands.format(), 4) {
         let is_low = wrong.iter().all(|w| w.kernel < w.model);
         let (fault, how) = if is_low {
             (Fault::ProbabilityTruncated, "all towards 0")
@@ -382,20 +387,20 @@ fn output(
     };
     if is_by(&|weight| rounded(Probability::E4m3, weight)) {
         like(Fault::ProbabilityInE4m3, "O is right for P rounded to E4M3")
-    } else if is_by(&|weight| toward_zero(weight).into()) {
+    } else if is_by(&|weight| operands.format().toward_zero(weight).into()) {
         like(
             Fault::ProbabilityTruncated,
             "O is right for P rounded towards 0",
         )
-    } else if is_by(&|weight| rounded(Probability::F16, weight)) {
+    } else if is_by(&|weight| operands.format().round(weight as f32).into()) {
         like(
             Fault::ProbabilityTruncated,
-            "O is right for P rounded to f16",
+            format!("O is right for P rounded to {}", operands.format().name()),
         )
-    } else if is_rounding(wrong, 8) {
+    } else if is_rounding(wrong, operands.format(), 3) {
         like(
             Fault::AccumulatorInHalf,
-            "O is off by what rounding to f16 does",
+            off_by_rounding("O is", operands.format()),
         )
     } else {
         unlike("no other key, head or rounding of V and P gives this output").of(Suspect::Product)
@@ -419,15 +424,16 @@ pub(super) fn result(
     all: &[Wrong],
     wrong: &[Wrong],
 ) -> Likeness {
+    let format = operands.format();
     let every = |of: &dyn Fn(&Wrong) -> bool| all.iter().all(of);
     let is_copy = |w: &Wrong| {
         let key = (case.row[2] as i64).min(operands.keys as i64 - 1);
         let value = operands
             .value(key)
             .map(|row| row[w.at as usize] * operands.value_scale);
-        value.is_some_and(|value| agree(w.kernel, f16::from_f64(value).into(), value.abs()))
+        value.is_some_and(|value| agree(w.kernel, format.round(value as f32).into(), value.abs()))
     };
-    let truncated = |w: &Wrong| f64::from(toward_zero(w.model)) == w.kernel;
+    let truncated = |w: &Wrong| f64::from(format.toward_zero(w.model)) == w.kernel;
     let ratio = ratio(wrong).filter(|_| wrong.len() > 1);
     if wrong.iter().any(|w| w.kernel.is_nan()) {
         like(Fault::NanLeft, "it was never written, or NaN was")

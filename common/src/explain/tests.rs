@@ -38,7 +38,8 @@ impl Kernel<'_> {
     }
 
     /// The row's output; what it shows on the way is in `shown`.
-    fn run(&mut self) -> Vec<f16> {
+    fn run(&mut self) -> Vec<f32> {
+        let format = self.inputs.problem.dtype.output();
         let (inputs, [b, h, s]) = (self.inputs, self.row);
         let shape = inputs.problem.shape;
         let dim = shape.head_dim;
@@ -115,19 +116,16 @@ impl Kernel<'_> {
                 .for_each(|p| *p = (*p * scale_log2 - shift).exp2());
             sum = sum * factor + p.iter().sum::<f32>();
             if self.is(Fault::SumInHalf) {
-                sum = f16::from_f32(sum).to_f32();
+                sum = format.round(sum);
             }
             max = new;
             self.show(Seen::State, tile, [(0, max), (0, sum)]);
             self.show(Seen::Probability, tile, p.iter().copied().enumerate());
             for p in &mut p {
-                let nearest = f16::from_f32(*p);
                 *p = match self.fault {
                     Some(Fault::ProbabilityInE4m3) => E4m3::from_f32(*p * 256.0).to_f32() / 256.0,
-                    Some(Fault::ProbabilityTruncated) if nearest.to_f32() > *p => {
-                        f16::from_bits(nearest.to_bits() - 1).to_f32()
-                    }
-                    _ => nearest.to_f32(),
+                    Some(Fault::ProbabilityTruncated) => format.toward_zero((*p).into()),
+                    _ => format.round(*p),
                 };
             }
             let stale = if self.is(Fault::StaleTile) {
@@ -144,7 +142,7 @@ impl Kernel<'_> {
                 let of_tile = (0..TILE).map(|key| p[key] * at(&v, tile - stale + key, d));
                 *o = *o * factor + of_tile.sum::<f32>();
                 if self.is(Fault::AccumulatorInHalf) {
-                    *o = f16::from_f32(*o).to_f32();
+                    *o = format.round(*o);
                 }
             }
             self.show(Seen::Output, tile, o.iter().copied().enumerate());
@@ -154,31 +152,29 @@ impl Kernel<'_> {
         } else {
             0.0
         };
-        let mut output: Vec<f16> = o.iter().map(|o| f16::from_f32(o * inverse)).collect();
-        let truncate = |value: f32| {
-            let nearest = f16::from_f32(value);
-            let further = nearest.to_f32().abs() > value.abs();
-            f16::from_bits(nearest.to_bits() - u16::from(further))
-        };
+        let mut output: Vec<f32> = o.iter().map(|o| format.round(o * inverse)).collect();
         let scaled = |factor: f32| {
             o.iter()
-                .map(|o| f16::from_f32(o * inverse * factor))
+                .map(|o| format.round(o * inverse * factor))
                 .collect()
         };
         match self.fault {
-            Some(Fault::Zeros) => output.fill(f16::ZERO),
+            Some(Fault::Zeros) => output.fill(0.0),
             Some(Fault::CopyOfValues) => {
                 output = (0..dim)
-                    .map(|d| f16::from_f32(at(&v, s, d) * scale(&inputs.v, shape.heads_kv, head)))
+                    .map(|d| format.round(at(&v, s, d) * scale(&inputs.v, shape.heads_kv, head)))
                     .collect();
             }
             Some(Fault::OnePercentScale) => output = scaled(1.01),
             Some(Fault::OneRowOff) => output = scaled(1.02),
-            Some(Fault::OneWrongElement) => output[7] = f16::ZERO,
-            Some(Fault::NanLeft) => output[dim - 1] = f16::NAN,
-            Some(Fault::InfinityLeft) => output[dim - 1] = f16::INFINITY,
+            Some(Fault::OneWrongElement) => output[7] = 0.0,
+            Some(Fault::NanLeft) => output[dim - 1] = f32::NAN,
+            Some(Fault::InfinityLeft) => output[dim - 1] = f32::INFINITY,
             Some(Fault::OutputTruncated) => {
-                output = o.iter().map(|o| truncate(o * inverse)).collect();
+                output = o
+                    .iter()
+                    .map(|o| format.toward_zero((o * inverse).into()))
+                    .collect();
             }
             _ => {}
         }
@@ -207,7 +203,7 @@ fn explained(
     let case = Case {
         inputs: &inputs,
         row,
-        probability: Probability::F16,
+        probability: Probability::half(dtype),
         is_shared: false,
         output: Some(&output),
     };

@@ -1,20 +1,18 @@
 //! Planted numeric faults: outputs that a broken kernel would give. The gates are tested on them, and a report says how
 //! many were killed; a gate that passes one of these is worth nothing.
 
-use crate::gate::{Evidence, numeric_gates};
+use crate::gate::{Evidence, c8, numeric_gates};
 use crate::image::UNWRITTEN;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::reference::{Probability, ReferenceError, reference};
 use crate::verdict::{GateId, Verdict};
-use half::f16;
 use rayon::prelude::*;
 use std::fmt;
 
 mod model;
 
 pub use model::Model;
-pub(crate) use model::toward_zero;
 
 /// A way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +29,7 @@ pub enum Fault {
     MissingRescale,
     /// Keys past the end of a ragged last tile count with score 0.
     UnmaskedPadding,
-    /// P is rounded to E4M3 by a kernel that declares f16.
+    /// P is rounded to E4M3 by a kernel that declares 16 bits.
     ProbabilityInE4m3,
     /// The output is 1 % too large.
     OnePercentScale,
@@ -61,17 +59,31 @@ pub enum Fault {
     OneRowOff,
     /// P is rounded towards 0.
     ProbabilityTruncated,
-    /// The row sum is held in f16.
+    /// The row sum is held in the 16 bits of the output.
     SumInHalf,
-    /// The accumulator is rounded to f16 after every tile.
+    /// The accumulator is rounded to those after every tile.
     AccumulatorInHalf,
     /// The output is rounded towards 0.
     OutputTruncated,
+    /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
+    ThroughF16,
+    /// Log-sum-exps in base 2.
+    LseInBase2,
+    /// Log-sum-exps of scores that were not scaled.
+    LseUnscaled,
+    /// Log-sum-exps without the row's maximum.
+    LseWithoutMaximum,
+    /// The log-sum-exp of the row before.
+    LseOfNeighbour,
+    /// A finite log-sum-exp for a row that sees no key.
+    LseOfEmptyRow,
+    /// The last log-sum-exp was never written.
+    LseUnset,
 }
 
 impl Fault {
     /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 31] = [
         Fault::Zeros,
         Fault::CopyOfValues,
         Fault::DroppedTile,
@@ -96,6 +108,13 @@ impl Fault {
         Fault::SumInHalf,
         Fault::AccumulatorInHalf,
         Fault::OutputTruncated,
+        Fault::ThroughF16,
+        Fault::LseInBase2,
+        Fault::LseUnscaled,
+        Fault::LseWithoutMaximum,
+        Fault::LseOfNeighbour,
+        Fault::LseOfEmptyRow,
+        Fault::LseUnset,
     ];
 
     /// The name used in reports.
@@ -125,22 +144,46 @@ impl Fault {
             Fault::SumInHalf => "row sum in half",
             Fault::AccumulatorInHalf => "O rounded to half once a tile",
             Fault::OutputTruncated => "output truncated",
+            Fault::ThroughF16 => "bf16 through f16",
+            Fault::LseInBase2 => "LSE in base 2",
+            Fault::LseUnscaled => "LSE of unscaled scores",
+            Fault::LseWithoutMaximum => "LSE without the maximum",
+            Fault::LseOfNeighbour => "LSE of a neighbouring row",
+            Fault::LseOfEmptyRow => "finite LSE of an empty row",
+            Fault::LseUnset => "LSE not written",
         }
     }
 
-    /// Whether the fault can change the output of the default [`Model`] on this problem.
+    /// Whether it is one of the log-sum-exps, which gate C8 must kill; the output is right.
+    pub fn is_of_lse(self) -> bool {
+        use Fault::*;
+        matches!(
+            self,
+            LseInBase2
+                | LseUnscaled
+                | LseWithoutMaximum
+                | LseOfNeighbour
+                | LseOfEmptyRow
+                | LseUnset
+        )
+    }
+
+    /// Whether the fault can change the output or the log-sum-exps of the default [`Model`] on this problem.
     pub fn applies_to(self, problem: &Problem) -> bool {
         let shape = problem.shape;
-        let block_n = Model::default().block_n;
+        let block_n = Model::of(problem.dtype).block_n;
         match self {
             Fault::StaleTile | Fault::MissingRescale => shape.seq_kv > block_n,
             Fault::UnmaskedPadding => !shape.seq_kv.is_multiple_of(block_n),
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
-            Fault::NeighbourState => shape.seq_q > 1,
+            Fault::ThroughF16 => problem.dtype == Dtype::Bf16,
+            Fault::NeighbourState | Fault::LseOfNeighbour => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,
-            Fault::EmptyRowAveraged => problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv,
+            Fault::EmptyRowAveraged | Fault::LseOfEmptyRow => {
+                problem.mask == Mask::Causal && shape.seq_q > shape.seq_kv
+            }
             _ => true,
         }
     }
@@ -152,22 +195,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The default [`Model`]'s output, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
-pub fn model_output(inputs: &Inputs) -> Vec<f16> {
-    Model::default().output(inputs)
+/// The output of the [`Model`] of the dtype, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
+pub fn model_output(inputs: &Inputs) -> Vec<f32> {
+    Model::of(inputs.problem.dtype).output(inputs)
 }
 
-/// The default [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
+/// That [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
 /// correct output.
-pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
-    let run = |fault| Model::default().run(inputs, &model::all_rows(inputs), fault);
+pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f32> {
+    let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
+    let run = |fault| Model::of(dtype).run(inputs, &model::all_rows(inputs), fault);
     let dim = inputs.problem.shape.head_dim;
     match fault {
-        Fault::Zeros => vec![f16::ZERO; inputs.q.len()],
+        Fault::Zeros => vec![0.0; inputs.q.len()],
         Fault::CopyOfValues => copy_of_values(inputs),
         Fault::OnePercentScale => run(None)
             .into_iter()
-            .map(|value| f16::from_f32(value.to_f32() * 1.01))
+            .map(|value| format.round(value * 1.01))
             .collect(),
         Fault::OneWrongElement | Fault::OneRowOff => {
             let mut output = run(None);
@@ -175,21 +219,19 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
             // The middle row, or the first later one that is not zero.
             let live = output[half..]
                 .chunks(dim)
-                .position(|row| row.iter().any(|&x| x != f16::ZERO))
+                .position(|row| row.iter().any(|&x| x != 0.0))
                 .unwrap_or(0);
             let row = &mut output[half + live * dim..][..dim];
             if fault == Fault::OneRowOff {
                 row.iter_mut()
-                    .for_each(|value| *value = f16::from_f32(value.to_f32() * 1.02));
-            } else if let Some(largest) = row
-                .iter_mut()
-                .max_by(|a, b| a.to_f32().abs().total_cmp(&b.to_f32().abs()))
+                    .for_each(|value| *value = format.round(*value * 1.02));
+            } else if let Some(largest) = row.iter_mut().max_by(|a, b| a.abs().total_cmp(&b.abs()))
             {
                 // In an all-zero output, 0 would be right.
-                *largest = if *largest == f16::ZERO {
-                    f16::MIN_POSITIVE
+                *largest = if *largest == 0.0 {
+                    format.smallest_normal() as f32
                 } else {
-                    f16::ZERO
+                    0.0
                 };
             }
             output
@@ -198,9 +240,9 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
             let mut output = run(None);
             if let Some(last) = output.last_mut() {
                 *last = if fault == Fault::NanLeft {
-                    f16::from_bits(UNWRITTEN)
+                    format.decode(UNWRITTEN)
                 } else {
-                    f16::INFINITY
+                    f32::INFINITY
                 };
             }
             output
@@ -209,9 +251,27 @@ pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f16> {
     }
 }
 
+/// The default [`Model`]'s log-sum-exps, `[batch, heads_q, seq_q]`, dense, with a fault of theirs where there is one.
+pub fn model_lse(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
+    let mut lse = Model::of(inputs.problem.dtype).lse(inputs, fault);
+    match fault {
+        Some(Fault::LseOfNeighbour) => lse
+            .chunks_mut(inputs.problem.shape.seq_q)
+            .for_each(|head| head.rotate_right(1)),
+        Some(Fault::LseUnset) => {
+            if let Some(last) = lse.last_mut() {
+                *last = f32::from_bits(u32::from(UNWRITTEN) << 16 | u32::from(UNWRITTEN));
+            }
+        }
+        _ => {}
+    }
+    lse
+}
+
 /// Row i of O is row min(i, seq_kv − 1) of V, of the right head.
-fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
+fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
     let shape = inputs.problem.shape;
+    let format = inputs.problem.dtype.output();
     let values = inputs.v.dequantised();
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
     let source = |row: usize| {
@@ -223,7 +283,7 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f16> {
     rows.flat_map(|row| {
         values[source(row)..][..dim]
             .iter()
-            .map(|&value| f16::from_f64(value))
+            .map(|&value| format.round(value as f32))
     })
     .collect()
 }
@@ -239,12 +299,17 @@ pub struct Caught {
     pub cases_failed: usize,
     /// The gates that failed in at least one case, ascending.
     pub gates_that_failed: Vec<GateId>,
+    /// Dtypes to which it applies, and in which no gate failed in any case.
+    pub survived: Vec<Dtype>,
 }
 
 impl Caught {
-    /// Whether the gates did their work: a fault fails at least one gate, the correct model fails none.
+    /// Whether the gates did their work: a fault fails at least one gate with every dtype, the correct model fails none.
     pub fn as_it_should(&self) -> bool {
-        self.fault.is_some() != self.gates_that_failed.is_empty()
+        match self.fault {
+            Some(_) => !self.gates_that_failed.is_empty() && self.survived.is_empty(),
+            None => self.gates_that_failed.is_empty(),
+        }
     }
 }
 
@@ -291,15 +356,17 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
     cases
 }
 
-/// Runs the correct model and every fault through gates C1 to C4. The first entry is the correct model's.
+/// Runs the correct model and every fault through gates C1 to C4, and C8 where it is one of the log-sum-exps. The first entry is
+/// the correct model's.
 /// Errors: a reference that can't be computed, which would be a fault of this crate.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
     let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
-    let per_case: Vec<Vec<Option<Vec<GateId>>>> = selftest_cases()
-        .into_par_iter()
-        .map(|(problem, family)| {
+    let selftest_cases = selftest_cases();
+    let per_case: Vec<Vec<Option<Vec<GateId>>>> = selftest_cases
+        .par_iter()
+        .map(|&(problem, family)| {
             let inputs = Inputs::generate(&problem, family, 0);
-            let reference = reference(&inputs, Probability::F16)?;
+            let reference = reference(&inputs, Probability::half(problem.dtype))?;
             Ok(subjects
                 .iter()
                 .map(|subject| {
@@ -314,7 +381,11 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                         reference: &reference,
                         output: &output,
                     };
-                    let (_, gates) = numeric_gates(&evidence);
+                    let mut gates = numeric_gates(&evidence).1.to_vec();
+                    if subject.is_none_or(Fault::is_of_lse) {
+                        let lse = model_lse(&inputs, *subject);
+                        gates.push(c8(&problem, &reference, &lse));
+                    }
                     let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
                     Some(failed.map(|gate| gate.gate).collect())
                 })
@@ -333,12 +404,22 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                 results.iter().copied().flatten().copied().collect();
             gates_that_failed.sort_unstable();
             gates_that_failed.dedup();
+            let of_dtype = |dtype: Dtype| {
+                let cases = selftest_cases.iter().zip(&per_case);
+                let mut of_dtype = cases
+                    .filter(move |((problem, _), _)| problem.dtype == dtype)
+                    .filter_map(move |(_, case)| case[i].as_ref())
+                    .peekable();
+                of_dtype.peek().is_some() && of_dtype.all(Vec::is_empty)
+            };
+            let survived = Dtype::ALL.into_iter().filter(|&dtype| of_dtype(dtype));
             let cases_failed = results.iter().filter(|gates| !gates.is_empty()).count();
             Caught {
                 fault,
                 cases: results.len(),
                 cases_failed,
                 gates_that_failed,
+                survived: survived.collect(),
             }
         })
         .collect())

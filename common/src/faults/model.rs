@@ -4,12 +4,12 @@
 
 use super::Fault;
 use crate::e4m3::E4m3;
+use crate::format::Format;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use crate::reference::panels::{Panels, TILE_ROWS, pack_rows};
 use crate::reference::row_index;
-use half::f16;
 use rayon::prelude::*;
 
 /// What of a kernel changes its rounding.
@@ -21,12 +21,12 @@ pub struct Model {
     pub probability: Probability,
 }
 
-impl Default for Model {
-    /// Tiles of 16 keys, so that small problems have several, and P in f16.
-    fn default() -> Self {
+impl Model {
+    /// Tiles of 16 keys, so that small problems have several, and P in the 16 bits of an output of `dtype`.
+    pub fn of(dtype: Dtype) -> Self {
         Self {
             block_n: 16,
-            probability: Probability::F16,
+            probability: Probability::half(dtype),
         }
     }
 }
@@ -45,17 +45,61 @@ struct RowState {
 
 impl Model {
     /// The output's rows `rows` (dense row numbers, ascending), `head_dim` values each.
-    pub fn output_rows(&self, inputs: &Inputs, rows: &[usize]) -> Vec<f16> {
+    pub fn output_rows(&self, inputs: &Inputs, rows: &[usize]) -> Vec<f32> {
         self.run(inputs, rows, None)
     }
 
     /// The whole output `[batch, heads_q, seq_q, head_dim]`, dense.
-    pub fn output(&self, inputs: &Inputs) -> Vec<f16> {
+    pub fn output(&self, inputs: &Inputs) -> Vec<f32> {
         self.run(inputs, &all_rows(inputs), None)
     }
 
     /// The same with a fault built in, where it is one of the kernel's inside.
-    pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f16> {
+    pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f32> {
+        let format = inputs.problem.dtype.output();
+        self.finished(inputs, rows, fault, |state, _, output_scale| {
+            let inverse = if state.sum == 0.0 {
+                0.0
+            } else {
+                output_scale / state.sum
+            };
+            state.accumulator.into_iter().map(move |value| match fault {
+                Some(Fault::OutputTruncated) => format.toward_zero((value * inverse).into()),
+                Some(Fault::ThroughF16) => format.round(Format::F16.round(value * inverse)),
+                _ => format.round(value * inverse),
+            })
+        })
+    }
+
+    /// The log-sum-exp of every row, with a fault of the formula built in.
+    pub(super) fn lse(&self, inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
+        let rows = all_rows(inputs);
+        self.finished(
+            inputs,
+            &rows,
+            None,
+            |RowState { max, sum, .. }, scale, _| {
+                // `max` is of scores times `scale`, which has log2(e) in it.
+                let lse = match fault {
+                    Some(Fault::LseInBase2) => max + sum.log2(),
+                    Some(Fault::LseUnscaled) => max / scale + sum.ln(),
+                    Some(Fault::LseWithoutMaximum) => sum.ln(),
+                    Some(Fault::LseOfEmptyRow) if sum == 0.0 => f32::MIN,
+                    _ => (max + sum.log2()) * std::f32::consts::LN_2,
+                };
+                [lse]
+            },
+        )
+    }
+
+    /// What `finish` makes of the state of each row after all tiles, the factor of its scores and that of its output.
+    fn finished<T: Send, Values: IntoIterator<Item = T>>(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        fault: Option<Fault>,
+        finish: impl Fn(RowState, f32, f32) -> Values + Sync + Send + Copy,
+    ) -> Vec<T> {
         let shape = inputs.problem.shape;
         let (dim, group, kv_len) = (
             shape.head_dim,
@@ -115,17 +159,9 @@ impl Model {
                     fault,
                 );
                 let output_scale = scale(values, kv_head);
-                states.into_iter().flat_map(move |state| {
-                    let inverse = if state.sum == 0.0 {
-                        0.0
-                    } else {
-                        output_scale / state.sum
-                    };
-                    state.accumulator.into_iter().map(move |value| match fault {
-                        Some(Fault::OutputTruncated) => toward_zero((value * inverse).into()),
-                        _ => f16::from_f32(value * inverse),
-                    })
-                })
+                states
+                    .into_iter()
+                    .flat_map(move |state| finish(state, score_scale, output_scale))
             })
             .collect()
     }
@@ -142,6 +178,7 @@ impl Model {
     ) -> Vec<RowState> {
         let shape = inputs.problem.shape;
         let dim = shape.head_dim;
+        let format = inputs.problem.dtype.output();
         let visible: Vec<usize> = rows
             .iter()
             .map(
@@ -167,7 +204,6 @@ impl Model {
             };
             rows.len()
         ];
-        let mut scratch = Vec::new();
         let tile_count = shape.seq_kv.div_ceil(self.block_n);
         for tile in 0..tile_count {
             if fault == Some(Fault::DroppedTile) && tile == tile_count / 2 {
@@ -204,7 +240,7 @@ impl Model {
                 state.max = max;
                 state.sum = state.sum * rescale + scores.iter().sum::<f32>();
                 if fault == Some(Fault::SumInHalf) {
-                    state.sum = f16::from_f32(state.sum).to_f32();
+                    state.sum = format.round(state.sum);
                 }
                 if fault != Some(Fault::MissingRescale) {
                     state
@@ -213,13 +249,13 @@ impl Model {
                         .for_each(|value| *value *= rescale);
                 }
                 match fault {
-                    Some(Fault::ProbabilityInE4m3) => Probability::E4m3.round(scores, &mut scratch),
+                    Some(Fault::ProbabilityInE4m3) => Probability::E4m3.round(scores),
                     Some(Fault::ProbabilityTruncated) => {
                         scores
                             .iter_mut()
-                            .for_each(|score| *score = toward_zero((*score).into()).to_f32());
+                            .for_each(|score| *score = format.toward_zero((*score).into()));
                     }
-                    _ => self.probability.round(scores, &mut scratch),
+                    _ => self.probability.round(scores),
                 }
             }
             // Columns of P past the end meet no V: the padding of V is zero.
@@ -241,7 +277,7 @@ impl Model {
                         let value = &mut states[row].accumulator[column];
                         *value += sum;
                         if fault == Some(Fault::AccumulatorInHalf) {
-                            *value = f16::from_f32(*value).to_f32();
+                            *value = format.round(*value);
                         }
                     }
                 },
@@ -249,13 +285,6 @@ impl Model {
         }
         states
     }
-}
-
-/// The f16 value nearest to `value` that is no further from 0.
-pub(crate) fn toward_zero(value: f64) -> f16 {
-    let nearest = f16::from_f64(value);
-    let further = f64::from(nearest).abs() > value.abs();
-    f16::from_bits(nearest.to_bits() - u16::from(further))
 }
 
 /// Every row of the output.
@@ -267,6 +296,9 @@ pub(super) fn all_rows(inputs: &Inputs) -> Vec<usize> {
 /// The stored numbers without their scale, or as a decoder with other levels reads them.
 fn decode(operand: &Operand, fault: Option<Fault>) -> Vec<f32> {
     let mut codes = operand.codes();
+    if fault == Some(Fault::ThroughF16) {
+        Format::F16.round_all(&mut codes);
+    }
     if fault == Some(Fault::CodecMismatch) && operand.dtype == Dtype::E4m3 {
         // Encoded as (x + 1) * 127.5, decoded as (u - 128) / 127, x in units of the largest value (P4).
         for code in &mut codes {

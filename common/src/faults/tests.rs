@@ -29,7 +29,7 @@ fn tier_0_catches_states_that_start_or_end_elsewhere() {
                              ..
                          }: &crate::tier0::Case| {
                 let inputs = Inputs::generate(problem, family, 0);
-                let reference = reference(&inputs, Probability::F16).unwrap();
+                let reference = reference(&inputs, Probability::half(dtype)).unwrap();
                 let output = faulty_output(fault, &inputs);
                 let evidence = Evidence {
                     problem,
@@ -73,7 +73,7 @@ fn gates_mean_the_same_at_every_scale() {
         let [q, k, v] = [&drawn.q, &drawn.k, &drawn.v].map(scaled);
         let inputs = Inputs::from_parts(&problem, q, k, v).unwrap();
         let reference = reference(&inputs, Probability::F16).unwrap();
-        let failed = |output: &[f16]| {
+        let failed = |output: &[f32]| {
             let evidence = Evidence {
                 problem: &problem,
                 family: None,
@@ -94,9 +94,8 @@ fn gates_mean_the_same_at_every_scale() {
         for element in [70, 64 * 50 + 9] {
             let mut output = correct.clone();
             let exact = reference.output[element];
-            output[element] = f16::from_f64(
-                exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs(),
-            );
+            output[element] =
+                (exact + 0.03 * reference.value_rms[element / 64] + 0.02 * exact.abs()) as f32;
             let one = failed(&output);
             assert!(one.contains(&GateId::C4), "{scale}: {one:?}");
         }
@@ -116,10 +115,17 @@ fn every_fault_changes_the_output_where_it_applies() {
     for dtype in Dtype::ALL {
         let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 3);
-        let bits = |output: Vec<f16>| output.into_iter().map(f16::to_bits).collect::<Vec<_>>();
+        let bits = |output: Vec<f32>| output.into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let correct = bits(model_output(&inputs));
+        let lse_bits = |fault| -> Vec<u32> {
+            let lse = model_lse(&inputs, fault);
+            lse.into_iter().map(f32::to_bits).collect()
+        };
         for fault in Fault::ALL {
-            let changed = bits(faulty_output(fault, &inputs)) != correct;
+            let changed = match fault.is_of_lse() {
+                true => lse_bits(Some(fault)) != lse_bits(None),
+                false => bits(faulty_output(fault, &inputs)) != correct,
+            };
             assert_eq!(changed, fault.applies_to(&problem), "{fault} on {dtype}");
         }
     }
@@ -130,7 +136,7 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
     let problem = Problem::new(Shape::bhsd(1, 2, 40, 64), Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 3);
     let (whole, rows) = (model_output(&inputs), [0, 1, 7, 38, 39, 40, 77]);
-    let part = Model::default().output_rows(&inputs, &rows);
+    let part = Model::of(Dtype::F16).output_rows(&inputs, &rows);
     for (values, row) in part.chunks(64).zip(rows) {
         assert_eq!(values, &whole[row * 64..][..64], "row {row}");
     }
@@ -150,8 +156,9 @@ fn the_correct_model_passes_on_every_edge_shape() {
     cases.into_par_iter().for_each(|(shape, dtype, mask)| {
         let problem = Problem::new(shape, dtype, mask).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 1);
-        let reference = reference(&inputs, Probability::F16).unwrap();
-        for (block_n, probability) in [(32, Probability::F16), (64, Probability::F32)] {
+        let half = Probability::half(dtype);
+        let reference = reference(&inputs, half).unwrap();
+        for (block_n, probability) in [(32, half), (64, Probability::F32)] {
             let output = Model {
                 block_n,
                 probability,
@@ -183,10 +190,11 @@ fn the_correct_model_has_margin_in_every_family() {
         {
             let problem = Problem::new(Shape::bhsd(1, 3, 130, 64), dtype, mask).unwrap();
             let inputs = Inputs::generate(&problem, family, 2);
-            let reference = reference(&inputs, Probability::F16).unwrap();
+            let probability = Probability::half(dtype);
+            let reference = reference(&inputs, probability).unwrap();
             let output = Model {
                 block_n: 64,
-                probability: Probability::F16,
+                probability,
             }
             .output(&inputs);
             let evidence = Evidence {

@@ -1,21 +1,22 @@
 //! C2, as accurate as the precision allows, and C3, every row right.
 
-use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at, f16_ulp};
+use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at};
 use crate::verdict::{GateId, GateResult};
 
 /// C2: the largest error against FP64 on the stored inputs is at most [`C2_PLAIN_FACTOR`] times the same-precision
-/// baseline's plus [`C2_OUTPUT_ULPS`] f16 units at the largest reference value, and the root mean square of its row
+/// baseline's plus [`C2_OUTPUT_ULPS`] units of the output's format at the largest reference value, and the root mean square of its row
 /// errors at most about [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the same-precision baseline's.
 pub fn c2(errors: &Errors) -> GateResult {
     let (bound, rows_bound) = (errors.c2_bound(), errors.c2_rows_bound());
     let reason = format!(
         "max error {:.3e} at {}, bound {bound:.3e} = {C2_PLAIN_FACTOR} x {:.3e} (baseline, P in {}) + {C2_OUTPUT_ULPS} \
-         f16 ulp of {:.3e}; rows off by {:.3e} (root mean square), bound {rows_bound:.3e}, baseline {:.3e}",
+         {} ulp of {:.3e}; rows off by {:.3e} (root mean square), bound {rows_bound:.3e}, baseline {:.3e}",
         errors.max_abs,
         at(errors.max_abs_at),
         errors.baseline_max_abs,
         errors.probability.name(),
-        f16_ulp(errors.reference_max_abs),
+        errors.output.name(),
+        errors.output.ulp(errors.reference_max_abs),
         errors.rms_row_rel,
         errors.baseline_rms_row_rel,
     );
@@ -23,7 +24,7 @@ pub fn c2(errors: &Errors) -> GateResult {
     GateResult::judge(GateId::C2, ok, reason + &sample_note(errors))
 }
 
-/// C3: every row's relative error in the 2-norm is within the bound of P's type, and a row whose reference is zero
+/// C3: every row's relative error in the 2-norm is within the bound of P's type and the output's, and a row whose reference is zero
 /// (no visible key, or V all zero) is exactly zero.
 pub fn c3(errors: &Errors) -> GateResult {
     if let Some(index) = errors.nonzero_in_zero_row {

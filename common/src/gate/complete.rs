@@ -4,7 +4,6 @@ use super::{Evidence, at, wrong_length};
 use crate::image::UNWRITTEN;
 use crate::inputs::index_of;
 use crate::verdict::{GateId, GateResult};
-use half::f16;
 
 /// C1. The output was poisoned with [`UNWRITTEN`] before the launch: none may be left, no other NaN, no infinity.
 /// Looks at every element, also where the reference is a sample.
@@ -13,13 +12,14 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
         return result;
     }
     let extents = evidence.problem.shape.q_extents();
+    let unwritten = evidence.problem.dtype.output().decode(UNWRITTEN);
     let mut complaints = Vec::new();
     for kind in ["never written", "NaN", "infinite"] {
         let mut of_kind = evidence
             .output
             .iter()
             .enumerate()
-            .filter(|(_, x)| complaint(**x) == Some(kind));
+            .filter(|(_, x)| complaint(**x, unwritten) == Some(kind));
         if let Some((first, _)) = of_kind.next() {
             complaints.push(format!(
                 "{} {kind}, first at {}",
@@ -45,9 +45,9 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
 }
 
 /// What is wrong with an element, if anything.
-fn complaint(element: f16) -> Option<&'static str> {
+fn complaint(element: f32, unwritten: f32) -> Option<&'static str> {
     match element {
-        x if x.to_bits() == UNWRITTEN => Some("never written"),
+        x if x.to_bits() == unwritten.to_bits() => Some("never written"),
         x if x.is_nan() => Some("NaN"),
         x if x.is_infinite() => Some("infinite"),
         _ => None,

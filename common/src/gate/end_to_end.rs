@@ -1,8 +1,8 @@
 //! C4: the end-to-end gates of the ladder's first documents.
 
 use super::{
-    C4_ATOL, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, C4_RTOL, Errors, Evidence, SEEDS_MAX,
-    SEEDS_MEAN, at, wrong_length,
+    C4_E4M3_BAD, C4_E4M3_BAD_SHARE, C4_E4M3_MEAN, Errors, Evidence, SEEDS_MAX, SEEDS_MEAN, at,
+    c4_share, wrong_length,
 };
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, NAMED_SHAPES};
@@ -11,8 +11,8 @@ use crate::verdict::{GateId, GateResult};
 /// The shapes on which E4M3 is gated end to end: their rows average over enough keys.
 const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
 
-/// C4. f16: allclose against FP64 on the f16 inputs, which is what a caller of the ladder's first documents had in hand;
-/// against the values before their rounding to f16 a perfect kernel would fail on the large family. E4M3: mean error and
+/// C4. f16 and bf16: allclose against FP64 on the inputs as stored, which is what a caller of the ladder's first documents had in hand;
+/// against the values before their rounding a perfect kernel would fail on the large family. E4M3: mean error and
 /// share of bad elements against FP64 on the values before quantisation, on the normal family, full mask, mission and
 /// long; NO DATA elsewhere, with the numbers in [`Errors::end_to_end`] alone.
 pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
@@ -20,9 +20,10 @@ pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
         return result;
     }
     match evidence.problem.dtype {
-        Dtype::F16 => {
+        dtype @ (Dtype::F16 | Dtype::Bf16) => {
+            let tolerance = c4_share(dtype.output());
             let reason = format!(
-                "worst |o - r| / ({C4_ATOL} rms(V) + {C4_RTOL} |r|) is {:.3e} at {}, bound 1",
+                "worst |o - r| / ({tolerance} rms(V) + {tolerance} |r|) is {:.3e} at {}, bound 1",
                 errors.allclose,
                 at(errors.allclose_at),
             );

@@ -1,10 +1,11 @@
 //! The errors that C2, C3 and C4 judge.
 
 use super::{
-    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_FLOOR, C3_ROW,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_ROW, C3_ROW_BF16,
     C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
-    c4_tolerance,
+    c3_floor, c4_tolerance,
 };
+use crate::format::Format;
 use crate::reference::{Probability, row_index};
 
 /// How far an output is from its reference. In records, a number that is not finite is null and reads back as NaN,
@@ -17,13 +18,15 @@ pub struct Errors {
     pub sampled: bool,
     /// P's type in the same-precision baseline, and what the kernel declares.
     pub probability: Probability,
+    /// What the output is stored in.
+    pub output: Format,
     /// Largest absolute difference from FP64.
     pub max_abs: f64,
     /// Where, `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
     /// Mean absolute difference from FP64.
     pub mean_abs: f64,
-    /// Largest `|o - r| / max(|r|, sqrt(head_dim) * 2^-14)` of a row, in the 2-norm.
+    /// Largest `|o - r| / max(|r|, floor)` of a row, in the 2-norm; the floor is [`c3_floor`].
     pub max_row_rel: f64,
     /// Which row, `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
@@ -46,7 +49,7 @@ pub struct Errors {
     pub largest_score: f64,
     /// The largest magnitude of the reference.
     pub reference_max_abs: f64,
-    /// E4M3: against the values before they were rounded to storage; `None` for f16 and for real tensors.
+    /// E4M3: against the values before they were rounded to storage; `None` for others and for real tensors.
     pub end_to_end: Option<EndToEnd>,
 }
 
@@ -61,7 +64,8 @@ impl Errors {
         } = *evidence;
         let dim = problem.shape.head_dim;
         let whole = output.len() == problem.shape.q_extents().iter().product::<usize>();
-        let floor = (dim as f64).sqrt() * C3_FLOOR;
+        let floor = c3_floor(problem);
+        let format = problem.dtype.output();
 
         let mut max_abs = Worst::new([0; 4]);
         let mut allclose = Worst::new([0; 4]);
@@ -90,7 +94,7 @@ impl Errors {
                 };
                 let error = (found - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
-                allclose.offer(error / c4_tolerance(value_rms, exact), [b, h, s, d]);
+                allclose.offer(error / c4_tolerance(format, value_rms, exact), [b, h, s, d]);
                 baseline_square += (f64::from(baseline[d]) - exact).powi(2);
                 sum += error;
                 error_square += error * error;
@@ -116,6 +120,7 @@ impl Errors {
             rows: reference.rows.len(),
             sampled: reference.sampled,
             probability: reference.probability,
+            output: format,
             max_abs: max_abs.value,
             max_abs_at: max_abs.at,
             mean_abs: sum / (reference.rows.len() * dim) as f64,
@@ -137,7 +142,8 @@ impl Errors {
 
     /// The bound of C2 on `max_abs`.
     pub fn c2_bound(&self) -> f64 {
-        C2_PLAIN_FACTOR * self.baseline_max_abs + C2_OUTPUT_ULPS * f16_ulp(self.reference_max_abs)
+        C2_PLAIN_FACTOR * self.baseline_max_abs
+            + C2_OUTPUT_ULPS * self.output.ulp(self.reference_max_abs)
     }
 
     /// The bound of C2 on `rms_row_rel`.
@@ -148,9 +154,10 @@ impl Errors {
 
     /// The bound of C3.
     pub fn c3_bound(&self) -> f64 {
-        let bound = match self.probability {
-            Probability::F32 | Probability::F16 => C3_ROW,
-            Probability::E4m3 => C3_ROW_E4M3_P,
+        let bound = match (self.probability, self.output) {
+            (Probability::E4m3, _) => C3_ROW_E4M3_P,
+            (Probability::Bf16, _) | (_, Format::Bf16) => C3_ROW_BF16,
+            (Probability::F32 | Probability::F16, Format::F16) => C3_ROW,
         };
         bound + SCORE_ROUNDING * self.largest_score
     }
@@ -212,16 +219,6 @@ impl EndToEnd {
                 && bad_share <= C4_E4M3_BAD_SHARE,
         })
     }
-}
-
-/// The spacing of f16 values at magnitude `value`: 2^-24 for subnormals, 2^(e-10) for exponent e.
-pub fn f16_ulp(value: f64) -> f64 {
-    const SUBNORMAL: f64 = 1.0 / (1u64 << 24) as f64;
-    if !value.is_normal() {
-        return SUBNORMAL;
-    }
-    let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
-    2f64.powi(exponent - 10).max(SUBNORMAL)
 }
 
 /// The largest value seen and where; the first NaN beats everything.

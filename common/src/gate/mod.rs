@@ -1,13 +1,13 @@
-//! The gates on numbers, buffers and hazards, C1 to C6, B1 and H1: pure functions from evidence to a verdict with a reason.
+//! The gates on numbers, buffers and hazards, C1 to C6, C8, B1 and H1: pure functions from evidence to a verdict with a reason.
 //!
 //! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
 //! with its source; `common/docs/error-budgets.md` holds what correct kernels measure against them.
 
+use crate::format::Format;
 use crate::inputs::Family;
 use crate::problem::Problem;
 use crate::reference::Reference;
 use crate::verdict::{GateId, GateResult, Verdict};
-use half::f16;
 
 mod accuracy;
 mod backends;
@@ -15,6 +15,7 @@ mod buffers;
 mod complete;
 mod end_to_end;
 mod hazards;
+mod lse;
 mod measure;
 mod pattern;
 mod repeat;
@@ -25,13 +26,14 @@ pub use buffers::{Buffer, Role, c6};
 pub use complete::c1;
 pub use end_to_end::c4;
 pub use hazards::{Traced, h1};
-pub use measure::{EndToEnd, Errors, f16_ulp};
+pub use lse::c8;
+pub use measure::{EndToEnd, Errors};
 pub use repeat::{Repeat, c5};
 
 /// C2: how many times the same-precision baseline's largest error a kernel may have. FlashAttention's tests, 2x since
 /// the first version (`tests/test_flash_attn.py`).
 pub const C2_PLAIN_FACTOR: f64 = 2.0;
-/// C2: f16 units in the last place, at the largest reference value, on top: both sides round their output once, and a
+/// C2: units in the last place of the output's format, at the largest reference value, on top: both sides round their output once, and a
 /// same-precision baseline may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
 /// C2: how many times the same-precision baseline's root mean square of row errors (those of C3) a kernel may have.
@@ -45,20 +47,21 @@ pub const C2_ROWS_NOISE: f64 = 4.0;
 /// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], and weights by as much of themselves. It is
 /// 1e-6 for logits of 10, and more than [`C3_ROW`] for near ties between logits of 30,000.
 pub const SCORE_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
-/// C3: relative error of a row in the 2-norm, with P in f16 or f32.
+/// C3: relative error of a row in the 2-norm, with P in f16 or f32 and output in f16.
 pub const C3_ROW: f64 = 2e-3;
+/// C3: the same with P or the output in bf16, which has 3 bits less: as far above the worst of correct kernels as
+/// [`C3_ROW`] is.
+pub const C3_ROW_BF16: f64 = 1.6e-2;
 /// C3: the same for kernels that declare P in E4M3.
 pub const C3_ROW_E4M3_P: f64 = 6e-2;
-/// C3: a row's norm counts as at least `sqrt(head_dim)` times this, the smallest normal f16: below it the output
-/// itself has fewer bits.
-pub const C3_FLOOR: f64 = 1.0 / 16384.0;
-/// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents, which had V of N(0, 1). `atol` is this
-/// times the root mean square of the row's V, so that the gate means the same at every scale.
-pub const C4_ATOL: f64 = 1e-2;
-/// C4, f16: `atol` is at least two steps of a subnormal f16.
-pub const C4_ATOL_LEAST: f64 = 1.0 / (1u64 << 23) as f64;
-/// C4, f16: see [`C4_ATOL`].
-pub const C4_RTOL: f64 = 1e-2;
+/// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents, which had V of N(0, 1). `rtol` is this,
+/// and `atol` this times the root mean square of the row's V, so that the gate means the same at every scale.
+pub const C4_F16: f64 = 1e-2;
+/// C4, bf16: the same. PyTorch's own relative tolerance for bf16 (`torch.testing.assert_close`); two units in the last place of
+/// a bf16, beside which an error of [`C4_F16`] is less than one rounding of P and one of the output may make.
+pub const C4_BF16: f64 = 1.6e-2;
+/// C4: `atol` is at least so many steps of a subnormal of the output's format.
+pub const C4_LEAST_STEPS: f64 = 2.0;
 /// C4, E4M3: mean absolute error against unquantised FP64. A codec with mismatched sides measured 0.013 to 0.018, a
 /// matched one at most 0.0035.
 pub const C4_E4M3_MEAN: f64 = 0.005;
@@ -66,6 +69,12 @@ pub const C4_E4M3_MEAN: f64 = 0.005;
 pub const C4_E4M3_BAD: f64 = 0.06;
 /// C4, E4M3: at most this share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
+/// C8: how far a log-sum-exp may be off, in units of itself or, where it is less than 1, absolute. f32 holds the largest score to
+/// 6e-8 of itself; lg2.approx adds up to 2e-6 over 2^17 keys.
+pub const C8_LSE: f64 = 1e-5;
+/// C8: or by this times [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small because its products cancel
+/// is known no better. The tensor cores of an NVIDIA H200 measure up to 2.6 (products of halves as in huge, 5e8 of them).
+pub const C8_SCORES: f64 = 4.0;
 /// B1: how many times the worst of correct variants ([`b1_measured`]) a row may differ between the backends.
 pub const B1_FACTOR: f64 = 3.0;
 /// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.
@@ -82,8 +91,9 @@ pub struct Evidence<'a> {
     pub family: Option<Family>,
     /// What the output is compared with.
     pub reference: &'a Reference,
-    /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not.
-    pub output: &'a [f16],
+    /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not: what the codes of the problem's
+    /// output format stand for.
+    pub output: &'a [f32],
 }
 
 /// C1 to C4 on one output, with the errors that they judged. An output of the wrong length fails all of them.
@@ -104,9 +114,24 @@ pub fn any_failed(gates: &[GateResult]) -> bool {
     gates.iter().any(|gate| gate.verdict == Verdict::Fail)
 }
 
-/// C4, f16: how far an element whose reference is `exact` may be off where V has the root mean square `value_rms`.
-pub fn c4_tolerance(value_rms: f64, exact: f64) -> f64 {
-    (C4_ATOL * value_rms).max(C4_ATOL_LEAST) + C4_RTOL * exact.abs()
+/// C3: a row's norm counts as at least `sqrt(head_dim)` times the smallest normal value of the output's format: below it the
+/// output itself has fewer bits.
+pub fn c3_floor(problem: &Problem) -> f64 {
+    (problem.shape.head_dim as f64).sqrt() * problem.dtype.output().smallest_normal()
+}
+
+/// C4: the relative tolerance of an output in `format`.
+pub fn c4_share(format: Format) -> f64 {
+    match format {
+        Format::F16 => C4_F16,
+        Format::Bf16 => C4_BF16,
+    }
+}
+
+/// C4, f16 and bf16: how far an element whose reference is `exact` may be off where V has the root mean square `value_rms`.
+pub fn c4_tolerance(format: Format, value_rms: f64, exact: f64) -> f64 {
+    let (share, least) = (c4_share(format), C4_LEAST_STEPS * format.ulp(0.0));
+    (share * value_rms).max(least) + share * exact.abs()
 }
 
 fn at(index: [usize; 4]) -> String {

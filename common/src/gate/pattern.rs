@@ -1,6 +1,6 @@
 //! Where an output is off: what tells the author of a failed C2 or C3 which rows and columns to look at.
 
-use super::{C3_FLOOR, Errors, Evidence};
+use super::{Errors, Evidence};
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult, Verdict};
 
@@ -61,7 +61,7 @@ fn off(evidence: &Evidence<'_>, bound: Bound) -> Option<String> {
         let most = match bound {
             Bound::Element(most) => most,
             Bound::Row(part) => {
-                let scale = norm(&mut exact.iter().copied()).max((dim as f64).sqrt() * C3_FLOOR);
+                let scale = norm(&mut exact.iter().copied()).max(super::c3_floor(problem));
                 let is_within = norm(&mut (0..dim).map(error)) <= part * scale;
                 if is_within {
                     f64::INFINITY
@@ -132,7 +132,6 @@ mod tests {
     use crate::inputs::{Family, Inputs};
     use crate::problem::{Dtype, Mask, Problem, Shape};
     use crate::reference::{Probability, reference};
-    use half::f16;
 
     fn among(len: usize, set: impl Fn(usize) -> bool) -> String {
         describe(&(0..len).map(set).collect::<Vec<_>>(), &vec![true; len])
@@ -179,9 +178,9 @@ mod tests {
         .unwrap();
         let spoilt = |(i, exact): (usize, &f64)| {
             let index = [0, i / (48 * 64), i / 64 % 48, i % 64];
-            f16::from_f64(exact + spoil(index))
+            (exact + spoil(index)) as f32
         };
-        let output: Vec<f16> = reference.output.iter().enumerate().map(spoilt).collect();
+        let output: Vec<f32> = reference.output.iter().enumerate().map(spoilt).collect();
         let evidence = Evidence {
             problem: &problem,
             family: None,

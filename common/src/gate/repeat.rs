@@ -3,7 +3,6 @@
 use crate::inputs::index_of;
 use crate::problem::Problem;
 use crate::verdict::{GateId, GateResult};
-use half::f16;
 
 /// One of several outputs of the same launch.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +10,7 @@ pub struct Repeat<'a> {
     /// What was different about it: "repeat 3", "schedule reversed".
     pub label: &'a str,
     /// The dense output.
-    pub output: &'a [f16],
+    pub output: &'a [f32],
 }
 
 /// C5: all outputs have the same bits (NaN payloads and signs of zero included) as the first. One output alone is no
@@ -36,8 +35,8 @@ pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
                 first.label,
                 other.label,
                 super::at(index_of(extents, element)),
-                first.output[element].to_f32(),
-                other.output[element].to_f32(),
+                first.output[element],
+                other.output[element],
             );
             return GateResult::judge(GateId::C5, false, reason);
         }

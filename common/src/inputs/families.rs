@@ -33,6 +33,10 @@ const NEAR_TIE: f32 = 1.0 + 1.0 / 1024.0;
 /// 16 · sqrt(head_dim) times that.
 const MIXED_KEY: f32 = 16.0;
 const MIXED_ROWS: [f32; 5] = [-8.0, -2.0, 0.0, 2.0, 8.0];
+/// Wide-range: Q is multiplied by 2 to the first, K divided by it, V of even heads multiplied by 2 to the second, of odd ones
+/// divided: logits are those of N(0, 1), and no value of Q, K or V, nor of O, is one of f16.
+const WIDE_LOGITS: i32 = 30;
+const WIDE_VALUES: i32 = 40;
 /// Saturated values are clamped here; the largest magnitude becomes ±448.
 const CLAMP: f32 = 1.0;
 /// Scales of the random-scales family are 2^x, x uniform between these.
@@ -252,6 +256,16 @@ fn shape_head(
                 };
                 row.iter_mut().for_each(|value| *value += lean);
             }
+        }
+        Family::WideRange => {
+            let exponent = match tensor {
+                Tensor::Q => WIDE_LOGITS,
+                Tensor::K => -WIDE_LOGITS,
+                Tensor::V if head.is_multiple_of(2) => WIDE_VALUES,
+                Tensor::V => -WIDE_VALUES,
+            };
+            let factor = two_to(exponent.into()) as f32;
+            values.iter_mut().for_each(|value| *value *= factor);
         }
         Family::Saturated => values
             .iter_mut()

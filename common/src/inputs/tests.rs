@@ -1,4 +1,5 @@
 use super::*;
+use crate::format::Format;
 use crate::problem::{Mask, Shape};
 
 fn problem(dtype: Dtype) -> Problem {
@@ -18,24 +19,33 @@ fn unrounded(operand: &Operand) -> &[f32] {
 }
 
 #[test]
-fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
+fn all_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
     for family in Family::ALL {
-        let [half, quarter] = Dtype::ALL.map(|dtype| Inputs::generate(&problem(dtype), family, 7));
-        for (a, b) in [
-            (&half.q, &quarter.q),
-            (&half.k, &quarter.k),
-            (&half.v, &quarter.v),
-        ] {
-            assert_eq!(a.unquantised, b.unquantised, "{family}");
+        let takes = |dtype: &Dtype| Family::for_dtype(*dtype).contains(&family);
+        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(takes).collect();
+        let all: Vec<Inputs> = dtypes
+            .iter()
+            .map(|&dtype| Inputs::generate(&problem(dtype), family, 7))
+            .collect();
+        let half = &all[0];
+        for other in &all {
+            for (a, b) in [
+                (&half.q, &other.q),
+                (&half.k, &other.k),
+                (&half.v, &other.v),
+            ] {
+                assert_eq!(a.unquantised, b.unquantised, "{family}");
+            }
+            other.check().unwrap();
         }
         assert_eq!(
-            half,
-            Inputs::generate(&problem(Dtype::F16), family, 7),
+            *half,
+            Inputs::generate(&problem(dtypes[0]), family, 7),
             "{family}"
         );
         assert_ne!(
             half.q.bytes,
-            Inputs::generate(&problem(Dtype::F16), family, 8).q.bytes,
+            Inputs::generate(&problem(dtypes[0]), family, 8).q.bytes,
             "{family}"
         );
         assert_ne!(half.k.bytes, half.v.bytes, "{family}");
@@ -46,8 +56,6 @@ fn both_dtypes_start_from_the_same_values_and_every_head_from_its_own() {
             q[2 * head_len..3 * head_len],
             "{family}"
         );
-        half.check().unwrap();
-        quarter.check().unwrap();
     }
 }
 
@@ -65,8 +73,8 @@ fn first_values_are_pinned() {
         (true, 1_469_648_253_468_071_088),
     ] {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        for family in Family::ALL
-            .into_iter()
+        for &family in Family::for_dtype(Dtype::E4m3)
+            .iter()
             .filter(|family| Family::EXTREME.contains(family) == extreme)
         {
             let inputs = Inputs::generate(&problem(Dtype::E4m3), family, 0);
@@ -194,6 +202,22 @@ fn extreme_logits_are_where_their_families_say() {
     }
 }
 
+/// f16 holds none of the values, and P is that of the normal family.
+#[test]
+fn wide_range_is_beyond_f16_and_has_plain_logits() {
+    let inputs = Inputs::generate(&problem(Dtype::Bf16), Family::WideRange, 3);
+    for operand in [&inputs.q, &inputs.k, &inputs.v] {
+        let beyond = |value: &&f32| {
+            let stored = Format::F16.round(**value);
+            **value != 0.0 && (stored == 0.0 || stored.is_infinite())
+        };
+        let codes = operand.codes();
+        assert!(codes.iter().filter(beyond).count() * 1000 > codes.len() * 995);
+    }
+    let wide = logits(Family::WideRange, Dtype::Bf16);
+    assert!(wide.iter().flatten().all(|logit| logit.abs() < 6.0));
+}
+
 #[test]
 fn one_key_wins_in_the_peaked_and_sink_families() {
     for family in [Family::Peaked, Family::Sink] {
@@ -250,11 +274,15 @@ fn real_tensors_are_checked() {
         "{wrong}"
     );
 
-    let mut values: Vec<f16> = inputs.q.codes().into_iter().map(f16::from_f32).collect();
+    let mut values = inputs.q.codes();
+    let stored = |values: &[f32]| {
+        let bytes = Format::F16.encode_bytes(values);
+        Operand::from_parts(p.shape.q_extents(), Dtype::F16, bytes, Vec::new())
+    };
     let element = ((4 + 2) * 40 + 9) * 64 + 5;
-    for bad in [f16::NAN, f16::INFINITY] {
+    for bad in [f32::NAN, f32::INFINITY] {
         values[element] = bad;
-        let error = with_q(Operand::from_f16(p.shape.q_extents(), &values).unwrap()).unwrap_err();
+        let error = with_q(stored(&values).unwrap()).unwrap_err();
         assert!(error.to_string().starts_with("q[1, 2, 9, 5] is"), "{error}");
     }
     let quarter = Inputs::generate(&problem(Dtype::E4m3), Family::Normal, 0);
@@ -263,7 +291,7 @@ fn real_tensors_are_checked() {
         Err(InputError::Dtype { .. })
     ));
     assert!(matches!(
-        Operand::from_f16(p.shape.q_extents(), &values[1..]),
+        stored(&values[1..]),
         Err(InputError::Length { what: "bytes", .. })
     ));
     let mut k = quarter.k.clone();

@@ -2,10 +2,9 @@
 //! baseline in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
 
 use crate::e4m3::E4m3;
+use crate::format::Format;
 use crate::inputs::{InputError, Inputs, Operand};
 use crate::problem::{Dtype, Problem};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -21,6 +20,8 @@ pub enum Probability {
     F32,
     /// IEEE binary16.
     F16,
+    /// bfloat16.
+    Bf16,
     /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
     E4m3,
 }
@@ -32,13 +33,29 @@ pub enum Probability {
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
-    /// From `AttentionKernel::probability_dtype`: 32, 16 or 8 bits.
-    pub fn from_bits(bits: i32) -> Option<Self> {
-        match bits {
-            32 => Some(Probability::F32),
-            16 => Some(Probability::F16),
-            8 => Some(Probability::E4m3),
-            _ => None,
+    /// The type that a library or a test's kernel has which rounds P to the type of its operands.
+    pub fn of_operands(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F16 => Probability::F16,
+            Dtype::E4m3 => Probability::E4m3,
+            Dtype::Bf16 => Probability::Bf16,
+        }
+    }
+
+    /// P in 16 bits: in the output's format.
+    pub fn half(dtype: Dtype) -> Self {
+        match dtype.output() {
+            Format::F16 => Probability::F16,
+            Format::Bf16 => Probability::Bf16,
+        }
+    }
+
+    /// Its 16-bit format, if it has one.
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Probability::F16 => Some(Format::F16),
+            Probability::Bf16 => Some(Format::Bf16),
+            Probability::F32 | Probability::E4m3 => None,
         }
     }
 
@@ -47,19 +64,17 @@ impl Probability {
         match self {
             Probability::F32 => "f32",
             Probability::F16 => "f16",
+            Probability::Bf16 => "bf16",
             Probability::E4m3 => "e4m3",
         }
     }
 
     /// Rounds weights of at most 1 in place, as values.
-    pub(crate) fn round(self, weights: &mut [f32], scratch: &mut Vec<f16>) {
+    pub(crate) fn round(self, weights: &mut [f32]) {
         match self {
             Probability::F32 => {}
-            Probability::F16 => {
-                scratch.resize(weights.len(), f16::ZERO);
-                scratch.convert_from_f32_slice(weights);
-                scratch.convert_to_f32_slice(weights);
-            }
+            Probability::F16 => Format::F16.round_all(weights),
+            Probability::Bf16 => Format::Bf16.round_all(weights),
             Probability::E4m3 => weights.iter_mut().for_each(|weight| {
                 *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32()
                     / E4M3_PROBABILITY_SCALE;
@@ -101,11 +116,14 @@ pub struct Reference {
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs. Rows that see no key are 0.
     pub output: Vec<f64>,
+    /// One a row: the natural logarithm of the sum of the exponentials of its scaled scores, in FP64 on the dequantised inputs;
+    /// -inf for rows that see no key.
+    pub lse: Vec<f64>,
     /// The same-precision baseline: scores in f32, the whole row's softmax in f32, P normalised and rounded to its
-    /// type, P·V accumulated in f32, output in f16.
-    pub baseline: Vec<f16>,
+    /// type, P·V accumulated in f32, output rounded to its format.
+    pub baseline: Vec<f32>,
     /// E4M3: FP64 attention on the values before rounding to storage, for gate C4; `None` for real tensors and for
-    /// f16, where the stored values are what a caller has.
+    /// f16 and bf16, where the stored values are what a caller has.
     pub unquantised: Option<Vec<f64>>,
     /// P's type in `baseline`.
     pub probability: Probability,
@@ -159,7 +177,7 @@ pub fn reference_of_rows(
         b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
     };
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
-    let exact = attend_f64(problem, &rows, values);
+    let (exact, lse) = attend_f64(problem, &rows, values);
     let baseline = attend_baseline(inputs, &rows, p);
     let unquantised = if problem.dtype == Dtype::E4m3 {
         unquantised_rows(inputs, &rows)
@@ -176,6 +194,13 @@ pub fn reference_of_rows(
         None => Ok(()),
     };
     finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
+    if let Some(row) = lse
+        .iter()
+        .position(|&lse| lse.is_nan() || lse == f64::INFINITY)
+    {
+        let row = row_index(problem, rows[row]);
+        return Err(ReferenceError::NotFinite { which: "FP64", row });
+    }
     finite(
         "baseline",
         baseline.iter().position(|value| !value.is_finite()),
@@ -192,6 +217,7 @@ pub fn reference_of_rows(
         rows,
         sampled,
         output: exact,
+        lse,
         baseline,
         unquantised,
         probability: p,
@@ -213,11 +239,8 @@ pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
                 .collect(),
         )
     };
-    Some(attend_f64(
-        &inputs.problem,
-        rows,
-        [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?],
-    ))
+    let values = [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?];
+    Some(attend_f64(&inputs.problem, rows, values).0)
 }
 
 /// `[b, h, s]` of dense row `row` of Q or O.
@@ -255,8 +278,8 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
     sample
 }
 
-/// FP64 attention on dense values.
-fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Vec<f64> {
+/// FP64 attention on dense values: outputs, and the log-sum-exp of each row.
+fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
     let scale = f64::from(problem.softmax_scale);
     attend::<f64, f64, 4>(
         problem,
@@ -270,16 +293,18 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> Ve
                 .for_each(|score| *score = (*score - largest).exp());
             let sum: f64 = scores.iter().sum();
             scores.iter_mut().for_each(|score| *score /= sum);
+            largest + sum.ln()
         },
         |value| value,
     )
 }
 
 /// The same-precision baseline, on codes: scales are factors of the scores and of the output, as in the kernels.
-fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> {
+fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
+    let format = problem.dtype.output();
     let group = problem.shape.heads_q / problem.shape.heads_kv;
-    attend::<f32, f16, 8>(
+    attend::<f32, f32, 8>(
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
@@ -295,29 +320,31 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f16> 
                 .iter_mut()
                 .for_each(|score| *score = (*score - largest).exp());
             let sum: f32 = scores.iter().sum();
-            let mut scratch = Vec::new();
             if p == Probability::E4m3 {
-                p.round(scores, &mut scratch);
+                p.round(scores);
             }
             scores.iter_mut().for_each(|score| *score /= sum);
-            if p == Probability::F16 {
-                p.round(scores, &mut scratch);
+            if p != Probability::E4m3 {
+                p.round(scores);
             }
+            largest + sum.ln()
         },
-        f16::from_f32,
+        |value| format.round(value),
     )
+    .0
 }
 
 /// Attention over the given rows in T, with panels of `N` columns. `scales(b, h)` gives the factor of the scores and
-/// that of the output; `softmax` turns a row's scaled, visible scores into weights.
+/// that of the output; `softmax` turns a row's scaled, visible scores into weights and gives their log-sum-exp. Returns the
+/// outputs, and the log-sum-exp of each row in FP64.
 fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
     problem: &Problem,
     rows: &[usize],
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
-    softmax: impl Fn(&mut [T]) + Sync,
+    softmax: impl Fn(&mut [T]) -> T + Sync,
     finish: impl Fn(T) -> Out + Sync,
-) -> Vec<Out> {
+) -> (Vec<Out>, Vec<f64>) {
     let shape = &problem.shape;
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
     let kv_len = shape.seq_kv * dim;
@@ -334,8 +361,10 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
 
     // Tiles of rows that share a head.
     let mut out = vec![Out::default(); rows.len() * dim];
+    let mut lse = vec![f64::NEG_INFINITY; rows.len()];
     let mut tiles = Vec::new();
     let (mut rest_rows, mut rest_out) = (rows, out.as_mut_slice());
+    let mut rest_lse = lse.as_mut_slice();
     while let Some(&first) = rest_rows.first() {
         let end = (first / shape.seq_q + 1) * shape.seq_q;
         let len = rest_rows
@@ -343,13 +372,14 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
             .take(TILE_ROWS)
             .take_while(|&&row| row < end)
             .count();
-        let (tile_rows, tile_out);
+        let (tile_rows, tile_out, tile_lse);
         (tile_rows, rest_rows) = rest_rows.split_at(len);
         (tile_out, rest_out) = rest_out.split_at_mut(len * dim);
-        tiles.push((tile_rows, tile_out));
+        (tile_lse, rest_lse) = rest_lse.split_at_mut(len);
+        tiles.push((tile_rows, tile_out, tile_lse));
     }
 
-    tiles.into_par_iter().for_each(|(rows, out)| {
+    tiles.into_par_iter().for_each(|(rows, out, lse)| {
         let [b, h, _] = row_index(problem, rows[0]);
         let (keys, values) = &packed[b * shape.heads_kv + h / group];
         let [score_scale, output_scale] = scales(b, h);
@@ -367,9 +397,9 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
                 weights[row][key] = sum * score_scale;
             }
         });
-        for (weights, &visible) in weights.iter_mut().zip(&visible) {
+        for ((weights, &visible), lse) in weights.iter_mut().zip(&visible).zip(lse) {
             if visible > 0 {
-                softmax(&mut weights[..visible]);
+                *lse = softmax(&mut weights[..visible]).into();
             }
         }
         let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
@@ -379,7 +409,7 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
             }
         });
     });
-    out
+    (out, lse)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub(crate) const TILE_ROWS: usize = 4;
 
 /// f32 or f64.
 pub(crate) trait Real:
-    Copy + Default + Send + Sync + AddAssign + Mul<Output = Self>
+    Copy + Default + Send + Sync + AddAssign + Mul<Output = Self> + Into<f64>
 {
 }
 impl Real for f32 {}

@@ -16,6 +16,7 @@ fn facts() -> KernelFacts {
             register_cap: 128,
             shared_cap_bytes: 48 * 1024,
         }),
+        lse: false,
         probability: Probability::F32,
     }
 }

@@ -9,7 +9,7 @@ use crate::verdict::{GateId, GateResult};
 pub struct Peak {
     /// Words that the device name must hold, each as a word of its own.
     pub words: &'static [&'static str],
-    /// Dense f16 tensor FLOP/s with f32 accumulation.
+    /// Dense f16 and bf16 tensor FLOP/s with f32 accumulation.
     pub f16_flops: f64,
     /// Dense FP8 tensor FLOP/s.
     pub fp8_flops: f64,
@@ -79,7 +79,7 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
 pub struct Reached {
     /// Words that the device name must hold, as in [`Peak`].
     pub words: &'static [&'static str],
-    /// Dense f16 tensor FLOP/s of a large matrix product.
+    /// Dense f16 and bf16 tensor FLOP/s of a large matrix product.
     pub f16_flops: f64,
     /// Where the figure comes from.
     pub source: &'static str,
@@ -144,7 +144,7 @@ impl SpeedOfLight {
         };
         let flops = problem.flops() as f64;
         let flops_peak = match problem.dtype {
-            Dtype::F16 => peak.f16_flops,
+            Dtype::F16 | Dtype::Bf16 => peak.f16_flops,
             Dtype::E4m3 => peak.fp8_flops,
         };
         let mut bounds = vec![Bound {

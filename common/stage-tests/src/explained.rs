@@ -8,11 +8,12 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
 use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
+use common::tier0::is_without;
 use common::verdict::Verdict;
 use emulator::{Place, Schedule};
 
 /// Several tiles, ragged ends, grouped heads, maxima that move late or lie far from 0.
-const CASES: [(&str, Dtype, Mask, Family); 8] = [
+const CASES: [(&str, Dtype, Mask, Family); 9] = [
     ("1x2x150x64", Dtype::F16, Mask::Full, Family::Normal),
     ("1x2x150x64", Dtype::F16, Mask::Causal, Family::Normal),
     ("2x4:2x70:600x64", Dtype::F16, Mask::Causal, Family::Normal),
@@ -26,6 +27,7 @@ const CASES: [(&str, Dtype, Mask, Family); 8] = [
         Mask::Causal,
         Family::RandomScales,
     ),
+    ("2x4:2x70:300x64", Dtype::Bf16, Mask::Causal, Family::Large),
 ];
 
 fn cases() -> impl Iterator<Item = (String, Problem, Family)> {
@@ -53,6 +55,9 @@ pub fn explained(attention: &'static dyn Attention) {
     for variant in stage.family_variants() {
         for (name, problem, family) in cases() {
             let inputs = Inputs::generate(&problem, family, 0);
+            if is_without(&stage, variant, problem.dtype) {
+                continue;
+            }
             let prepared = stage
                 .prepare(variant, &problem)
                 .expect("every stage takes every problem");

@@ -322,6 +322,7 @@ fn gates_that_misjudge_and_mutants_that_survive_are_refused() {
         cases: 8,
         cases_failed: 0,
         gates_that_failed: vec![],
+        survived: vec![],
     };
     for (row, says) in [
         (

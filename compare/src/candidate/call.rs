@@ -5,11 +5,10 @@ use crate::peers::session::{Called, SessionError};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
-use common::problem::{Dtype, Mask};
+use common::problem::Mask;
 use common::reference::Probability;
 use common::stage::Unsupported;
 use common::verdict::{GateId, GateResult};
-use half::f16;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -69,7 +68,7 @@ impl Caller {
             let found = called.findings.into_iter();
             findings
                 .extend(found.map(|(gate, what)| fails(gate, &format!("{}: {what}", call.label))));
-            outputs.push(of.output.elements(&execution.output));
+            outputs.push(of.values(&execution.output));
             if !call.negated {
                 runs.push(Run {
                     label: call.label.to_string(),
@@ -80,13 +79,9 @@ impl Caller {
         }
         findings.splice(0..0, cached(&outputs[0], &outputs[1]));
         findings.dedup_by_key(|found| found.gate);
-        let probability = match of.problem.dtype {
-            Dtype::F16 => Probability::F16,
-            Dtype::E4m3 => Probability::E4m3,
-        };
         Ok(Launched::by_another(
             Arc::clone(staged),
-            probability,
+            Probability::of_operands(of.problem.dtype),
             runs,
             findings,
         ))
@@ -99,6 +94,7 @@ impl Caller {
         let mut arguments = json!({
             "peer": self.name,
             "place": call.place,
+            "dtype": of.problem.dtype,
             "fresh": call.label == CALLS[0].label,
             "causal": of.problem.mask == Mask::Causal,
             "scale": of.problem.softmax_scale,
@@ -117,15 +113,20 @@ impl Caller {
         let mut python = self.python.borrow_mut();
         python.start()?;
         let called = python.ask(|session| session.call(arguments))?;
-        let dense: Vec<u8> = take(&self.exchange.path("o"))
-            .iter()
-            .flat_map(|element| element.to_le_bytes())
-            .collect();
+        let dense = take(&self.exchange.path("o"));
         // What cannot be read has no bytes, which gate C6 fails.
         let inputs =
             ["q", "k", "v"].map(|name| std::fs::read(self.after(name)).unwrap_or_default());
         let output = of.output.with_elements(&dense);
-        Ok((called, Execution { inputs, output }))
+        let lse = None;
+        Ok((
+            called,
+            Execution {
+                inputs,
+                output,
+                lse,
+            },
+        ))
     }
 
     fn after(&self, name: &str) -> PathBuf {
@@ -157,13 +158,13 @@ fn negate(image: &Image, bytes: &mut [u8]) {
 }
 
 /// Whether the output of V negated is the one before, although that has elements that have a sign.
-fn cached(first: &[f16], negated: &[f16]) -> Option<GateResult> {
-    let bits = |of: &[f16]| {
+fn cached(first: &[f32], negated: &[f32]) -> Option<GateResult> {
+    let bits = |of: &[f32]| {
         of.iter()
             .map(|element| element.to_bits())
             .collect::<Vec<_>>()
     };
-    let has_sign = first.iter().any(|element| element.to_f32() != 0.0);
+    let has_sign = first.iter().any(|&element| element != 0.0);
     (has_sign && bits(first) == bits(negated)).then(|| {
         fails(
             GateId::C5,
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use common::image::Layout;
     use common::inputs::{Family, Inputs};
-    use common::problem::{Problem, Shape};
+    use common::problem::{Dtype, Problem, Shape};
 
     #[test]
     fn negated_values_are_negated_and_nothing_else_is() {
@@ -188,7 +189,7 @@ mod tests {
             let mut bytes = image.bytes.clone();
             negate(image, &mut bytes);
             let differ = bytes.iter().zip(&image.bytes).map(|(a, b)| a ^ b);
-            let expected = if dtype == Dtype::F16 { 0x80 } else { 0 };
+            let expected = if dtype.bytes() == 2 { 0x80 } else { 0 };
             assert!(
                 differ
                     .enumerate()
@@ -201,9 +202,8 @@ mod tests {
 
     #[test]
     fn a_kept_result_is_told_by_its_bits_unless_it_is_zero() {
-        let of = |values: [f32; 2]| values.map(f16::from_f32).to_vec();
-        assert!(cached(&of([0.0, 1.5]), &of([0.0, 1.5])).is_some());
-        assert!(cached(&of([0.0, 1.5]), &of([0.0, -1.5])).is_none());
-        assert!(cached(&of([0.0, -0.0]), &of([0.0, -0.0])).is_none());
+        assert!(cached(&[0.0, 1.5], &[0.0, 1.5]).is_some());
+        assert!(cached(&[0.0, 1.5], &[0.0, -1.5]).is_none());
+        assert!(cached(&[0.0, -0.0], &[0.0, -0.0]).is_none());
     }
 }

@@ -36,7 +36,7 @@ pub struct Failure {
 
 /// The gates that a variant is judged by: correctness, hazards, resources. Claims are judged by L1 and E1, the gates
 /// themselves by S1.
-pub const OF_VARIANTS: [GateId; 10] = [
+pub const OF_VARIANTS: [GateId; 11] = [
     GateId::C1,
     GateId::C2,
     GateId::C3,
@@ -44,6 +44,7 @@ pub const OF_VARIANTS: [GateId; 10] = [
     GateId::C5,
     GateId::C6,
     GateId::C7,
+    GateId::C8,
     GateId::B1,
     GateId::H1,
     GateId::R1,
@@ -107,7 +108,8 @@ pub fn source(record: &Record) -> Source {
 }
 
 /// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
-/// all have evidence but C4, which has nothing to say about some problems, and B1, which judges those of a tier.
+/// all have evidence but C4, which has nothing to say about some problems, C8, which judges kernels that write log-sum-exps, and
+/// B1, which judges those of a tier.
 pub fn is_green(record: &Record, subject: &Subject) -> bool {
     let Some(row) = summary(record, subject) else {
         return false;
@@ -121,7 +123,7 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
         && needed
             .into_iter()
             .all(|gate| verdict(gate) == Some(Verdict::Pass))
-        && [GateId::C4, GateId::B1]
+        && [GateId::C4, GateId::C8, GateId::B1]
             .into_iter()
             .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
 }
@@ -218,8 +220,11 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         _ => {}
     }
     // A selection may leave a gate without a case, C7 excepted; a whole tier may not, but for C4, which has nothing to say
-    // about most problems, where the device cannot run the variant on the others.
-    let waived = |gate: GateId| gate == GateId::C7 || gate == GateId::C4 && unsupported > 0;
+    // about most problems, where the device cannot run the variant on the others, and C8, which kernels without log-sum-exps
+    // have not.
+    let waived = |gate: GateId| {
+        matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && unsupported > 0
+    };
     let has_data = |gate: GateId| {
         gates
             .get(&gate)

@@ -54,12 +54,26 @@ pub struct BuiltKernel {
 }
 
 impl StageBuild {
+    /// Whether any of its variants does.
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        self.variants.iter().any(|variant| variant.takes(dtype))
+    }
+
     pub fn variant(&self, name: &str) -> Option<&VariantBuild> {
         self.variants.iter().find(|variant| variant.name == name)
     }
 }
 
 impl VariantBuild {
+    /// Whether it has an instance of this dtype; what is not compiled here says so itself.
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        self.kernels.is_empty()
+            || self
+                .kernels
+                .iter()
+                .any(|kernel| kernel.facts.dtype == dtype)
+    }
+
     /// The instance of the claims' problem: of head_dim 64.
     pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
         self.instance(dtype, 64)

@@ -2,9 +2,9 @@
 
 use crate::measure::plan::FileProblem;
 use crate::record::files::name_of;
+use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use half::f16;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -42,8 +42,8 @@ pub struct FileInput {
     q: Operand,
     k: Operand,
     v: Operand,
-    /// `out` as f16, where the file has it.
-    pub out: Option<Vec<f16>>,
+    /// `out` in the output's format, where the file has it.
+    pub out: Option<Vec<f32>>,
 }
 
 const SCALES: &str = "q_scale, k_scale and v_scale";
@@ -106,7 +106,7 @@ impl FileInput {
             seq_kv,
             head_dim,
         };
-        let out = reader.output(extents.q_extents())?;
+        let out = reader.output(extents.q_extents(), q.dtype.output())?;
         let dtype = q.dtype;
         let problem = FileProblem {
             name: file.clone(),
@@ -220,10 +220,11 @@ impl Reader<'_> {
         let extents = [found[0], found[1], found[2], found[3]];
         let (dtype, scales) = match tensor.dtype() {
             StoredDtype::F16 => (Dtype::F16, Ok(Vec::new())),
+            StoredDtype::BF16 => (Dtype::Bf16, Ok(Vec::new())),
             other => {
                 let is_e4m3 = other == StoredDtype::F8_E4M3;
                 self.demand(is_e4m3, || {
-                    format!("'{name}' is {other:?}; expected F16 or F8_E4M3")
+                    format!("'{name}' is {other:?}; expected F16, BF16 or F8_E4M3")
                 })?;
                 (Dtype::E4m3, self.scales(scales, extents))
             }
@@ -248,26 +249,23 @@ impl Reader<'_> {
     }
 
     /// `out`, where the file has it: finite, and of the shape of q.
-    fn output(&self, expected: [usize; 4]) -> Result<Option<Vec<f16>>, FileError> {
+    fn output(&self, expected: [usize; 4], format: Format) -> Result<Option<Vec<f32>>, FileError> {
         if !self.tensors.names().contains(&"out") {
             return Ok(None);
         }
         let tensor = self.tensor("out")?;
         let dtype = tensor.dtype();
-        let is_known = [StoredDtype::F16, StoredDtype::F32].contains(&dtype);
-        self.demand(is_known, || {
-            format!("'out' is {dtype:?}; expected F16 or F32")
+        let own = stored(format);
+        self.demand([own, StoredDtype::F32].contains(&dtype), || {
+            format!("'out' is {dtype:?}; expected {own:?} or F32")
         })?;
-        let values: Vec<f16> = match dtype {
-            StoredDtype::F32 => floats(tensor.data())
-                .into_iter()
-                .map(f16::from_f32)
-                .collect(),
-            _ => tensor
-                .data()
-                .chunks_exact(2)
-                .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-                .collect(),
+        let values = match dtype {
+            StoredDtype::F32 => {
+                let mut values = floats(tensor.data());
+                format.round_all(&mut values);
+                values
+            }
+            _ => format.decode_bytes(tensor.data()),
         };
         let found = tensor.shape();
         self.demand(found == expected, || {
@@ -283,6 +281,14 @@ impl Reader<'_> {
             )
         })?;
         Ok(Some(values))
+    }
+}
+
+/// What safetensors calls a format.
+pub fn stored(format: Format) -> StoredDtype {
+    match format {
+        Format::F16 => StoredDtype::F16,
+        Format::Bf16 => StoredDtype::BF16,
     }
 }
 

@@ -13,7 +13,6 @@ use common::check::Outcome;
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 use common::suppression::Broken;
-use half::f16;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Why a run could not go on.
@@ -68,7 +67,7 @@ pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
     /// A case ended with this output, where it has one.
-    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError>;
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError>;
     /// It has grown; the sink may bring its summaries up to date, or want no more.
     fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
 }

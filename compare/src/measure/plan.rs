@@ -260,6 +260,23 @@ pub fn named(name: &str) -> Shape {
         .shape
 }
 
+/// What BF16, whose kernels differ from those of f16 in a type alone, has of the tiers: T0 and T1 on default variants; of T2
+/// about half of f16's cases, which is one mask of each shape, by turns, and fewer seeds; both masks of these shapes, on which
+/// alone it is timed, here and by `tune`.
+const BF16_TIMED: [&str; 4] = ["mission", "long", "big", "big_wide"];
+const BF16_SEEDS: u64 = 2;
+
+/// Whether T2 has the shape number `at` with this dtype and mask.
+fn has_mask(dtype: Dtype, mask: Mask, shape: &str, at: usize) -> bool {
+    let by_turns = (mask == Mask::Full) == at.is_multiple_of(2);
+    dtype != Dtype::Bf16 || BF16_TIMED.contains(&shape) || by_turns
+}
+
+/// Whether tiers time a problem of this dtype on this shape.
+fn is_timed(place: &Place) -> bool {
+    place.dtype != Dtype::Bf16 || BF16_TIMED.contains(&place.shape.as_str())
+}
+
 /// T0: the cases that every stage's own tests run.
 fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
     let case = |case: Case, mode: Mode| {
@@ -274,6 +291,7 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
         };
         Item {
             problem: p,
+            default_only: p.dtype == Dtype::Bf16,
             ..item(&name, p.shape, p.dtype, p.mask, case.family, 0, mode)
         }
     };
@@ -407,6 +425,9 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
         default_only: true,
         ..mission(Dtype::F16, seed)
     }));
+    for item in &mut items {
+        item.default_only |= item.problem.dtype == Dtype::Bf16;
+    }
     items
 }
 
@@ -426,10 +447,10 @@ fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
             mode,
         )
     };
-    let of_each = variant
-        .kernels
-        .iter()
-        .map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
+    let of_each = variant.kernels.iter().map(|kernel| Item {
+        default_only: kernel.facts.dtype == Dtype::Bf16,
+        ..ring(&kernel.facts, suppression::TILES, Family::Normal)
+    });
     let of_one =
         variant
             .claims_kernel(Dtype::F16)
@@ -452,11 +473,13 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     items.extend(tier1(traced, plain));
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
-            for shape in NAMED_SHAPES {
-                let seeds = if ["small", "mission"].contains(&shape.name) {
-                    0..5
-                } else {
-                    0..1
+            let has = |at: usize, name: &str| has_mask(dtype, mask, name, at);
+            for (at, shape) in NAMED_SHAPES.iter().enumerate() {
+                let seeds = match (["small", "mission"].contains(&shape.name), dtype) {
+                    _ if !has(at, shape.name) => continue,
+                    (true, Dtype::Bf16) => 0..BF16_SEEDS,
+                    (true, _) => 0..5,
+                    (false, _) => 0..1,
                 };
                 for &family in Family::for_dtype(dtype) {
                     let seeded =
@@ -464,7 +487,10 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
                     items.extend(seeds.clone().map(seeded));
                 }
             }
-            for shape in edge_shapes() {
+            for (at, shape) in edge_shapes().into_iter().enumerate() {
+                if !has(at, &shape.to_string()) {
+                    continue;
+                }
                 items.push(item(
                     &shape.to_string(),
                     shape,
@@ -629,7 +655,10 @@ pub fn plan(
             // A variant that was asked for by name runs in every tier.
             let asked = request.chosen.takes_by_name(&variant.name);
             let is_default = variant.name == stage.default_variant;
-            let takes = |item: &&Item| !item.default_only || is_default || asked;
+            let takes = |item: &&Item| {
+                (!item.default_only || is_default || asked)
+                    && (item.problem.dtype != Dtype::Bf16 || variant.takes(Dtype::Bf16))
+            };
             let rings = if has_rings {
                 rings(variant, traced.once(), is_default)
             } else {
@@ -639,7 +668,8 @@ pub fn plan(
                 .chain(
                     rings
                         .iter()
-                        .filter(|item| chosen(&item.problem) && !items.contains(item)),
+                        .filter(|item| chosen(&item.problem) && !items.contains(item))
+                        .filter(takes),
                 )
                 .map(|item| case(Subject::variant(&stage.id, &variant.name), item))
                 .map(|case| {
@@ -668,6 +698,7 @@ pub fn plan(
     }
     if cases.is_empty() {
         let reason = match request.flags() {
+            _ if dtypes == [Dtype::Bf16] => "no stage of those chosen has bf16".to_string(),
             flags if flags.is_empty() => "no stage has a variant".to_string(),
             flags => format!("{} exclude each other", flags.join(" ")),
         };
@@ -700,6 +731,10 @@ pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<
             .collect();
     }
     let mut tuned = plan(all, &request, BackendKind::Cuda)?;
+    if problems.shapes.is_empty() && problems.dtypes.is_empty() {
+        tuned.cases.retain(|case| is_timed(&case.place));
+        tuned.timings.retain(|timing| is_timed(&timing.place));
+    }
     let variants: BTreeSet<String> = tuned
         .cases
         .iter()
@@ -799,7 +834,8 @@ fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<
         let swept = swept
             && SWEEP.iter().any(|&seq| sweep_shape(seq) == problem.shape)
             && (place.dtype, place.mask) == (Dtype::F16, Mask::Full);
-        let wanted = problem.has_claims() || combined || swept || tier == Tier::T2 && named;
+        let of_tier = problem.has_claims() || tier == Tier::T2 && named;
+        let wanted = combined || swept || of_tier && is_timed(place);
         if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
             timings.push(PlannedTiming {
                 subject: subject.clone(),

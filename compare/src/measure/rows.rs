@@ -365,10 +365,11 @@ pub fn not_tested(what: &str, why: &str) -> Row {
 /// A planted fault must fail one of the gates; the correct model that stands beside the faults, none.
 pub fn planted(found: &Caught) -> Row {
     let gates = joined(&found.gates_that_failed, " ");
-    let by = if gates.is_empty() {
-        "no gate fails".to_string()
-    } else {
-        format!("failed by {gates}")
+    let survived = joined(found.survived.iter().map(ToString::to_string), ", ");
+    let by = match (gates.is_empty(), survived.is_empty()) {
+        (true, _) => "no gate fails".to_string(),
+        (false, true) => format!("failed by {gates}"),
+        (false, false) => format!("failed by {gates}, but not with {survived}"),
     };
     tested(
         HARNESS,
@@ -574,6 +575,7 @@ mod tests {
                 cases: 4,
                 cases_failed,
                 gates_that_failed,
+                survived: vec![],
             })
         };
         let fault = Some(Fault::ALL[0]);

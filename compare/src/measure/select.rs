@@ -30,7 +30,7 @@ pub struct Problems {
     /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: what the command says]
     #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
     pub shapes: Vec<NamedShape>,
-    /// Element types: f16, e4m3 [default: what the command says]
+    /// Element types: f16, e4m3, bf16 [default: what the command says]
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
     pub dtypes: Vec<Dtype>,
     /// Masks: full, causal [default: what the command says]
@@ -69,9 +69,6 @@ pub enum SelectError {
         /// Its stage.
         stage: String,
     },
-    /// A type that attention kernels know and these do not.
-    #[error("BF16 is not supported yet; known: f16, e4m3")]
-    Bf16,
     /// A shape that no stage takes.
     #[error(transparent)]
     Shape(ProblemError),
@@ -239,14 +236,11 @@ fn is_stage(word: &str, id: &str) -> bool {
 
 /// The dtype that `word` names.
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
-    match word.to_lowercase().as_str() {
-        "bf16" | "bfloat16" => Err(SelectError::Bf16),
-        _ => find(
-            "dtype",
-            word,
-            Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter(),
-        ),
-    }
+    find(
+        "dtype",
+        word,
+        Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter(),
+    )
 }
 
 /// The mask that `word` names.
@@ -382,12 +376,8 @@ mod tests {
              --stages out"
         );
         assert_eq!(variant(&["1"], "cpasync-32x64"), None);
-        for word in ["bf16", "BFloat16"] {
-            assert_eq!(
-                message(dtype(word).unwrap_err()),
-                "BF16 is not supported yet; known: f16, e4m3"
-            );
-        }
+        assert_eq!(dtype("bf16").unwrap(), Dtype::Bf16);
+        assert!(message(dtype("bfloat16").unwrap_err()).contains("mean 'bf16'"));
         assert!(message(shape("mision").unwrap_err()).contains("mean 'mission'"));
         assert!(message(family("outlier").unwrap_err()).contains("mean 'outliers'"));
         assert!(message(dtype("fp16").unwrap_err()).contains("mean 'f16'"));
@@ -405,8 +395,10 @@ mod tests {
         let all = [
             "small f16 causal",
             "small e4m3 causal",
+            "small bf16 causal",
             "1x1x17x128 f16 causal",
             "1x1x17x128 e4m3 causal",
+            "1x1x17x128 bf16 causal",
         ];
         assert_eq!(chosen(Problems::default()), all);
         let shapes = vec![shape("mission").unwrap()];

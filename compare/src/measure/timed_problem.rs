@@ -4,6 +4,7 @@ use common::check;
 use common::device::Staged;
 use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
 use common::e4m3::E4m3;
+use common::format::Format;
 use common::gate::{self, Evidence, Repeat};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -11,7 +12,6 @@ use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
 use common::timing::SpeedOfLight;
 use common::verdict::{GateId, GateResult, Verdict};
-use half::f16;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -113,9 +113,9 @@ impl TimedProblem {
                 .iter()
                 .filter(|output| output.input == index)
                 .collect();
-            let dense: Vec<Vec<f16>> = of_input
+            let dense: Vec<Vec<f32>> = of_input
                 .iter()
-                .map(|output| staged.output.elements(&output.execution.output))
+                .map(|output| staged.values(&output.execution.output))
                 .collect();
             for (output, dense) in of_input.iter().zip(&dense) {
                 let (error, numeric) = numeric(&problem, reference, dense);
@@ -148,7 +148,7 @@ impl TimedProblem {
     /// held its output in E4M3 too, under `e4m3_scale`, is judged by a baseline that did the same.
     pub fn judge_dense(
         &mut self,
-        outputs: &[Vec<f16>],
+        outputs: &[Vec<f32>],
         probability: Probability,
         e4m3_scale: Option<f32>,
     ) -> Judged {
@@ -172,15 +172,14 @@ impl TimedProblem {
 
 /// The reference of a program that writes E4M3 codes of its outputs times `scale`.
 fn in_e4m3(reference: &Reference, scale: f32) -> Reference {
-    let round =
-        |value: &f16| f16::from_f32(E4m3::from_f32(value.to_f32() * scale).to_f32() / scale);
+    let round = |&value: &f32| Format::F16.round(E4m3::from_f32(value * scale).to_f32() / scale);
     Reference {
         baseline: reference.baseline.iter().map(round).collect(),
         ..reference.clone()
     }
 }
 
-fn numeric(problem: &Problem, reference: &Reference, output: &[f16]) -> (f64, [GateResult; 4]) {
+fn numeric(problem: &Problem, reference: &Reference, output: &[f32]) -> (f64, [GateResult; 4]) {
     let (errors, gates) = gate::numeric_gates(&Evidence {
         problem,
         family: Some(Family::Normal),
@@ -226,7 +225,7 @@ mod tests {
         );
         let reference = reference(&inputs, Probability::E4m3).unwrap();
         let coded = in_e4m3(&reference, 64.0);
-        let verdicts = |reference: &Reference, output: &[f16]| {
+        let verdicts = |reference: &Reference, output: &[f32]| {
             numeric(&problem, reference, output)
                 .1
                 .map(|result| result.verdict == Verdict::Fail)
@@ -236,10 +235,7 @@ mod tests {
             verdicts(&reference, &output).contains(&true)
                 && !verdicts(&coded, &output).contains(&true)
         );
-        let halved: Vec<f16> = output
-            .iter()
-            .map(|value| f16::from_f32(value.to_f32() / 2.0))
-            .collect();
+        let halved: Vec<f32> = output.iter().map(|value| value / 2.0).collect();
         assert!(verdicts(&coded, &halved).contains(&true));
     }
 

@@ -160,7 +160,7 @@ pub fn rule(gate: GateId) -> String {
     match gate {
         GateId::C1 => "no element of the output is left unwritten, none is infinite or NaN".into(),
         GateId::C2 => format!(
-            "max error ≤ {} × that of the same-precision baseline + {} f16 ulps at the largest reference value; root mean square \
+            "max error ≤ {} × that of the same-precision baseline + {} ulps of the output at the largest reference value; root mean square \
              of row errors ≤ ({} + {}/n) × its own over n effective rows",
             gate::C2_PLAIN_FACTOR,
             gate::C2_OUTPUT_ULPS,
@@ -168,15 +168,16 @@ pub fn rule(gate: GateId) -> String {
             gate::C2_ROWS_NOISE
         ),
         GateId::C3 => format!(
-            "per row ‖o − r‖ / ‖r‖ ≤ {:.0e} (P in e4m3: {:.0e}) + what f32 scores lose; a row without keys is exactly 0",
+            "per row ‖o − r‖ / ‖r‖ ≤ {:.0e} (P or output in bf16: {:.1e}; P in e4m3: {:.0e}) + what f32 scores lose; a row without keys is exactly 0",
             gate::C3_ROW,
+            gate::C3_ROW_BF16,
             gate::C3_ROW_E4M3_P
         ),
         GateId::C4 => format!(
-            "f16 allclose, atol {:.0e} × rms(V), rtol {:.0e}; e4m3 against unquantised FP64: mean ≤ {}, at most {:.0} % of errors \
+            "allclose, atol = rtol × rms(V): f16 rtol {:.0e}, bf16 {:.1e}; e4m3 against unquantised FP64: mean ≤ {}, at most {:.0} % of errors \
              above {}",
-            gate::C4_ATOL,
-            gate::C4_RTOL,
+            gate::C4_F16,
+            gate::C4_BF16,
             gate::C4_E4M3_MEAN,
             100.0 * gate::C4_E4M3_BAD_SHARE,
             gate::C4_E4M3_BAD
@@ -184,6 +185,12 @@ pub fn rule(gate: GateId) -> String {
         GateId::C5 => "all launches are bitwise equal".into(),
         GateId::C6 => "guard bands, gaps and inputs are intact after the launch".into(),
         GateId::C7 => "compute-sanitizer reports no error and no warning".into(),
+        GateId::C8 => format!(
+            "log-sum-exps, of kernels that write them, within {:.0e} of FP64's, relative or absolute, or {} × 2^-24 of the \
+             largest score; -inf for a row without keys",
+            gate::C8_LSE,
+            gate::C8_SCORES
+        ),
         GateId::B1 => format!(
             "per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family",
             gate::B1_FACTOR

@@ -34,7 +34,7 @@ pub struct Item {
     pub stages: Vec<String>,
 }
 
-/// The chosen problems, f16 and what stages claim of E4M3: all of `stages` on mission; on the other shapes those that claim
+/// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the other shapes those that claim
 /// to be faster than a peer there, and the last.
 pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
     let item = |(shape_name, problem): (String, Problem)| {
@@ -51,6 +51,7 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
             .iter()
             .enumerate()
             .filter(takes)
+            .filter(|(_, stage)| stage.takes(problem.dtype))
             .map(|(_, stage)| stage.id.clone())
             .collect();
         Some(Item {
@@ -60,7 +61,7 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
         })
     };
     problems
-        .or(&SHAPES, &[Dtype::F16, Dtype::E4m3], &Mask::ALL)
+        .or(&SHAPES, &Dtype::ALL, &Mask::ALL)
         .into_iter()
         .filter_map(item)
         .collect()
@@ -148,6 +149,7 @@ pub fn candidates(
             let names = stage
                 .variants
                 .iter()
+                .filter(|variant| variant.takes(problem.dtype))
                 .map(|variant| &variant.name)
                 .filter(|name| of_family(name));
             names

@@ -9,12 +9,10 @@ use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;
-use common::problem::Dtype;
 use common::reference::Probability;
 use common::stage::LoadedStage;
 use common::timing::stats::SampleError;
 use common::timing::{Plan, SpeedOfLight};
-use half::f16;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -532,12 +530,13 @@ impl<'a> Bench<'a> {
             .map(|index| self.exchange.0.join(format!("o{index}")))
             .collect();
         let finished = python.ask(|session| session.finish(peer, &files))?;
-        let outputs: Vec<Vec<f16>> = files.iter().map(|file| take(file)).collect();
+        let format = bench.problem.dtype.output();
+        let outputs: Vec<Vec<f32>> = files
+            .iter()
+            .map(|file| format.decode_bytes(&take(file)))
+            .collect();
         // P is of the type of the operands, as in all of these libraries.
-        let probability = match bench.problem.dtype {
-            Dtype::F16 => Probability::F16,
-            Dtype::E4m3 => Probability::E4m3,
-        };
+        let probability = Probability::of_operands(bench.problem.dtype);
         let judged = bench.judge_dense(&outputs, probability, finished.e4m3_scale);
         let (single_us, host_us) = (calls.single_us, calls.host_us);
         Ok(Sampled {
@@ -584,15 +583,12 @@ fn launch_us(arm: &mut Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> 
     Ok(arm.device_time(launches, plan)?.as_secs_f64() * 1e6 / launches as f64)
 }
 
-/// The f16 values in a file, which is removed: an output that is not written must not be the one before.
-pub fn take(path: &Path) -> Vec<f16> {
+/// The bytes of an output in a file, which is removed: an output that is not written must not be the one before.
+pub fn take(path: &Path) -> Vec<u8> {
     // What cannot be read has no elements, which the gates fail.
     let bytes = std::fs::read(path).unwrap_or_default();
     let _ = std::fs::remove_file(path);
     bytes
-        .chunks_exact(2)
-        .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-        .collect()
 }
 
 /// What ended a round.

@@ -11,16 +11,17 @@ that timings of this process and of the one that asks can be interleaved.
   call     q, k, v, place,   calls that peer once, on views of files' bytes that lie where those of the call before to this
            output, after ... place lay; writes what it returns, and these bytes as they are then; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
-  problem                    extents, mask, scale, sets to rotate over, files with Q, K and V: dense f16, or E4M3 codes with
-                             the scale of each tensor
+  problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
+                             E4M3 codes with the scale of each tensor
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
   chunk    peer, lead_in,    replays of that graph, of which the first `lead_in` are not timed; device time of one call
            replays
   calls    peer, count       single calls: time between two events, and the host's time until the call returns
-  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files as f16, forgets the graph;
+  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, as bf16 where the inputs are, else as f16, and
+                             forgets the graph;
                              e4m3_scale if they were held in E4M3, and under which scale
 
-Peers whose name ends in -fp8 take E4M3, all others f16.
+Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
 """
 import contextlib
 import ctypes
@@ -52,7 +53,7 @@ def describe(error):
 
 
 def bits(tensor):
-    """Of a tensor of f16, as numbers that compare as bits do."""
+    """Of a tensor of 16-bit elements, as numbers that compare as bits do."""
     return tensor.contiguous().clone().view(sys.modules["torch"].int16)
 
 
@@ -258,8 +259,8 @@ class Worker:
     def call(self, command):
         torch = self.torch
         self.causal, self.scale = command["causal"], command["scale"]
-        kind = torch.float8_e4m3fn if command["q"]["scales"] else torch.float16
-        if kind != torch.float16 and not self.takes_scales:
+        kind = self.kind_of(command["dtype"])
+        if kind == torch.float8_e4m3fn and not self.takes_scales:
             return {"unsupported": "it has no argument `scales`, which E4M3 needs"}
         if command["fresh"]:
             self.kept = []
@@ -298,6 +299,13 @@ class Worker:
         self.kept.append((output, bits(output)))
         return {"findings": findings}
 
+    def kind_of(self, dtype):
+        """The type of Q, K and V; outputs are from now on of bf16 where these are, else of f16."""
+        torch = self.torch
+        kind = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}[dtype]
+        self.output_kind = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
+        return kind
+
     def placed(self, place, name, path):
         """The bytes of a file in this process's memory, where those of the last call to this place and tensor lay."""
         torch = self.torch
@@ -313,7 +321,7 @@ class Worker:
         return image
 
     def unwritten(self, extents):
-        return self.torch.full(extents, UNWRITTEN, dtype=self.torch.int16, device=self.device).view(self.torch.float16)
+        return self.torch.full(extents, UNWRITTEN, dtype=self.torch.int16, device=self.device).view(self.output_kind)
 
     def poison(self, extents):
         """Leaves NaN in the memory that an output is likely to be allocated in."""
@@ -330,7 +338,7 @@ class Worker:
         if not isinstance(output, torch.Tensor):
             raise TypeError(f"returned {type(output).__name__}, expected a tensor")
         found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
-        expected = f"{torch.float16} {list(extents)} on {self.device}"
+        expected = f"{self.output_kind} {list(extents)} on {self.device}"
         if found != expected:
             raise TypeError(f"returned {found}, expected {expected}")
 
@@ -375,9 +383,9 @@ class Worker:
         torch.cuda.empty_cache()
         self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
         extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
+        kind = self.kind_of(command["dtype"])
         contents = []
         for paths, scales in zip(command["contents"], command["scales"]):
-            kind = torch.float8_e4m3fn if scales else torch.float16
             tensors = [self.read(path, shape, kind) for path, shape in zip(paths, extents)]
             each = [shape[:2] if self.candidate else (1, 1, 1, 1) for shape in extents]
             contents.append(tensors + [torch.full(of, scale, device="cuda") for of, scale in zip(each, scales)])
@@ -490,7 +498,7 @@ class Worker:
             if not self.is_heads_first(peer):
                 output = output.transpose(1, 2)
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            self.write(path, values.to(torch.float16))
+            self.write(path, values.to(self.output_kind))
         del entry, output, values
         torch.cuda.empty_cache()
         return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}

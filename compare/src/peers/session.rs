@@ -236,7 +236,7 @@ impl Session {
         self.ask("ceilings", json!({}))
     }
 
-    /// Sets the problem. `contents` are files with Q, K and V, over which `sets` sets rotate; of E4M3 with the scale of
+    /// Sets the problem. `contents` are files with Q, K and V in its dtype, over which `sets` sets rotate; of E4M3 with the scale of
     /// each tensor.
     pub fn problem(
         &mut self,
@@ -248,6 +248,7 @@ impl Session {
         let arguments = json!({
             "q_extents": problem.shape.q_extents(),
             "kv_extents": problem.shape.kv_extents(),
+            "dtype": problem.dtype,
             "causal": problem.mask == Mask::Causal,
             "scale": problem.softmax_scale,
             "contents": contents,
@@ -279,7 +280,7 @@ impl Session {
         self.ask("calls", json!({ "peer": peer, "count": count }))
     }
 
-    /// Fills the timed outputs anew and writes them to `outputs`, dense f16, one file per content.
+    /// Fills the timed outputs anew and writes them to `outputs`, dense, in the output format of the problem, one file per content.
     pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<Finished, SessionError> {
         self.ask("finish", json!({ "peer": peer, "outputs": outputs }))
     }

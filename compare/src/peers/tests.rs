@@ -414,6 +414,7 @@ fn fp8_is_asked_for_e4m3_alone() {
         .map(|peer| choose::takes(peer, dtype))
     };
     assert_eq!(asked(Dtype::F16), [true, true, false, false]);
+    assert_eq!(asked(Dtype::Bf16), [true, true, false, false]);
     assert_eq!(asked(Dtype::E4m3), [false, false, true, true]);
     assert!(
         Dtype::ALL

@@ -265,8 +265,8 @@ impl fmt::Display for Claim {
         match (&self.relation, self.on.dtype) {
             (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.on),
             (_, dtype) if self.on != Place::claims(dtype) => write!(f, " on {}", self.on),
-            (_, Dtype::E4m3) => f.write_str(" with e4m3"),
             (_, Dtype::F16) => Ok(()),
+            (_, dtype) => write!(f, " with {dtype}"),
         }
     }
 }

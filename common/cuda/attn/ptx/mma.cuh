@@ -19,6 +19,14 @@ static __device__ __forceinline__ void mma_m16n8k16_f16_f32(float (&d)[4], const
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// The same of bf16 operands.
+static __device__ __forceinline__ void mma_m16n8k16_bf16_f32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 // m16n8k32, e4m3 operands, f32 accumulate. As above with four codes a register: lane l, with row = l / 4 and
 // quad = 4 * (l % 4), holds a[0] = A[row][quad .. quad + 3], a[1] = A[row + 8][quad ..], a[2] = A[row][quad + 16 ..],
 // a[3] = A[row + 8][quad + 16 ..], b[0] = B[quad ..][row], b[1] = B[quad + 16 ..][row]; d as above.

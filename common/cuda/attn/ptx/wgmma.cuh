@@ -53,7 +53,7 @@ static __device__ __forceinline__ void wgmma_wait(Registers &...registers) {
 
 // What the instructions are given. Thread t of the warpgroup, in warp w = t / 32 with lane l = t % 32, holds of D[64][N]
 //   d[4 * j + 2 * h + i] = D[16 * w + 8 * h + l / 4][8 * j + 2 * (l % 4) + i]          h and i are 0 or 1
-// and of A[64][16], two f16 a register, what mma.m16n8k16 has of its rows 16 * w and on:
+// and of A[64][16], two f16 or bf16 a register, what mma.m16n8k16 has of its rows 16 * w and on:
 //   a[0] = A[row][pair, pair + 1]      a[1] = A[row + 8][pair, ..]                     row = 16 * w + l / 4
 //   a[2] = A[row][pair + 8, ..]        a[3] = A[row + 8][pair + 8, ..]                 pair = 2 * (l % 4)
 // so that D, rounded, is A of the next product. Of A[64][32] in e4m3 a register holds four: as above with
@@ -81,27 +81,30 @@ static __device__ __forceinline__ void wgmma_wait(Registers &...registers) {
 #define ATTN_D_96(d) ATTN_D_88(d), ATTN_D_8(d, 88)
 
 // d[64][N] = a · b, plus d if `accumulate`; N is twice the number of accumulators. a and b by descriptor, or a from
-// registers. f16: reduces over 16; a is K-major, b too (B[n][k] in memory) or, with TRANS_B, MN-major (B[k][n]).
+// registers. f16 and bf16: reduces over 16; a is K-major, b too (B[n][k] in memory) or, with TRANS_B, MN-major (B[k][n]).
 // e4m3: reduces over 32; both K-major. R0 to R6 are the numbers of the operands behind the accumulators.
-#define ATTN_WGMMA(N, COUNT, R0, R1, R2, R3, R4, R5, R6)                                                               \
+#define ATTN_WGMMA_16_BITS(TYPE, N, COUNT, R0, R1, R2, R3, R4, R5, R6)                                                 \
     template <bool TRANS_B>                                                                                            \
-    static __device__ __forceinline__ void wgmma_f16(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate) {     \
+    static __device__ __forceinline__ void wgmma_##TYPE(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate) {  \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R2 ", 0;\n"                                                 \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" ATTN_D_NAMES_##COUNT "}, %" #R0 ", %"  \
-                     #R1 ", p, 1, 1, 0, %" #R3 ";\n}"                                                                  \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #TYPE "." #TYPE " {" ATTN_D_NAMES_##COUNT       \
+                     "}, %" #R0 ", %" #R1 ", p, 1, 1, 0, %" #R3 ";\n}"                                                 \
                      : ATTN_D_##COUNT(d)                                                                               \
                      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(TRANS_B)));             \
     }                                                                                                                  \
     template <bool TRANS_B>                                                                                            \
-    static __device__ __forceinline__ void wgmma_f16(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b,            \
-                                                     bool accumulate) {                                                \
+    static __device__ __forceinline__ void wgmma_##TYPE(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b,         \
+                                                        bool accumulate) {                                             \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R5 ", 0;\n"                                                 \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" ATTN_D_NAMES_##COUNT "}, {%" #R0       \
-                     ", %" #R1 ", %" #R2 ", %" #R3 "}, %" #R4 ", p, 1, 1, %" #R6 ";\n}"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #TYPE "." #TYPE " {" ATTN_D_NAMES_##COUNT       \
+                     "}, {%" #R0 ", %" #R1 ", %" #R2 ", %" #R3 "}, %" #R4 ", p, 1, 1, %" #R6 ";\n}"                    \
                      : ATTN_D_##COUNT(d)                                                                               \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),          \
                        "n"(static_cast<int>(TRANS_B)));                                                                \
-    }                                                                                                                  \
+    }
+#define ATTN_WGMMA(N, COUNT, R0, R1, R2, R3, R4, R5, R6)                                                               \
+    ATTN_WGMMA_16_BITS(f16, N, COUNT, R0, R1, R2, R3, R4, R5, R6)                                                      \
+    ATTN_WGMMA_16_BITS(bf16, N, COUNT, R0, R1, R2, R3, R4, R5, R6)                                                     \
     static __device__ __forceinline__ void wgmma_e4m3(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate) {    \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #R2 ", 0;\n"                                                 \
                      "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" ATTN_D_NAMES_##COUNT "}, %" #R0      \
@@ -126,5 +129,6 @@ ATTN_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
 ATTN_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
 
 #undef ATTN_WGMMA
+#undef ATTN_WGMMA_16_BITS
 
 } // namespace attn

@@ -31,7 +31,7 @@ struct AttentionMapsRegistration {
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
-        __VA_ARGS__::PROBABILITY_BITS, ATTN_CONCAT(ATTN_STAGE, name##suffix)});                                        \
+        __VA_ARGS__::PROBABILITY, writes_lse<__VA_ARGS__>, ATTN_CONCAT(ATTN_STAGE, name##suffix)});                    \
     static const AttentionMapsRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_maps)(                               \
         AttentionMaps{__VA_ARGS__::Q_BOX_ROWS, __VA_ARGS__::K_BOX_ROWS, __VA_ARGS__::V_BOX_ROWS, __VA_ARGS__::O_BOX_ROWS});
 
@@ -39,4 +39,6 @@ struct AttentionMapsRegistration {
     ATTN_MAPPED_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                             \
     ATTN_MAPPED_INSTANCE(family, name, _f16_d128, ATTENTION_F16, 128, Preset<attn::F16, 128>)                          \
     ATTN_MAPPED_INSTANCE(family, name, _e4m3_d64, ATTENTION_E4M3, 64, Preset<attn::E4M3, 64>)                          \
-    ATTN_MAPPED_INSTANCE(family, name, _e4m3_d128, ATTENTION_E4M3, 128, Preset<attn::E4M3, 128>)
+    ATTN_MAPPED_INSTANCE(family, name, _e4m3_d128, ATTENTION_E4M3, 128, Preset<attn::E4M3, 128>)                       \
+    ATTN_MAPPED_INSTANCE(family, name, _bf16_d64, ATTENTION_BF16, 64, Preset<attn::BF16, 64>)                          \
+    ATTN_MAPPED_INSTANCE(family, name, _bf16_d128, ATTENTION_BF16, 128, Preset<attn::BF16, 128>)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <attn/params.h>
+#include <type_traits>
 
 #define ATTN_CONCAT_(a, b) a##_##b
 #define ATTN_CONCAT(a, b) ATTN_CONCAT_(a, b)
@@ -16,6 +17,11 @@ struct AttentionTable {
     int count = 0;
 };
 AttentionTable attention_table;
+
+template <class Preset, class = void>
+constexpr int32_t writes_lse = 0;
+template <class Preset>
+constexpr int32_t writes_lse<Preset, std::void_t<decltype(Preset::LSE)>> = Preset::LSE;
 
 struct AttentionRegistration {
     explicit AttentionRegistration(const AttentionKernel &kernel) {
@@ -38,10 +44,15 @@ struct AttentionRegistration {
     static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
         #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
         __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
-        __VA_ARGS__::PROBABILITY_BITS, ATTN_CONCAT(ATTN_STAGE, name##suffix)});
+        __VA_ARGS__::PROBABILITY, writes_lse<__VA_ARGS__>, ATTN_CONCAT(ATTN_STAGE, name##suffix)});
 
 #define ATTN_VARIANT(family, name, Preset)                                                                             \
     ATTN_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                                    \
     ATTN_INSTANCE(family, name, _f16_d128, ATTENTION_F16, 128, Preset<attn::F16, 128>)                                 \
     ATTN_INSTANCE(family, name, _e4m3_d64, ATTENTION_E4M3, 64, Preset<attn::E4M3, 64>)                                 \
     ATTN_INSTANCE(family, name, _e4m3_d128, ATTENTION_E4M3, 128, Preset<attn::E4M3, 128>)
+
+#define ATTN_BF16_VARIANT(family, name, Preset)                                                                        \
+    ATTN_VARIANT(family, name, Preset)                                                                                 \
+    ATTN_INSTANCE(family, name, _bf16_d64, ATTENTION_BF16, 64, Preset<attn::BF16, 64>)                                 \
+    ATTN_INSTANCE(family, name, _bf16_d128, ATTENTION_BF16, 128, Preset<attn::BF16, 128>)

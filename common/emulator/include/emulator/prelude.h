@@ -59,6 +59,7 @@
 #include <emulator/warp.h>
 #include <emulator/math.h>
 #include <assert.h>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <mma.h>

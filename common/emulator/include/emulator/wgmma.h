@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+enum EmulatorElement { EMULATOR_F16 = 0, EMULATOR_E4M3 = 1, EMULATOR_BF16 = 2 };
+
 // A product of 64 x `columns`.
 struct EmulatorWgmma {
     float *d;          // N / 2 accumulators
@@ -10,7 +12,7 @@ struct EmulatorWgmma {
     uint64_t a_descriptor;
     uint64_t b_descriptor;
     uint32_t columns;
-    uint32_t e4m3; // 0: f16
+    uint32_t element; // EmulatorElement
     uint32_t transposed_b;
     uint32_t accumulate;
 };

@@ -1,5 +1,23 @@
 #include "kernel.h"
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+KERNEL(bfloat16_to_float) {
+    int i = global_thread();
+    if (i < params->n[0]) out<float>(params)[i] = __bfloat162float(in<__nv_bfloat16>(params)[i]);
+}
+
+// Alone, and as both of a pair.
+KERNEL(float_to_bfloat16) {
+    int i = global_thread();
+    if (i >= params->n[0]) return;
+    float value = in<float>(params)[i];
+    __nv_bfloat162_raw low = __floats2bfloat162_rn(value, 0.0f), high = __floats2bfloat162_rn(0.0f, value);
+    unsigned short *codes = out<unsigned short>(params) + 3 * i;
+    codes[0] = __bfloat16_as_ushort(__float2bfloat16(value));
+    codes[1] = low.x;
+    codes[2] = high.y;
+}
 
 KERNEL(half_to_float) {
     int i = global_thread();

@@ -20,6 +20,7 @@
         for (int i = 0; i < 4; ++i) out<float>(params)[lane * 4 + i] = d[i];                                           \
     }
 MMA(mma_m16n8k16_f16_f32)
+MMA(mma_m16n8k16_bf16_f32)
 MMA(mma_m16n8k32_e4m3_f32)
 
 // in[0]: 2 KiB that are copied to shared memory; in[1]: the byte that each lane passes as its row.

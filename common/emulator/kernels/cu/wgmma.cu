@@ -7,6 +7,8 @@
 #include <attn/ptx/stmatrix.cuh>
 #include <attn/ptx/tma.cuh>
 #include <attn/ptx/wgmma.cuh>
+#include <cuda_bf16.h>
+#include <type_traits>
 
 namespace {
 
@@ -27,6 +29,21 @@ template <int SPAN, int ROWS, int COLS, class T> __device__ void fill_slabs(unsi
 template <int SPAN, int ROWS> __device__ uint64_t along_k(const unsigned char *tile_smem, int step) {
     const int byte = step * 32;
     return attn::matrix_descriptor<SPAN>(tile_smem + byte / SPAN * ROWS * SPAN + byte % SPAN, 16, 8 * SPAN);
+}
+
+template <class T, bool TRANS_B, bool A_IN_REGISTERS, int COUNT>
+__device__ void multiply_16_bits(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t a_tile, uint64_t b_tile, bool accumulate) {
+    if constexpr (std::is_same_v<T, half>) {
+        if constexpr (A_IN_REGISTERS) {
+            attn::wgmma_f16<TRANS_B>(d, a, b_tile, accumulate);
+        } else {
+            attn::wgmma_f16<TRANS_B>(d, a_tile, b_tile, accumulate);
+        }
+    } else if constexpr (A_IN_REGISTERS) {
+        attn::wgmma_bf16<TRANS_B>(d, a, b_tile, accumulate);
+    } else {
+        attn::wgmma_bf16<TRANS_B>(d, a_tile, b_tile, accumulate);
+    }
 }
 
 // in[0]: A [64][K]; in[1]: B, [N][K] or with TRANS_B [K][N]; out: D [64][N], to which is added, with n[0], what it starts
@@ -62,11 +79,7 @@ __device__ void multiply(const KernelParams *params) {
         const uint64_t a_tile = along_k<SPAN, 64>(a_smem, step);
         if constexpr (TRANS_B) {
             const uint64_t b_tile = attn::matrix_descriptor<SPAN>(b_smem + step * 16 * SPAN, K * SPAN, 8 * SPAN);
-            if constexpr (A_IN_REGISTERS) {
-                attn::wgmma_f16<true>(d, a[step], b_tile, accumulate);
-            } else {
-                attn::wgmma_f16<true>(d, a_tile, b_tile, accumulate);
-            }
+            multiply_16_bits<T, true, A_IN_REGISTERS>(d, a[step], a_tile, b_tile, accumulate);
         } else {
             const uint64_t b_tile = along_k<SPAN, N>(b_smem, step);
             if constexpr (sizeof(T) == 1) {
@@ -75,10 +88,8 @@ __device__ void multiply(const KernelParams *params) {
                 } else {
                     attn::wgmma_e4m3(d, a_tile, b_tile, accumulate);
                 }
-            } else if constexpr (A_IN_REGISTERS) {
-                attn::wgmma_f16<false>(d, a[step], b_tile, accumulate);
             } else {
-                attn::wgmma_f16<false>(d, a_tile, b_tile, accumulate);
+                multiply_16_bits<T, false, A_IN_REGISTERS>(d, a[step], a_tile, b_tile, accumulate);
             }
         }
     }
@@ -109,6 +120,12 @@ MULTIPLY(wgmma_f16_trans_narrow, half, 64, 64, 32, true, false)
 MULTIPLY(wgmma_f16_registers, half, 128, 64, 64, false, true)
 MULTIPLY(wgmma_f16_registers_trans, half, 128, 64, 128, true, true)
 MULTIPLY(wgmma_f16_registers_trans_128, half, 128, 128, 128, true, true)
+MULTIPLY(wgmma_bf16_64, __nv_bfloat16, 128, 64, 64, false, false)
+MULTIPLY(wgmma_bf16_slabs, __nv_bfloat16, 128, 192, 128, false, false)
+MULTIPLY(wgmma_bf16_narrow, __nv_bfloat16, 64, 96, 64, false, false)
+MULTIPLY(wgmma_bf16_trans_96, __nv_bfloat16, 128, 96, 64, true, false)
+MULTIPLY(wgmma_bf16_registers, __nv_bfloat16, 128, 64, 64, false, true)
+MULTIPLY(wgmma_bf16_registers_trans, __nv_bfloat16, 128, 128, 128, true, true)
 MULTIPLY(wgmma_e4m3_64, uint8_t, 128, 64, 128, false, false)
 MULTIPLY(wgmma_e4m3_128, uint8_t, 128, 128, 128, false, false)
 MULTIPLY(wgmma_e4m3_192, uint8_t, 128, 192, 128, false, false)

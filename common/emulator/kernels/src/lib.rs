@@ -58,7 +58,7 @@ kernels! {
     groups_of_ones_own half2_operations half_arithmetic half_to_float lanes_then_ldmatrix lanes_then_matrix
     ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
-    mbarrier_ring mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
+    mbarrier_ring mma_m16n8k16_bf16_f32 mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
     named_barrier_of_each_pair named_barrier_of_too_many named_barrier_of_two_counts named_barrier_that_is_not_there named_barrier_twice named_barriers_differ
     named_barriers_hand_over named_barriers_of_pairs partial_sync_warp phase_that_a_waiter_misses read_uninitialised
     reverse reverse_without_barrier ring ring_by_stores ring_without_free_slots roles_with_flags
@@ -74,6 +74,7 @@ kernels! {
     wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row wmma_stores
     words_read_again_and_again write_shared_at
     registers_misused stmatrix_then_lanes wgmma_attention wgmma_misused wgmma_of_boxes wgmma_only wgmma_ring
+    bfloat16_to_float float_to_bfloat16 wgmma_bf16_64 wgmma_bf16_slabs wgmma_bf16_narrow wgmma_bf16_trans_96 wgmma_bf16_registers wgmma_bf16_registers_trans
     registers_change_hands stmatrix_x4 wgmma_e4m3_128 wgmma_e4m3_192 wgmma_e4m3_64 wgmma_e4m3_narrow
     wgmma_e4m3_registers wgmma_e4m3_registers_128 wgmma_e4m3_slabs wgmma_f16_128 wgmma_f16_192 wgmma_f16_64
     wgmma_f16_96 wgmma_f16_narrow wgmma_f16_narrow_slabs wgmma_f16_registers wgmma_f16_registers_trans

@@ -41,7 +41,8 @@ pub(crate) struct Operands {
     a_descriptor: u64,
     b_descriptor: u64,
     columns: u32,
-    e4m3: u32,
+    /// `EmulatorElement`.
+    element: u32,
     transposed_b: u32,
     accumulate: u32,
 }
@@ -87,10 +88,11 @@ impl Shape {
                 .then(|| of('A', operands.a_descriptor))
                 .transpose()?,
             b: of('B', operands.b_descriptor)?,
-            element: if operands.e4m3 == 0 {
-                Element::F16
-            } else {
-                Element::E4m3
+            element: match operands.element {
+                0 => Element::F16,
+                1 => Element::E4m3,
+                2 => Element::Bf16,
+                other => return Err(format!("element {other} is none of `EmulatorElement`")),
             },
             columns: operands.columns as usize,
             along_n: operands.transposed_b != 0,
@@ -888,7 +890,7 @@ mod tests {
                 a_descriptor: descriptor(0),
                 b_descriptor: descriptor(4096),
                 columns: 8,
-                e4m3: 0,
+                element: 0,
                 transposed_b: 0,
                 accumulate: 0,
             });

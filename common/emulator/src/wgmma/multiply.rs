@@ -1,8 +1,8 @@
-//! The arithmetic of one product. Products of elements are exact in FP32. Of f16 each element of D adds them in ascending k,
+//! The arithmetic of one product. Products of elements are exact in FP32. Of f16 and bf16 each element of D adds them in ascending k,
 //! every sum rounded to FP32: tensor cores add in another order and with another internal width, so D agrees with a GPU's
 //! only within that. Of e4m3 the sum is what Hopper's tensor cores make of it, bit by bit.
 
-use super::operand::{CHUNK, Descriptor, Element, Form, ROWS, e4m3, elements, half};
+use super::operand::{CHUNK, Descriptor, Element, Form, ROWS, bfloat, e4m3, elements, half};
 
 /// A warpgroup's fragment of A: of each thread four registers.
 pub(crate) type Fragment = [[u32; 4]; 128];
@@ -44,6 +44,7 @@ impl Slabs {
                 for part in 0..each {
                     self.a[first + part] = match element {
                         Element::F16 => half((register >> (16 * part)) as u16),
+                        Element::Bf16 => bfloat((register >> (16 * part)) as u16),
                         Element::E4m3 => e4m3((register >> (8 * part)) as u8),
                     };
                 }
@@ -103,7 +104,7 @@ impl Slabs {
                     b
                 });
                 match element {
-                    Element::F16 => add_rounded(&mut sums, row, b),
+                    Element::F16 | Element::Bf16 => add_rounded(&mut sums, row, b),
                     Element::E4m3 => add_aligned(&mut sums, row, b),
                 }
                 d.copy_from_slice(&sums);

@@ -10,6 +10,7 @@ pub(super) const ROWS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     F16,
+    Bf16,
     E4m3,
 }
 
@@ -17,7 +18,7 @@ impl Element {
     /// K of one instruction, which is 32 bytes.
     pub(super) fn depth(self) -> usize {
         match self {
-            Self::F16 => 16,
+            Self::F16 | Self::Bf16 => 16,
             Self::E4m3 => 32,
         }
     }
@@ -147,7 +148,7 @@ impl Descriptor {
     }
 }
 
-/// The value of an f16 or e4m3 code.
+/// The value of an f16, bf16 or e4m3 code.
 #[inline]
 pub(crate) fn half(code: u16) -> f32 {
     // A subnormal needs no case of its own: scaling by 2^112 normalises it.
@@ -159,6 +160,11 @@ pub(crate) fn half(code: u16) -> f32 {
         scaled
     };
     f32::from_bits(result | u32::from(code & 0x8000) << 16)
+}
+
+#[inline]
+pub(crate) fn bfloat(code: u16) -> f32 {
+    f32::from_bits(u32::from(code) << 16)
 }
 
 /// As a half's bits, exponent and mantissa sit 7 places higher and lack 8 in the exponent.
@@ -173,15 +179,13 @@ pub(crate) fn e4m3(code: u8) -> f32 {
 /// The elements of 16 bytes, in order.
 #[inline]
 pub(crate) fn elements(element: Element, chunk: &[u8], mut take: impl FnMut(usize, f32)) {
+    let codes = chunk
+        .chunks_exact(2)
+        .map(|code| u16::from_le_bytes([code[0], code[1]]))
+        .enumerate();
     match element {
-        Element::F16 => {
-            let codes = chunk
-                .chunks_exact(2)
-                .map(|code| u16::from_le_bytes([code[0], code[1]]));
-            codes
-                .enumerate()
-                .for_each(|(index, code)| take(index, half(code)));
-        }
+        Element::F16 => codes.for_each(|(index, code)| take(index, half(code))),
+        Element::Bf16 => codes.for_each(|(index, code)| take(index, bfloat(code))),
         Element::E4m3 => chunk
             .iter()
             .enumerate()
@@ -276,6 +280,15 @@ mod tests {
         assert_eq!(
             [0x3c00, 0xc500, 0x0001, 0x7bff].map(half),
             [1.0, -5.0, 2f32.powi(-24), 65504.0]
+        );
+        assert_eq!(
+            [0x3f80, 0xc0a0, 0x0001, 0x7f7f].map(bfloat),
+            [
+                1.0,
+                -5.0,
+                2f32.powi(-133),
+                f32::MAX - 2f32.powi(120) + 2f32.powi(104)
+            ]
         );
         assert!(half(0x7c01).is_nan() && half(0x7c00) == f32::INFINITY);
         assert_eq!(

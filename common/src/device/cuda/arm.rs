@@ -164,7 +164,7 @@ impl CudaDevice {
         for (set, inputs) in pool.sets.iter().enumerate() {
             let staged = &pool.contents[set % pool.contents.len()];
             let output = self.upload(&staged.output.bytes)?;
-            launches.push(self.launch_of(prepared, staged, inputs, &output)?);
+            launches.push(self.launch_of(prepared, staged, inputs, &output, None)?);
             outputs.push(output);
         }
         Ok(self.new_arm(
@@ -581,6 +581,7 @@ mod tests {
         let execution = |inputs: u8, output: u8| Execution {
             inputs: [(); 3].map(|()| vec![inputs]),
             output: vec![output],
+            lse: None,
         };
         let mut collected = Vec::new();
         // Contents, their bytes after the launch, the output's bytes. Set 3 gives other bytes than sets 0 and 2, set 4 has

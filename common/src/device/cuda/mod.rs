@@ -221,10 +221,16 @@ impl CudaDevice {
         let kernel = self.bind(stage, prepared, staged)?;
         let inputs = self.upload_inputs(staged)?;
         let output = self.upload(&staged.output.bytes)?;
-        let launch = self.launch_of(prepared, staged, &inputs, &output)?;
+        let lse = prepared
+            .lse
+            .then(|| self.upload(&staged.lse.bytes))
+            .transpose()?;
+        let launch = self.launch_of(prepared, staged, &inputs, &output, lse.as_ref())?;
         self.enqueue(&kernel, Argument::Attention(&launch))?;
         self.finish(&kernel.name, Duration::ZERO)?;
-        self.read_back(&kernel.name, staged, &inputs, &output)
+        let lse = lse.map(|lse| self.download(&lse)).transpose()?;
+        let execution = self.read_back(&kernel.name, staged, &inputs, &output)?;
+        Ok(Execution { lse, ..execution })
     }
 
     /// The loaded code of a stage, from the cache.
@@ -371,7 +377,7 @@ impl CudaDevice {
         })
     }
 
-    /// Every buffer after a launch that has been waited for.
+    /// Every buffer but the log-sum-exps after a launch that has been waited for.
     fn read_back(
         &self,
         name: &LaunchName,
@@ -398,6 +404,7 @@ impl CudaDevice {
         Ok(Execution {
             inputs: [self.download(q)?, self.download(k)?, self.download(v)?],
             output: self.download(output)?,
+            lse: None,
         })
     }
 
@@ -407,6 +414,7 @@ impl CudaDevice {
         staged: &Staged,
         inputs: &DeviceInputs,
         output: &CudaSlice<u8>,
+        lse: Option<&CudaSlice<u8>>,
     ) -> Result<AttentionLaunch, CudaError> {
         let image = |i: usize| self.address(&inputs.images[i]);
         let scales = |i: usize| {
@@ -418,6 +426,7 @@ impl CudaDevice {
             [image(0), image(1), image(2)],
             [scales(0), scales(1), scales(2)],
             self.address(output),
+            lse.map_or(std::ptr::null_mut(), |lse| self.address(lse)),
         );
         maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
@@ -542,9 +551,10 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
 /// The map as TMA reads it.
 pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    // TMA moves elements as they are, whatever type they have.
     let kind = match map.element_bytes {
         1 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
     };
     let swizzle = match map.swizzle {
         64 => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,

@@ -64,13 +64,14 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         GateId::C4,
         GateId::C5,
         GateId::C6,
+        GateId::C8,
         GateId::B1,
     ] {
         for (verdict, is_green_then) in [
             (Pass, true),
             (Fail, false),
             (Ambiguous, false),
-            (NoData, gate == GateId::C4 || gate == GateId::B1),
+            (NoData, matches!(gate, GateId::C4 | GateId::C8 | GateId::B1)),
         ] {
             assert_eq!(
                 is_green(&emulated().says(WMMA, gate, verdict), &subject),
@@ -82,7 +83,7 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         without.summary_mut(WMMA).verdicts.remove(&gate);
         assert_eq!(
             is_green(&without, &subject),
-            matches!(gate, GateId::C4 | GateId::B1),
+            matches!(gate, GateId::C4 | GateId::C8 | GateId::B1),
             "without {gate}"
         );
     }
@@ -349,6 +350,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         cases: 4,
         cases_failed: 0,
         gates_that_failed: vec![],
+        survived: vec![],
     };
     let blind = emulated().with(crate::measure::rows::planted(&escaped));
     assert_eq!(

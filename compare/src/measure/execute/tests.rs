@@ -12,13 +12,12 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::verdict::{GateId, Verdict};
-use half::f16;
 
 /// What an executor tells, in its order.
 #[derive(Default)]
 struct Told {
     started: Vec<String>,
-    outputs: Vec<(PlannedCase, Vec<f16>)>,
+    outputs: Vec<(PlannedCase, Vec<f32>)>,
     recorded: Vec<usize>,
 }
 
@@ -27,7 +26,7 @@ impl Sink for Told {
         self.started.push(format!("{done} of {total}: {label}"));
     }
 
-    fn output(&mut self, case: &PlannedCase, output: &[f16]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError> {
         self.outputs.push((case.clone(), output.to_vec()));
         Ok(())
     }
@@ -222,7 +221,7 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
                 .output
                 .unwrap();
             let staged = Arc::new(StagedInputs::new(&inputs, &source));
-            let judge = |wrong: fn(f16) -> f16| {
+            let judge = |wrong: fn(f32) -> f32| {
                 let mut output = output.clone();
                 // Row 16 of head 1; the zero-head family has its zeros in V's head 0.
                 output[34 * 64..35 * 64]
@@ -232,19 +231,14 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
             };
             let is_zero = output[34 * 64..35 * 64]
                 .iter()
-                .all(|element| element.to_f32() == 0.0);
+                .all(|element| *element == 0.0);
             assert!(!is_zero, "{dtype} {family}: a fault would change nothing");
             assert_eq!(
                 judge(|element| element).verdict,
                 Verdict::Pass,
                 "{dtype} {family}"
             );
-            let wrong: [fn(f16) -> f16; 4] = [
-                |x| f16::from_f32(1.01 * x.to_f32()),
-                |x| f16::from_f32(0.99 * x.to_f32()),
-                |_| f16::ZERO,
-                |_| f16::NAN,
-            ];
+            let wrong: [fn(f32) -> f32; 4] = [|x| 1.01 * x, |x| 0.99 * x, |_| 0.0, |_| f32::NAN];
             for fault in wrong {
                 let result = judge(fault);
                 assert_eq!(

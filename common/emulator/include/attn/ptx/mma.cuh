@@ -4,6 +4,7 @@
 #pragma once
 
 #include <emulator/prelude.h>
+#include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
 namespace attn {
@@ -14,6 +15,10 @@ namespace emulated {
 struct MmaF16 {
     static constexpr int PER_REGISTER = 2;
     static float value(uint32_t bits) { return emulator::half_to_float(uint16_t(bits)); }
+};
+struct MmaBf16 {
+    static constexpr int PER_REGISTER = 2;
+    static float value(uint32_t bits) { return emulator::bfloat16_to_float(uint16_t(bits)); }
 };
 struct MmaE4m3 {
     static constexpr int PER_REGISTER = 4;
@@ -65,6 +70,11 @@ __forceinline__ void mma_sync(const char *name, float (&d)[4], const uint32_t (&
 __device__ __forceinline__ void mma_m16n8k16_f16_f32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                                                      EMULATOR_HERE) {
     emulated::mma_sync<emulated::MmaF16>("mma_m16n8k16_f16_f32", d, a, b, EMULATOR_SITE);
+}
+
+__device__ __forceinline__ void mma_m16n8k16_bf16_f32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                                      EMULATOR_HERE) {
+    emulated::mma_sync<emulated::MmaBf16>("mma_m16n8k16_bf16_f32", d, a, b, EMULATOR_SITE);
 }
 
 __device__ __forceinline__ void mma_m16n8k32_e4m3_f32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],

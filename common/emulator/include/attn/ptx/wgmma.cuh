@@ -13,9 +13,9 @@ namespace emulated {
 
 template <int COUNT>
 __forceinline__ void wgmma(const char *name, float (&d)[COUNT], const uint32_t *a, uint64_t a_descriptor, uint64_t b,
-                           bool e4m3, bool transposed_b, bool accumulate, EmulatorSite site) {
+                           EmulatorElement element, bool transposed_b, bool accumulate, EmulatorSite site) {
     static_assert(COUNT % 4 == 0 && COUNT >= 4 && COUNT <= 128, "N is a multiple of 8 up to 256");
-    EmulatorWgmma operand{d, a, a_descriptor, b, 2 * COUNT, e4m3, transposed_b, accumulate};
+    EmulatorWgmma operand{d, a, a_descriptor, b, 2 * COUNT, element, transposed_b, accumulate};
     emulator::collective(name, nullptr, operand, 0xffffffff, 0, 0, 0, 0, EMULATOR_WGMMA, site);
 }
 
@@ -75,24 +75,35 @@ __device__ __forceinline__ void wgmma_wait(A (&a)[COUNT_A], B (&b)[COUNT_B], C (
 
 template <bool TRANS_B, int COUNT>
 __device__ __forceinline__ void wgmma_f16(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate, EMULATOR_HERE) {
-    emulated::wgmma("wgmma_f16", d, nullptr, a, b, false, TRANS_B, accumulate, EMULATOR_SITE);
+    emulated::wgmma("wgmma_f16", d, nullptr, a, b, EMULATOR_F16, TRANS_B, accumulate, EMULATOR_SITE);
 }
 
 template <bool TRANS_B, int COUNT>
 __device__ __forceinline__ void wgmma_f16(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool accumulate,
                                           EMULATOR_HERE) {
-    emulated::wgmma("wgmma_f16", d, a, 0, b, false, TRANS_B, accumulate, EMULATOR_SITE);
+    emulated::wgmma("wgmma_f16", d, a, 0, b, EMULATOR_F16, TRANS_B, accumulate, EMULATOR_SITE);
+}
+
+template <bool TRANS_B, int COUNT>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate, EMULATOR_HERE) {
+    emulated::wgmma("wgmma_bf16", d, nullptr, a, b, EMULATOR_BF16, TRANS_B, accumulate, EMULATOR_SITE);
+}
+
+template <bool TRANS_B, int COUNT>
+__device__ __forceinline__ void wgmma_bf16(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool accumulate,
+                                           EMULATOR_HERE) {
+    emulated::wgmma("wgmma_bf16", d, a, 0, b, EMULATOR_BF16, TRANS_B, accumulate, EMULATOR_SITE);
 }
 
 template <int COUNT>
 __device__ __forceinline__ void wgmma_e4m3(float (&d)[COUNT], uint64_t a, uint64_t b, bool accumulate, EMULATOR_HERE) {
-    emulated::wgmma("wgmma_e4m3", d, nullptr, a, b, true, false, accumulate, EMULATOR_SITE);
+    emulated::wgmma("wgmma_e4m3", d, nullptr, a, b, EMULATOR_E4M3, false, accumulate, EMULATOR_SITE);
 }
 
 template <int COUNT>
 __device__ __forceinline__ void wgmma_e4m3(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool accumulate,
                                            EMULATOR_HERE) {
-    emulated::wgmma("wgmma_e4m3", d, a, 0, b, true, false, accumulate, EMULATOR_SITE);
+    emulated::wgmma("wgmma_e4m3", d, a, 0, b, EMULATOR_E4M3, false, accumulate, EMULATOR_SITE);
 }
 
 EMULATOR_END

@@ -1,5 +1,5 @@
 use emulator_kernels::entry;
-use half::f16;
+use half::{bf16, f16};
 
 use crate::support::{Plain, Run};
 
@@ -81,6 +81,35 @@ fn floats_round_to_nearest_even() {
     let halves: Vec<u16> = convert(entry::float_to_half, &floats);
     for (&float, half) in floats.iter().zip(halves) {
         assert_is(half, f16::from_f32_const(float), float);
+    }
+}
+
+#[test]
+fn bfloats_are_the_upper_halves_of_floats() {
+    let codes: Vec<u16> = (0..=u16::MAX).collect();
+    let widened: Vec<f32> = convert(entry::bfloat16_to_float, &codes);
+    for (&code, float) in codes.iter().zip(widened) {
+        assert_eq!(float.to_bits(), u32::from(code) << 16);
+    }
+    // Each with its neighbours and the middle to the next, where ties go to the even one; the last is infinity.
+    let mut floats = vec![f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)];
+    for code in codes {
+        let (low, middle) = (u32::from(code) << 16, u32::from(code) << 16 | 0x8000);
+        floats.extend([low, low + 1, middle - 1, middle, middle + 1].map(f32::from_bits));
+    }
+    let count = floats.len();
+    let rounded: Vec<u16> = Run::new(entry::float_to_bfloat16, 256)
+        .blocks(count.div_ceil(256) as u32)
+        .input(0, &floats)
+        .number(0, count as i32)
+        .output(3 * count)
+        .unwrap();
+    for (float, codes) in floats.iter().zip(rounded.chunks(3)) {
+        let expected = match float.is_nan() {
+            true => 0x7fff,
+            false => bf16::from_f32(*float).to_bits(),
+        };
+        assert_eq!(codes, [expected; 3], "{:#x}", float.to_bits());
     }
 }
 

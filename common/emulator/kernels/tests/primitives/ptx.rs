@@ -7,7 +7,7 @@ use std::path::Path;
 
 use emulator::{Entry, Fault};
 use emulator_kernels::{entry, traced};
-use half::f16;
+use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
@@ -44,7 +44,7 @@ fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
     values.into_iter().flatten().collect()
 }
 
-/// Whole numbers from -8 to 8: as f16 and as e4m3 they are exact, and so is every sum of their products.
+/// Whole numbers from -8 to 8: as f16, bf16 and e4m3 they are exact, and so is every sum of their products.
 fn numbers(seed: u32) -> impl Iterator<Item = i32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
     std::iter::repeat_with(move || {
@@ -150,6 +150,10 @@ fn cases() -> Vec<Case> {
     for seed in 0..3 {
         let (inputs, expected) = mma(seed, 2, |value| half_code(value).into());
         cases.push(case!(mma_m16n8k16_f16_f32, 0, inputs, expected));
+        let (inputs, expected) = mma(seed, 2, |value| {
+            bf16::from_f32(value as f32).to_bits().into()
+        });
+        cases.push(case!(mma_m16n8k16_bf16_f32, 0, inputs, expected));
         let (inputs, expected) = mma(seed, 4, |value| nearest(value as f32).into());
         cases.push(case!(mma_m16n8k32_e4m3_f32, 0, inputs, expected));
     }

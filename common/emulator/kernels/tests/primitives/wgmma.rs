@@ -9,19 +9,27 @@ use common::verdict::Verdict;
 use emulator::trace::HazardKind;
 use emulator::{Entry, TensorMap};
 use emulator_kernels::{entry, traced};
-use half::f16;
+use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
 use crate::hazards::hazards;
 use crate::support::{Buffer, Run, SCHEDULES, at};
 
+/// What the elements of both operands are.
+#[derive(PartialEq)]
+enum Code {
+    F16,
+    Bf16,
+    E4m3,
+}
+
 /// A kernel of `cu/wgmma.cu` and the product that it computes.
 struct Form {
     name: &'static str,
     plain: Entry,
     traced: Entry,
-    is_e4m3: bool,
+    code: Code,
     n: usize,
     k: usize,
     /// B is given as [K][N].
@@ -29,12 +37,12 @@ struct Form {
 }
 
 macro_rules! forms {
-    ($($name:ident: $is_e4m3:expr, $n:expr, $k:expr, $is_transposed:expr;)*) => {
+    ($($name:ident: $code:expr, $n:expr, $k:expr, $is_transposed:expr;)*) => {
         [$(Form {
             name: stringify!($name),
             plain: entry::$name,
             traced: traced::$name,
-            is_e4m3: $is_e4m3,
+            code: $code,
             n: $n,
             k: $k,
             is_transposed: $is_transposed,
@@ -42,30 +50,37 @@ macro_rules! forms {
     };
 }
 
-fn forms() -> [Form; 22] {
+fn forms() -> [Form; 28] {
+    use Code::{Bf16, E4m3, F16};
     forms! {
-        wgmma_f16_64: false, 64, 64, false;
-        wgmma_f16_96: false, 96, 64, false;
-        wgmma_f16_128: false, 128, 64, false;
-        wgmma_f16_192: false, 192, 64, false;
-        wgmma_f16_narrow: false, 64, 32, false;
-        wgmma_f16_slabs: false, 128, 128, false;
-        wgmma_f16_narrow_slabs: false, 96, 64, false;
-        wgmma_f16_trans_64: false, 64, 64, true;
-        wgmma_f16_trans_96: false, 96, 64, true;
-        wgmma_f16_trans_128: false, 128, 128, true;
-        wgmma_f16_trans_192: false, 192, 64, true;
-        wgmma_f16_trans_narrow: false, 64, 32, true;
-        wgmma_f16_registers: false, 64, 64, false;
-        wgmma_f16_registers_trans: false, 64, 128, true;
-        wgmma_f16_registers_trans_128: false, 128, 128, true;
-        wgmma_e4m3_64: true, 64, 128, false;
-        wgmma_e4m3_128: true, 128, 128, false;
-        wgmma_e4m3_192: true, 192, 128, false;
-        wgmma_e4m3_narrow: true, 96, 64, false;
-        wgmma_e4m3_slabs: true, 64, 256, false;
-        wgmma_e4m3_registers: true, 64, 128, false;
-        wgmma_e4m3_registers_128: true, 128, 256, false;
+        wgmma_f16_64: F16, 64, 64, false;
+        wgmma_f16_96: F16, 96, 64, false;
+        wgmma_f16_128: F16, 128, 64, false;
+        wgmma_f16_192: F16, 192, 64, false;
+        wgmma_f16_narrow: F16, 64, 32, false;
+        wgmma_f16_slabs: F16, 128, 128, false;
+        wgmma_f16_narrow_slabs: F16, 96, 64, false;
+        wgmma_f16_trans_64: F16, 64, 64, true;
+        wgmma_f16_trans_96: F16, 96, 64, true;
+        wgmma_f16_trans_128: F16, 128, 128, true;
+        wgmma_f16_trans_192: F16, 192, 64, true;
+        wgmma_f16_trans_narrow: F16, 64, 32, true;
+        wgmma_f16_registers: F16, 64, 64, false;
+        wgmma_f16_registers_trans: F16, 64, 128, true;
+        wgmma_f16_registers_trans_128: F16, 128, 128, true;
+        wgmma_bf16_64: Bf16, 64, 64, false;
+        wgmma_bf16_slabs: Bf16, 192, 128, false;
+        wgmma_bf16_narrow: Bf16, 96, 64, false;
+        wgmma_bf16_trans_96: Bf16, 96, 64, true;
+        wgmma_bf16_registers: Bf16, 64, 64, false;
+        wgmma_bf16_registers_trans: Bf16, 128, 128, true;
+        wgmma_e4m3_64: E4m3, 64, 128, false;
+        wgmma_e4m3_128: E4m3, 128, 128, false;
+        wgmma_e4m3_192: E4m3, 192, 128, false;
+        wgmma_e4m3_narrow: E4m3, 96, 64, false;
+        wgmma_e4m3_slabs: E4m3, 64, 256, false;
+        wgmma_e4m3_registers: E4m3, 64, 128, false;
+        wgmma_e4m3_registers_128: E4m3, 128, 256, false;
     }
 }
 
@@ -81,9 +96,10 @@ fn numbers(seed: u32, count: usize) -> Vec<i32> {
 
 impl Form {
     fn code(&self, values: &[i32]) -> Vec<u8> {
-        let code = |&value: &i32| match self.is_e4m3 {
-            true => vec![nearest(value as f32)],
-            false => f16::from_f32(value as f32).to_bits().to_le_bytes().to_vec(),
+        let code = |&value: &i32| match self.code {
+            Code::E4m3 => vec![nearest(value as f32)],
+            Code::F16 => f16::from_f32(value as f32).to_le_bytes().to_vec(),
+            Code::Bf16 => bf16::from_f32(value as f32).to_le_bytes().to_vec(),
         };
         values.iter().flat_map(code).collect()
     }
@@ -95,7 +111,7 @@ impl Form {
         } else {
             self.n
         };
-        (64 + columns) * self.k * if self.is_e4m3 { 1 } else { 2 }
+        (64 + columns) * self.k * if self.code == Code::E4m3 { 1 } else { 2 }
     }
 
     /// Both operands, and D to begin with 0 or with 3 row - 2 col.
@@ -231,7 +247,7 @@ fn every_form_is_clean_and_counted() {
             .trace([64 * form.n * 4, 0]);
         assert_eq!(report.hazards, [], "{}", form.name);
         let counted = report.counted.sum;
-        let depth = if form.is_e4m3 { 32 } else { 16 };
+        let depth = if form.code == Code::E4m3 { 32 } else { 16 };
         assert_eq!(
             counted.tensor_macs,
             (64 * form.n * form.k) as u64,
@@ -650,7 +666,7 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
     let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_e4m3_64")) else {
         return;
     };
-    for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.is_e4m3)) {
+    for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.code == Code::E4m3)) {
         let inputs = [codes(seed, 64 * form.k), codes(seed + 100, form.n * form.k)];
         for more in [0, 1] {
             let emulated: Vec<f32> = form
