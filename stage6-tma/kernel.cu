@@ -179,7 +179,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::RowState state[M_TILES][2];
     typename Preset::Output o_acc = {};
     ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * MMA_M + i % 4 / 2 * 8 + lane / 4,
-                i / 4 % D_TILES * MMA_N + lane % 4 * 2 + i % 2);
+                Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll

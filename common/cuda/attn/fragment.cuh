@@ -2,7 +2,7 @@
 //
 // E4M3 takes the same instruction: ldmatrix brings two codes where it would bring one half, and they are widened in
 // registers. Each product sums over an index whose order does not matter as long as both operands agree on it; so the
-// order is whatever the codes come in, and nothing is shuffled. `store_o` knows which columns of O a lane ends up with.
+// order is whatever the codes come in, and nothing is shuffled. `o_column` says which columns of O a lane ends up with.
 #pragma once
 
 #include <attn/layout.cuh>
@@ -42,13 +42,15 @@ struct Fragment {
         ldmatrix_x4_trans(reg, v.at(key + lane % 16, 2 * pair + lane / 16));
     }
 
+    // The column of O that a lane has in accumulator d, as the first (i = 0) or second of the two of a row.
+    static __device__ __forceinline__ int o_column(int d, int i, int lane) { return 8 * d + lane % 4 * 2 + i; }
+
     // Stores what a lane has of one row in accumulators 2 * pair (even) and 2 * pair + 1 (odd), where o_row is the row.
     // O_PADDING: of rows in shared memory, in floats; 4 rows of 8 then lie in 32 different banks.
     static constexpr int O_PADDING = 8;
     static __device__ __forceinline__ void store_o(float *o_row, int pair, float2 even, float2 odd, int lane) {
-        float *quad = o_row + 16 * pair + lane % 4 * 2;
-        *reinterpret_cast<float2 *>(quad) = even;
-        *reinterpret_cast<float2 *>(quad + 8) = odd;
+        *reinterpret_cast<float2 *>(o_row + o_column(2 * pair, 0, lane)) = even;
+        *reinterpret_cast<float2 *>(o_row + o_column(2 * pair + 1, 0, lane)) = odd;
     }
 };
 
@@ -87,10 +89,16 @@ struct Fragment<E4M3> {
         }
     }
 
-    // As above; the two accumulators interleave. 2 rows of 16 floats lie in 32 different banks.
+    // As above; the two accumulators of a pair interleave.
+    static __device__ __forceinline__ int o_column(int d, int i, int lane) {
+        return d / 2 * 16 + lane % 4 * 4 + 2 * i + d % 2;
+    }
+
+    // 2 rows of 16 floats lie in 32 different banks.
     static constexpr int O_PADDING = 16;
     static __device__ __forceinline__ void store_o(float *o_row, int pair, float2 even, float2 odd, int lane) {
-        *reinterpret_cast<float4 *>(o_row + 16 * pair + lane % 4 * 4) = make_float4(even.x, odd.x, even.y, odd.y);
+        float4 *quad = reinterpret_cast<float4 *>(o_row + o_column(2 * pair, 0, lane));
+        *quad = make_float4(even.x, odd.x, even.y, odd.y);
     }
 };
 

@@ -405,22 +405,6 @@ impl Operands {
         )
     }
 
-    /// Codes that ldmatrix brings two by two leave O in the order of `attn::Fragment<E4M3>::store_o`: of 16 columns the even
-    /// ones first. Kernels name accumulators by the order of halves, so the first tile says which it is.
-    fn order(&self, chain: &mut Chain, p: Probability) {
-        let Some(first) = chain.steps.first().filter(|_| self.dtype == Dtype::E4m3) else {
-            return;
-        };
-        let before = Before::nothing(self.dim);
-        let quantity = |step: &Step| self.judge(step, &before, p).map(|found| found.quantity);
-        if quantity(first) == Some(Quantity::Output) && quantity(&first.in_pairs()).is_none() {
-            chain
-                .steps
-                .iter_mut()
-                .for_each(|step| *step = step.in_pairs());
-        }
-    }
-
     /// The largest scaled score that the kernel has in a step.
     fn largest(&self, step: &Step) -> f64 {
         let scores = step.scores.values().map(Cell::any);
@@ -470,10 +454,7 @@ fn after(step: &Step, before: &Before) -> Before {
 /// Says where the row first leaves what the precision allows, if it does.
 pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
-    let mut chains = chains(observations);
-    for chain in &mut chains {
-        operands.order(chain, case.probability);
-    }
+    let chains = chains(observations);
     let mut ends = Vec::new();
     let mut first: Option<(usize, &Chain, Found<'_>, Before)> = None;
     for chain in &chains {

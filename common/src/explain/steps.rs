@@ -100,22 +100,6 @@ pub fn chains(observations: &Observations) -> Vec<Chain> {
 }
 
 impl Step {
-    /// The same with the columns of its outputs renamed: of each 16, the first 8 are the even ones.
-    pub(super) fn in_pairs(&self) -> Self {
-        let column = |at: i64| at / 16 * 16 + at % 8 * 2 + at % 16 / 8;
-        let renamed = |cells: &BTreeMap<i64, Cell>| {
-            let cells = cells.iter();
-            cells
-                .map(|(&at, cell)| (column(at), cell.clone()))
-                .collect()
-        };
-        Self {
-            rescaled: renamed(&self.rescaled),
-            output: renamed(&self.output),
-            ..self.clone()
-        }
-    }
-
     fn take(&mut self, seen: &Observed) {
         let index = i64::from(seen.index);
         let key = self.tile + index;

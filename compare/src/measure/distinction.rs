@@ -189,12 +189,12 @@ mod tests {
         let causal = said(|case| case.place.mask == Mask::Causal);
         assert_eq!(
             causal,
-            "fails in 6 of 14 cases: exactly those with causal mask; all with inputs normal"
+            "fails in 9 of 21 cases: exactly those with causal mask; all with inputs normal"
         );
         let both = said(|case| case.place.mask == Mask::Causal && case.place.dtype == Dtype::E4m3);
         assert_eq!(
             both,
-            "fails in 3 of 14 cases: all with causal mask; all with e4m3; all with inputs normal"
+            "fails in 3 of 21 cases: all with causal mask; all with e4m3; all with inputs normal"
         );
         let grouped = said(|case| case.shape.heads_kv == 2);
         assert!(
@@ -217,7 +217,7 @@ mod tests {
         let ragged = said(|case| case.shape.seq_q == 113 || case.place.dtype == Dtype::E4m3);
         assert!(
             ragged.starts_with(
-                "fails in 11 of 14 cases: every one with e4m3; every one with a ragged"
+                "fails in 15 of 21 cases: every one with e4m3; every one with a ragged"
             ),
             "{ragged}"
         );
@@ -229,6 +229,6 @@ mod tests {
             but_one_head.contains("; none with one head;"),
             "{but_one_head}"
         );
-        assert_eq!(said(|_| true), "fails in 14 of 14 cases");
+        assert_eq!(said(|_| true), "fails in 21 of 21 cases");
     }
 }

@@ -377,7 +377,7 @@ mod tests {
         );
         assert_eq!(variant(&["1"], "cpasync-32x64"), None);
         assert_eq!(dtype("bf16").unwrap(), Dtype::Bf16);
-        assert!(message(dtype("bfloat16").unwrap_err()).contains("mean 'bf16'"));
+        assert!(message(dtype("bfloat16").unwrap_err()).contains("known: f16, e4m3, bf16"));
         assert!(message(shape("mision").unwrap_err()).contains("mean 'mission'"));
         assert!(message(family("outlier").unwrap_err()).contains("mean 'outliers'"));
         assert!(message(dtype("fp16").unwrap_err()).contains("mean 'f16'"));

@@ -575,7 +575,7 @@ mod tests {
             "",
             "mission",
             "mission f16",
-            "mission bf16 full",
+            "mission f32 full",
             "f16 d64 sm_89 sm_90a",
         ] {
             assert!(wrong.parse::<On>().is_err(), "{wrong}");

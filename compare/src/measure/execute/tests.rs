@@ -10,7 +10,8 @@ use common::device::BackendKind;
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::reference::{Probability, reference};
+use common::reference::reference;
+use common::stage::LoadedStage;
 use common::verdict::{GateId, Verdict};
 
 /// What an executor tells, in its order.
@@ -196,7 +197,6 @@ fn gpus_share_the_cases_and_results_keep_their_order() {
 #[test]
 fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     let stages = registry::load().unwrap();
-    let (stage, variant) = (&stages[0], stages[0].info().default_variant);
     for dtype in Dtype::ALL {
         let shape = Shape {
             batch: 1,
@@ -207,12 +207,17 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
             head_dim: 64,
         };
         let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
+        let variant_of = |stage: &LoadedStage| stage.info().default_variant;
+        let takes = |stage: &&LoadedStage| stage.prepare(variant_of(stage), &problem).is_ok();
+        let stage = stages.iter().find(takes).unwrap();
+        let variant = variant_of(stage);
+        let probability = stage.prepare(variant, &problem).unwrap().kernel.probability;
         for &family in Family::for_dtype(dtype) {
             let (inputs, source) = (
                 Inputs::generate(&problem, family, 0),
                 Source::Seeded { family, seed: 0 },
             );
-            let reference = reference(&inputs, Probability::F16).unwrap();
+            let reference = reference(&inputs, probability).unwrap();
             let target = Target::Emulated {
                 schedules: &tier0::SCHEDULES[1..2],
                 traced: &[],
