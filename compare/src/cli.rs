@@ -65,6 +65,9 @@ pub enum Command {
     /// Show which instructions the kernels consist of, and what moved since another build; needs no GPU
     #[command(after_help = crate::sass::EXAMPLES)]
     Sass(crate::sass::SassArgs),
+    /// Show what lies where in the kernels' shared memory, and what a launch asks for; needs no GPU
+    #[command(after_help = crate::smem::EXAMPLES)]
+    Smem(crate::smem::SmemArgs),
     /// Check a record and copy it into results/ for committing. A full run on a GPU needs gate C7 (`compare sanitize`)
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run

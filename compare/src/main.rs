@@ -35,6 +35,7 @@ mod sanitize;
 mod sass;
 mod selftest;
 mod show;
+mod smem;
 #[cfg(test)]
 mod testing;
 mod tool;
@@ -80,6 +81,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Peers(args) => peers::peers(&args),
         Command::Candidate(args) => candidate::candidate(&args),
         Command::Sass(args) => sass::sass(&args),
+        Command::Smem(args) => smem::smem(&args),
         Command::Accept(args) => Ok(Answer::pass(accept::accept(&args)?.to_string())),
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),

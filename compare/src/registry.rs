@@ -7,6 +7,7 @@ use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
 use common::limits::{DeviceError, DeviceLimits};
 use common::stage::{Artifacts, Attention, LoadError, LoadedStage};
 use kernel_build::report::GpuBuild;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Mutex;
 
@@ -129,6 +130,24 @@ fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> Result<(), G
         other: format!("{} with {} SMs", other.name, other.sms),
         first: format!("{} with {} SMs", first.name, first.sms),
     })
+}
+
+/// Writes the sources of a stage's kernels, as this program was built from them, below `work`; kernel.cu as `of_kernel` makes it.
+pub fn write_sources(
+    stage: &LoadedStage,
+    work: &Path,
+    of_kernel: impl Fn(&str) -> String,
+) -> std::io::Result<()> {
+    for (name, text) in stage.attention.artifacts().sources {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(work))?;
+        let text = match name.ends_with("/kernel.cu") {
+            true => of_kernel(text),
+            false => text.to_string(),
+        };
+        std::fs::write(path, text)?;
+    }
+    Ok(())
 }
 
 /// The stages as they are built, and what they can run on.

@@ -175,6 +175,38 @@ pub fn run(
     }
 }
 
+/// What `command` prints, which stays in the file `log` below `work`; the error has its first line that is about one.
+pub fn printed(
+    command: Command,
+    work: &Path,
+    log: &str,
+    limit: Duration,
+) -> Result<String, String> {
+    let (name, log) = (
+        command.get_program().to_string_lossy().into_owned(),
+        work.join(log),
+    );
+    let ended = run(command, &log, limit, || ())
+        .map_err(|error| format!("{name} cannot be run: {error}"))?;
+    let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    if ended.is_success() {
+        return Ok(printed);
+    }
+    let said = printed
+        .lines()
+        .find(|line| line.contains("error"))
+        .unwrap_or("nothing said");
+    Err(format!(
+        "{name} failed: {said}; its log is {}",
+        log.display()
+    ))
+}
+
+/// The host's C++ compiler, as build scripts find it.
+pub fn cxx() -> String {
+    std::env::var("CXX").unwrap_or_else(|_| "c++".into())
+}
+
 fn kill_group(child: &mut Child) -> io::Result<()> {
     // Killing a group takes a system call that the standard library does not offer; `kill` is in every POSIX system.
     let killed = Command::new("kill")

@@ -27,7 +27,7 @@ pub enum Section {
     Gates,
     /// Device times by problem
     Latencies,
-    /// What ptxas says of every instance
+    /// What ptxas says of every instance; shared memory line by line: `compare smem`
     Resources,
     /// What the emulator counts, beside the same-preset baseline
     Counters,

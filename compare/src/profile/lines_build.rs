@@ -3,6 +3,7 @@
 
 use super::lines::{self, Chains};
 use crate::measure::machine_code::functions;
+use crate::registry;
 use crate::sass;
 use crate::tool::{self, CUOBJDUMP, NVCC, NVDISASM, Tool};
 use common::limits::DeviceLimits;
@@ -68,13 +69,11 @@ fn of_stage(
         )
     })?;
     let cubin = work.join("lines.cubin");
-    write_sources(stage, variants, work)
+    // With these variants alone in the table of kernel.cu. Every line keeps its number.
+    registry::write_sources(stage, work, |text| of_variants(text, variants))
         .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
-    output_of(
-        compile(nvcc, code, (id, arch), work, &cubin),
-        work,
-        "nvcc.log",
-    )?;
+    let command = compile(nvcc, code, (id, arch), work, &cubin);
+    tool::printed(command, work, "nvcc.log", LIMIT)?;
     let with_lines = functions(&sass::listing_of(cuobjdump, &cubin, id)?, arch);
     let embedded = functions(&sass::listing(stage, cuobjdump)?, arch);
     for function in &with_lines {
@@ -88,26 +87,12 @@ fn of_stage(
     }
     let mut disassemble = Command::new(&nvdisasm.path);
     disassemble.args(["-gi", "-c"]).arg(&cubin);
-    let text = output_of(disassemble, work, "nvdisasm.txt")?;
+    let text = tool::printed(disassemble, work, "nvdisasm.txt", LIMIT)?;
     Ok(with_lines
         .into_iter()
         .map(|function| (lines::chains(&text, &function.symbol), function.symbol))
         .map(|(chains, symbol)| (symbol, chains))
         .collect())
-}
-
-/// The sources that this program was built from, with `variants` alone in the table of kernel.cu. Every line keeps its number.
-fn write_sources(stage: &LoadedStage, variants: &[String], work: &Path) -> std::io::Result<()> {
-    for (name, text) in stage.attention.artifacts().sources {
-        let path = work.join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(work))?;
-        let text = match name.ends_with("/kernel.cu") {
-            true => of_variants(text, variants),
-            false => text.to_string(),
-        };
-        std::fs::write(path, text)?;
-    }
-    Ok(())
 }
 
 /// kernel.cu without the entries of its table that are of other variants.
@@ -153,32 +138,13 @@ fn compile(
     command
 }
 
-/// What `command` prints, which stays in the file `log`; its end where it fails.
-fn output_of(command: Command, work: &Path, log: &str) -> Result<String, String> {
-    let (name, log) = (
-        command.get_program().to_string_lossy().into_owned(),
-        work.join(log),
-    );
-    let ended = tool::run(command, &log, LIMIT, || ())
-        .map_err(|error| format!("{name} cannot be run: {error}"))?;
-    let printed = std::fs::read_to_string(&log).unwrap_or_default();
-    if ended.is_success() {
-        return Ok(printed);
-    }
-    let said = printed
-        .lines()
-        .find(|line| line.contains("error"))
-        .unwrap_or("nothing said");
-    Err(format!(
-        "{name} failed: {said}; its log is {}",
-        log.display()
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use common::stage::{Artifacts, Attention, StageInfo};
+    use kernel_build::report::ArchitectureBuild;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::LazyLock;
 
     #[test]
     fn other_variants_leave_empty_lines() {
@@ -192,6 +158,84 @@ mod tests {
         assert_eq!(
             left("a_2"),
             "// ATTN_VARIANT(a, b, C)\n\nATTN_MAPPED_VARIANT(a, a_2, A2)\n"
+        );
+    }
+
+    /// Stage 0 as if it had GPU code.
+    struct WithCode;
+
+    impl Attention for WithCode {
+        fn info(&self) -> &'static StageInfo {
+            registry::STAGES[0].info()
+        }
+
+        fn artifacts(&self) -> &'static Artifacts {
+            static ARTIFACTS: LazyLock<Artifacts> = LazyLock::new(|| Artifacts {
+                fatbin: Some(b"code"),
+                ..*registry::STAGES[0].artifacts()
+            });
+            &ARTIFACTS
+        }
+    }
+
+    /// Programs in the place of nvcc, nvdisasm and cuobjdump, of which the last prints `embedded` of the program's code and
+    /// `with_lines` of what nvcc has made.
+    fn chains_of(embedded: &str, with_lines: &str) -> Result<BTreeMap<String, Chains>, String> {
+        let work = tempfile::tempdir().unwrap();
+        let at = |name: &str| work.path().join(name);
+        let tool = |name: &str, script: &str| {
+            std::fs::write(at(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(at(name), PermissionsExt::from_mode(0o755)).unwrap();
+            Tool {
+                path: at(name),
+                version: "13.0.1".into(),
+            }
+        };
+        std::fs::write(at("embedded"), embedded).unwrap();
+        std::fs::write(at("with-lines"), with_lines).unwrap();
+        let tools = [
+            tool("nvcc", "for last; do :; done; cp with-lines \"$last\""),
+            tool(
+                "nvdisasm",
+                r#"printf '.text.tile:\n//## File "/x/kernel.cu", line 7\n/*0000*/ EXIT ;\n'"#,
+            ),
+            tool(
+                "cuobjdump",
+                r#"here=$(dirname "$0"); case "$2" in *.cubin) cat "$2" ;; *) cat "$here/embedded" ;; esac"#,
+            ),
+        ];
+        let mut stage = registry::load().unwrap().remove(0);
+        stage.attention = &WithCode;
+        let arch = ArchitectureBuild {
+            name: "sm_90a".into(),
+            entries: vec![],
+            identical: vec![],
+        };
+        stage.report.gpu = GpuBuild::Built(GpuCode {
+            nvcc: "13.0.0".into(),
+            nvcc_source: "PATH".into(),
+            flags: vec![],
+            architectures: vec![arch],
+            ptx: vec![],
+        });
+        let gpu = "sm_90".parse().unwrap();
+        of_stage(&stage, &[], gpu, &tools, work.path())
+    }
+
+    #[test]
+    fn lines_of_other_machine_code_are_refused() {
+        let code = |instruction: &str| {
+            format!(
+                "\tcode for sm_90a\n\t\tFunction : tile\n        /*0000*/    {instruction} ;    /* 0x0 */\n"
+            )
+        };
+        let found = chains_of(&code("EXIT"), &code("EXIT")).unwrap();
+        assert_eq!(found["tile"][&0][0].to_string(), "kernel.cu:7");
+        let error = chains_of(&code("EXIT"), &code("NOP")).unwrap_err();
+        assert_eq!(
+            error,
+            "nvcc 13.0.1 makes other code of tile than nvcc 13.0.0 did when this program was built, so that no line is sure; name \
+             that nvcc in NVCC, or build again with this one"
         );
     }
 

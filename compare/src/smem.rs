@@ -1,0 +1,307 @@
+//! `compare smem`: what lies where in the shared memory of an instance. The kernels' structs are compiled once more by the host's
+//! C++ compiler, as the emulated build has them, and their layout is read from its debug information: no table is written twice.
+
+mod layout;
+
+use crate::answer::{Answer, Format, NoData};
+use crate::measure::builds::KernelBuild;
+use crate::measure::machine;
+use crate::measure::select::{Chosen, dtype};
+use crate::page::{Block, Cell, Document, Table, row};
+use crate::registry::{self, Ladder};
+use crate::tool;
+use clap::Args;
+use common::metric::Unit;
+use common::problem::Dtype;
+use common::stage::LoadedStage;
+use layout::{Buffer, Layout, layouts};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+pub const EXAMPLES: &str = "\
+Each line is an array of the struct that kernel.cu carves its shared memory by (`Shared`), as the C++ compiler lays it out. The size of
+that struct is what a launch asks for. What a kernel puts where another array was, by a cast, has no line of its own; a union says so.
+Needs the workspace and g++, no GPU and no nvcc.
+
+Examples:
+  compare smem --stages 5                       the default variant of stage 5, each of its instances
+  compare smem --stages 8 --variants overlap-lazy-256x64 --dtypes f16 --head-dims 128
+
+Exit codes:
+  0  shown
+  2  wrong usage, or a layout whose size is not what the launch asks for
+  3  NO DATA: no workspace, or no C++ compiler that compiles the kernels";
+
+/// The flags of `smem`.
+#[derive(Clone, Debug, Args)]
+pub struct SmemArgs {
+    /// Stages, by id or number [default: all], and their variants [default: the default of each]
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// Element types: f16, e4m3, bf16 [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
+    pub dtypes: Vec<Dtype>,
+    /// Head sizes: 64, 128 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    pub head_dims: Vec<usize>,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// A stage takes a second.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Prints the layouts of the chosen instances.
+pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
+    let ladder = Ladder::without_gpu("structs are read, nothing is run")?;
+    let builds = ladder.builds();
+    let mut blocks = Vec::new();
+    for picked in args.chosen.of(&builds)? {
+        let stage = ladder
+            .stages
+            .iter()
+            .find(|stage| stage.info().id == picked.stage.id);
+        let Some(stage) = stage else { continue };
+        let is_chosen = |name: &str| match args.chosen.variants.is_empty() {
+            true => name == picked.stage.default_variant,
+            false => args.chosen.takes_by_name(name),
+        };
+        let variants = picked
+            .variants
+            .iter()
+            .filter(|variant| is_chosen(&variant.name));
+        let kernels = variants
+            .flat_map(|variant| variant.kernels.iter().map(|kernel| (&variant.name, kernel)));
+        let takes = |kernel: &KernelBuild| {
+            (args.dtypes.is_empty() || args.dtypes.contains(&kernel.facts.dtype))
+                && (args.head_dims.is_empty() || args.head_dims.contains(&kernel.facts.head_dim))
+        };
+        let kernels: Vec<_> = kernels.filter(|(_, kernel)| takes(kernel)).collect();
+        if kernels.is_empty() {
+            continue;
+        }
+        let layouts = of_stage(stage).map_err(NoData)?;
+        for (variant, kernel) in kernels {
+            let layout = of_kernel(
+                &layouts,
+                &kernel.facts.symbol,
+                kernel.facts.dynamic_shared_bytes,
+            )?;
+            let (dtype, dim) = (kernel.facts.dtype, kernel.facts.head_dim);
+            blocks.push(Block::section(format!(
+                "{}/{variant} {dtype} d{dim}",
+                picked.stage.id
+            )));
+            blocks.push(Block::Table(table(layout)));
+        }
+    }
+    let document = Document {
+        blocks,
+        ..Document::default()
+    };
+    Ok(Answer::pass(args.format.print(&document, &document)))
+}
+
+/// The layout of an instance, whose size must be what its launches ask for.
+fn of_kernel<'a>(
+    layouts: &'a BTreeMap<String, Layout>,
+    symbol: &str,
+    asked: usize,
+) -> anyhow::Result<&'a Layout> {
+    let found = layouts.get(symbol);
+    let bytes = found.map_or(0, |layout| layout.bytes);
+    match found.filter(|_| bytes == asked as u64) {
+        Some(layout) => Ok(layout),
+        None => anyhow::bail!(
+            "{symbol} asks for {asked} bytes of shared memory, and its struct has {bytes} by the C++ compiler that is here: CXX or \
+             common/emulator/include are others than this program was built by; build again"
+        ),
+    }
+}
+
+/// The layouts of a stage's instances, by symbol.
+fn of_stage(stage: &LoadedStage) -> Result<BTreeMap<String, Layout>, String> {
+    let id = stage.info().id;
+    let root =
+        machine::workspace().ok_or("the emulator's headers are in the workspace; go there")?;
+    let work = root.join("target/smem").join(id);
+    let write = |path: &Path, text: &str| std::fs::write(path, text);
+    registry::write_sources(stage, &work, str::to_string)
+        .and_then(|()| write(&work.join("structs.cpp"), &wrapper(id)))
+        .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
+    let linked = work.join("structs.so");
+    let mut command = Command::new(tool::cxx());
+    let flags =
+        "-std=c++17 -O0 -gdwarf-4 -gz=none -w -fPIC -shared -nostdlib -include emulator/prelude.h";
+    // The headers that this program was built from; those that the stage itself does not include are the workspace's.
+    let headers = ["common/emulator/include", "common/cuda"].map(|path| root.join(path));
+    command
+        .current_dir(&work)
+        .args(flags.split(' '))
+        .arg("-I")
+        .arg(&headers[0])
+        .args(["-I", "common/cuda", "-I"])
+        .arg(&headers[1])
+        .args(["structs.cpp", "-o"])
+        .arg(&linked);
+    tool::printed(command, &work, "structs.log", LIMIT)?;
+    let bytes = std::fs::read(&linked).map_err(|error| format!("{}: {error}", linked.display()))?;
+    layouts(&bytes)
+}
+
+/// A translation unit with a variable of each instance's struct under the instance's symbol, and no kernel.
+fn wrapper(id: &str) -> String {
+    format!(
+        "#define ATTN_STAGE {}\n\
+         #include <attn/cluster.cuh>\n\
+         #undef ATTN_INSTANCE\n\
+         #undef ATTN_MAPPED_INSTANCE\n\
+         #undef ATTN_CLUSTER_INSTANCE\n\
+         #define ATTN_INSTANCE(family, name, suffix, dtype, dim, ...) \\\n    \
+             __attribute__((used)) __VA_ARGS__::Shared ATTN_CONCAT(ATTN_STAGE, name##suffix);\n\
+         #define ATTN_MAPPED_INSTANCE ATTN_INSTANCE\n\
+         #define ATTN_CLUSTER_INSTANCE ATTN_INSTANCE\n\
+         #include \"{id}/kernel.cu\"\n",
+        id.replace('-', "_")
+    )
+}
+
+fn table(layout: &Layout) -> Table {
+    let bytes = |bytes: u64| Cell::figure(bytes as f64, whole(bytes));
+    let mut table = Table::of(
+        ["buffer", "element", "shape", "offset", "bytes"],
+        layout.buffers.iter().map(|buffer| {
+            let name = match &buffer.instead_of {
+                Some(first) => format!("{} (where {first} was)", buffer.name),
+                None => buffer.name.clone(),
+            };
+            row![
+                name,
+                buffer.element.as_str(),
+                shape(buffer),
+                offset(buffer),
+                bytes(buffer.all_bytes())
+            ]
+        }),
+    );
+    if layout.padding() > 0 {
+        table.push(row!["padding", "", "", "", bytes(layout.padding())]);
+    }
+    table.push(row!["a launch asks for", "", "", "", bytes(layout.bytes)]);
+    table
+}
+
+/// `2 x 64 x 72`
+fn shape(buffer: &Buffer) -> String {
+    let extents: Vec<String> = buffer.extents.iter().map(u64::to_string).collect();
+    extents.join(" x ")
+}
+
+/// `9,216`, of several `9,216, each 18,432 on`.
+fn offset(buffer: &Buffer) -> String {
+    let apart = buffer
+        .repeated
+        .iter()
+        .map(|(_, apart)| format!(", each {} on", whole(*apart)));
+    whole(buffer.offset) + &apart.collect::<String>()
+}
+
+fn whole(bytes: u64) -> String {
+    Unit::Count.show(bytes as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::terminal::{WIDTH, terminal};
+
+    #[test]
+    fn every_instance_has_the_size_that_its_launch_asks_for() {
+        for stage in registry::load().unwrap() {
+            let layouts = of_stage(&stage).unwrap();
+            assert_eq!(layouts.len(), stage.kernels.len(), "{}", stage.info().id);
+            for kernel in &stage.kernels {
+                let layout =
+                    of_kernel(&layouts, &kernel.symbol, kernel.dynamic_shared_bytes).unwrap();
+                let own = |buffer: &&Buffer| buffer.instead_of.is_none();
+                let sum: u64 = layout
+                    .buffers
+                    .iter()
+                    .filter(own)
+                    .map(Buffer::all_bytes)
+                    .sum();
+                // What takes another's place may be the larger.
+                assert!(
+                    sum + layout.padding() <= layout.bytes,
+                    "{}: {layout:?}",
+                    kernel.symbol
+                );
+                // Q is one tile of the block's rows, padded at most by 16 bytes a row.
+                let q = layout
+                    .buffers
+                    .iter()
+                    .find(|buffer| buffer.name == "q")
+                    .unwrap();
+                let row = kernel.head_dim as u64 * if q.element.contains("E4M3") { 1 } else { 2 };
+                let rows = kernel.block_m as u64 * u64::from(kernel.cluster);
+                assert!(
+                    [rows * row, rows * (row + 16)].contains(&q.bytes),
+                    "{}: {q:?}",
+                    kernel.symbol
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_struct_of_another_size_is_refused() {
+        let layout = |bytes| Layout {
+            bytes,
+            buffers: vec![],
+        };
+        let layouts = [("a".to_string(), layout(128))].into();
+        assert_eq!(of_kernel(&layouts, "a", 128).unwrap().bytes, 128);
+        let error = of_kernel(&layouts, "a", 256).unwrap_err().to_string();
+        assert!(
+            error.starts_with("a asks for 256 bytes of shared memory, and its struct has 128"),
+            "{error}"
+        );
+        assert!(of_kernel(&layouts, "b", 0).is_err());
+    }
+
+    #[test]
+    fn a_table_says_where_each_lies_and_what_is_asked_for() {
+        let buffer = |name: &str, offset, repeated: &[(u64, u64)]| Buffer {
+            name: name.into(),
+            element: "half".into(),
+            extents: vec![8, 32],
+            offset,
+            repeated: repeated.to_vec(),
+            bytes: 512,
+            instead_of: (name == "o").then(|| "ring[2]".to_string()),
+        };
+        let layout = Layout {
+            bytes: 2048,
+            buffers: vec![
+                buffer("ring[2].k", 0, &[(2, 1024)]),
+                buffer("ring[2].v", 512, &[(2, 1024)]),
+                buffer("o", 0, &[]),
+            ],
+        };
+        let document = Document {
+            blocks: vec![Block::Table(table(&layout))],
+            ..Document::default()
+        };
+        insta::assert_snapshot!(terminal(&document, WIDTH), @r"
+        | buffer                | element | shape  | offset             | bytes |
+        |-----------------------|---------|--------|--------------------|-------|
+        | ring[2].k             | half    | 8 x 32 | 0, each 1,024 on   | 1,024 |
+        | ring[2].v             | half    | 8 x 32 | 512, each 1,024 on | 1,024 |
+        | o (where ring[2] was) | half    | 8 x 32 | 0                  |   512 |
+        | a launch asks for     |         |        |                    | 2,048 |
+        ");
+    }
+}
