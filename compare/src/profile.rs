@@ -15,7 +15,7 @@ use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Place, Row, Source, StageMeta};
+use crate::record::{On, Place, Record, Row, Source, StageMeta};
 use crate::tool::{self, Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
@@ -145,6 +145,10 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         format!("ncu {}", ncu.version),
         METHOD.to_string(),
     );
+    let found = match args.source {
+        true => found,
+        false => keeping_waits(found, &record.record),
+    };
     record.append(found)?;
     let claims = selected.iter().flat_map(|picked| {
         picked
@@ -386,6 +390,19 @@ fn with_waits(
     rows.into_iter().zip(sampled).map(join).collect()
 }
 
+/// Rows with the lines that an earlier `--source` put to the same launches, which were of the same kernels: nobody asked for them
+/// anew. What another ncu found is no longer in the record.
+fn keeping_waits(rows: Vec<Row>, record: &Record) -> Vec<Row> {
+    let keep = |row: Row| {
+        let before = record.row(&row.subject, &row.on, Source::Ncu);
+        match before.and_then(|before| before.note.clone()) {
+            Some(note) => row.note(note),
+            None => row,
+        }
+    };
+    rows.into_iter().map(keep).collect()
+}
+
 /// Launches beside the lines of ncu's table, which must be of the same kernels in the same order.
 fn with_lines(
     ladder: &[StageBuild],
@@ -438,7 +455,6 @@ fn with_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
     use common::problem::claims_problem;
     use common::verdict::GateId;
@@ -524,6 +540,35 @@ mod tests {
         assert!(
             swapped.contains("where the program launched scalar_32x64_f16_d64"),
             "{swapped}"
+        );
+    }
+
+    #[test]
+    fn lines_of_an_earlier_profile_stay_until_they_are_asked_for_anew() {
+        let of = |subject: &str, dtype, note: Option<&str>| {
+            let row = rows::profiled(subject.into(), Place::claims(dtype), &BTreeMap::new());
+            note.map_or(row.clone(), |note| row.note(note))
+        };
+        let mut record = timed(US);
+        record.append(of(SCALAR, Dtype::F16, Some("line 7")));
+        let anew = || {
+            vec![
+                of(SCALAR, Dtype::F16, None),
+                of(SCALAR, Dtype::E4m3, None),
+                of(CPASYNC, Dtype::F16, None),
+            ]
+        };
+        let notes = |rows: Vec<Row>| rows.into_iter().map(|row| row.note).collect::<Vec<_>>();
+        let kept = [Some("line 7".to_string()), None, None];
+        assert_eq!(notes(keeping_waits(anew(), &record)), kept);
+        keeping_waits(anew(), &record)
+            .into_iter()
+            .for_each(|row| record.append(row));
+        assert_eq!(notes(keeping_waits(anew(), &record)), kept, "and again");
+        record.append(of(SCALAR, Dtype::F16, Some("line 9")));
+        assert_eq!(
+            notes(keeping_waits(anew(), &record))[0].as_deref(),
+            Some("line 9")
         );
     }
 
