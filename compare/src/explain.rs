@@ -11,7 +11,6 @@ use crate::registry::Ladder;
 use anyhow::{Context, bail};
 use clap::Args;
 use common::explain::{Chain, InvestigateError, Step, dense, investigate};
-use common::gate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem};
 use safetensors::tensor::{Dtype as Stored, TensorView};
@@ -19,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares what it computes of one row, tile of keys by tile, with FP64: S, the running maximum,
-P, the sum and O. What is printed is the first that leaves what its precision allows, with the lines that computed it and the
-planted fault that it resembles. Hazards of the row's blocks are printed with both accesses and what would order them. Needs no GPU;
-where there is one, its output is compared with the emulator's, which tells a miscompiled kernel from a wrong one.
+P, the sum and O. S is shown after the mask and before the scale. What is printed is the first that leaves what its precision allows,
+with the lines that computed it and the planted fault that it resembles. Hazards of the row's blocks are printed with both accesses and
+what would order them. Needs no GPU; where there is one, its output is compared with the emulator's, which tells a miscompiled kernel
+from a wrong one.
 docs/symptoms.md goes from symptoms to causes.
 
 Examples:
@@ -156,15 +156,9 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
             let staged = &found.staged;
             let execution = device.execute(loaded, &prepared, staged)?;
             let there = staged.values(&execution.output);
-            let of_row = dense(&problem, found.row)? * dim;
-            let pairs = there.iter().zip(output).skip(of_row).take(dim);
-            Some(Gpu {
-                name: device.info().name.clone(),
-                verdict: family.map(|family| gate::b1(&problem, family, &there, output)),
-                row: pairs
-                    .map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs())
-                    .fold(0.0, f64::max),
-            })
+            let row = dense(&problem, found.row)?;
+            let name = &device.info().name;
+            Some(Gpu::beside(name, (&problem, family), row, [&there, output]))
         }
         _ => None,
     };

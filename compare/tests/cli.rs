@@ -633,6 +633,98 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
     }
 }
 
+/// Row 12 of 19 sees 17 of 23 keys: the mask is bottom-right. What is dumped is computed anew here.
+#[test]
+fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
+    let folder = Folder::new();
+    let (q, kv, dim) = ([1usize, 4, 19, 64], [1usize, 2, 23, 64], 64);
+    let values = |extents: &[usize; 4], step: f32| -> Vec<half::f16> {
+        let count: usize = extents.iter().product();
+        let value = |i: usize| half::f16::from_f32((i as f32 * step).sin());
+        (0..count).map(value).collect()
+    };
+    let [queries, keys, elements] = [values(&q, 0.37), values(&kv, 0.71), values(&kv, 1.3)];
+    let bytes = |of: &[half::f16]| -> Vec<u8> { of.iter().flat_map(|x| x.to_le_bytes()).collect() };
+    let of = [
+        ("q", q, bytes(&queries)),
+        ("k", kv, bytes(&keys)),
+        ("v", kv, bytes(&elements)),
+    ];
+    let views = of.iter().map(|(name, extents, bytes)| {
+        let view =
+            safetensors::tensor::TensorView::new(safetensors::Dtype::F16, extents.to_vec(), bytes);
+        (*name, view.unwrap())
+    });
+    let [input, dumped] = [
+        folder.path("in.safetensors"),
+        folder.path("row.safetensors"),
+    ];
+    std::fs::write(&input, safetensors::serialize(views, None).unwrap()).unwrap();
+    let explain = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+        command.args(["explain", "--stage", "0", "--mask", "causal", "--input"]);
+        command
+            .arg(&input)
+            .arg("--dump")
+            .arg(&dumped)
+            .args(arguments);
+        command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap()
+    };
+    let output = explain(&["--row", "0,3,12"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(
+        text.contains("f16 causal") && text.contains("row 0,3,12"),
+        "{text}"
+    );
+    assert!(text.contains("Nothing leaves what f32 allows"), "{text}");
+
+    let bytes = std::fs::read(&dumped).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let of = |what: &str| -> Vec<u8> {
+        let name = tensors
+            .names()
+            .into_iter()
+            .find(|name| name.ends_with(what));
+        tensors.tensor(name.unwrap()).unwrap().data().to_vec()
+    };
+    let numbers = of(".keys");
+    let numbers = numbers
+        .chunks_exact(8)
+        .map(|b| i64::from_le_bytes(b.try_into().unwrap()));
+    let scores = of(".S");
+    let scores = scores
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let mut seen = 0;
+    for (key, score) in numbers.zip(scores).filter(|(key, _)| *key >= 0) {
+        let key = key as usize;
+        if key > 12 + (23 - 19) {
+            assert_eq!(score, f32::NEG_INFINITY, "key {key}: after the mask");
+            continue;
+        }
+        let row = |of: &[half::f16], at: usize| of[at * dim..][..dim].to_vec();
+        let (a, b) = (row(&queries, 3 * 19 + 12), row(&keys, 23 + key));
+        let product: f32 = a.iter().zip(&b).map(|(a, b)| a.to_f32() * b.to_f32()).sum();
+        assert!(
+            (product - score).abs() < 1e-3,
+            "key {key}: {score}, {product} before the scale"
+        );
+        seen += 1;
+    }
+    assert_eq!(seen, 17);
+
+    for (row, says) in [
+        ("0,4,0", "query heads 0 to 3"),
+        ("0,0,19", "query rows 0 to 18"),
+        ("0,0", "three numbers"),
+    ] {
+        let output = explain(&["--row", row]);
+        assert_eq!(output.status.code(), Some(2), "{row}");
+        assert!(stderr(&output).contains(says), "{row}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn help_teaches_with_examples_and_exit_codes() {
     let output = Command::new(env!("CARGO_BIN_EXE_compare"))

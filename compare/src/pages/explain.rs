@@ -3,6 +3,9 @@
 use crate::judge::verdict::count;
 use crate::page::{Block, Document, Table, Text, row};
 use common::explain::{Deviation, Explained, Investigated, Quantity, Wrong};
+use common::gate;
+use common::inputs::Family;
+use common::problem::Problem;
 use common::reference::Probability;
 use common::verdict::{GateResult, Verdict};
 use emulator::trace::Passed;
@@ -35,6 +38,30 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// What a GPU and the emulator have of the same launch, beside each other.
+    pub fn beside(
+        name: &str,
+        (problem, family): (&Problem, Option<Family>),
+        row: usize,
+        [there, here]: [&[f32]; 2],
+    ) -> Self {
+        let dim = problem.shape.head_dim;
+        let pairs = there.iter().zip(here).skip(row * dim).take(dim);
+        let apart = pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
+        Self {
+            name: name.to_string(),
+            verdict: family.map(|family| gate::b1(problem, family, there, here)),
+            // A NaN is the largest of all.
+            row: apart.fold(0.0, |most, one| {
+                if most.is_nan() || one <= most {
+                    most
+                } else {
+                    one
+                }
+            }),
+        }
+    }
+
     pub fn is_wrong(&self) -> bool {
         let verdict = self.verdict.as_ref();
         verdict.is_some_and(|gate| gate.verdict == Verdict::Fail)
@@ -178,7 +205,11 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         None => format!("Resembles no planted fault: {}.", likeness.why),
     };
     vec![
-        Block::Paragraph(Text::default().strong(strong).plain(whose)),
+        Block::Paragraph(
+            Text::default()
+                .strong(strong)
+                .plain(whose + as_shown(*quantity)),
+        ),
         Block::Table(Table::of(
             [what, "kernel", "model", "apart", "allowed"],
             rows,
@@ -186,6 +217,18 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         Block::bullets(look),
         Block::paragraph(format!("{resembles} docs/symptoms.md says what to try.")),
     ]
+}
+
+/// What the kernel shows of a quantity, where that could be taken for something else.
+fn as_shown(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Score => {
+            " S is shown after the mask and before the scale: -inf where the row does not see the key."
+        }
+        Quantity::Maximum => " It is the maximum of S times the scale, in base 2.",
+        Quantity::Probability => " P is shown in f32, before it is rounded for P·V.",
+        _ => "",
+    }
 }
 
 /// What the numbers of a quantity are counted by.
@@ -245,7 +288,12 @@ fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
         gpu.name,
         number(gpu.row)
     );
-    let is_right_here = !finding.found.is_explained();
+    let is_right_here = !finding.found.is_explained() && !finding.found.is_red();
+    verdict(gpu, &apart, is_right_here)
+}
+
+/// Whether what is wrong is the source or what nvcc makes of it.
+fn verdict(gpu: &Gpu, apart: &str, is_right_here: bool) -> String {
     match &gpu.verdict {
         Some(gate) if gpu.is_wrong() && is_right_here => format!(
             "{apart}, and B1 fails: {}. The source is right in the emulator: look at what nvcc makes of it (`compare sass`).",
@@ -253,13 +301,50 @@ fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
         ),
         Some(gate) if gpu.is_wrong() => format!("{apart}, and B1 fails: {}.", gate.reason),
         Some(_) => format!("{apart}, within B1: both compute what the source says."),
-        None => format!("{apart}."),
+        None => format!("{apart}; of real tensors no bound of B1 was measured."),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::problem::{Dtype, Mask, Shape};
+
+    /// Outputs of a GPU and of the emulator that are made up: whose fault it is follows from both.
+    #[test]
+    fn a_miscompiled_kernel_is_told_from_a_wrong_one() {
+        let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
+        let here: Vec<f32> = (0..4 * 64).map(|at| (at as f32).sin()).collect();
+        let beside = |family, row, wrong: &dyn Fn(usize, f32) -> f32| {
+            let there = here.iter().enumerate().map(|(at, value)| wrong(at, *value));
+            let there: Vec<f32> = there.collect();
+            Gpu::beside("GPU", (&problem, family), row, [&there, &here])
+        };
+        let normal = Some(Family::Normal);
+        let same = beside(normal, 2, &|_, x| x);
+        assert!(!same.is_wrong() && same.row == 0.0);
+        let says = verdict(&same, "apart", true);
+        assert_eq!(says, "apart, within B1: both compute what the source says.");
+
+        let other_row = |at, x| if at / 64 == 3 { 2.0 * x } else { x };
+        let wrong = beside(normal, 2, &other_row);
+        assert!(wrong.is_wrong() && wrong.row == 0.0, "B1 is of all rows");
+        assert!(beside(normal, 3, &other_row).row > 0.5);
+        let miscompiled = verdict(&wrong, "apart", true);
+        assert!(
+            miscompiled.contains("row [0, 0, 3]") && miscompiled.contains("what nvcc makes"),
+            "{miscompiled}"
+        );
+        // Where the emulator's is wrong, too, or a gate fails there, the source is not said to be right.
+        assert!(!verdict(&wrong, "apart", false).contains("is right"));
+
+        let nan = |at, x| if at == 130 { f32::NAN } else { x };
+        let gpu = beside(normal, 2, &nan);
+        assert!(gpu.is_wrong() && gpu.row.is_nan(), "{}", gpu.row);
+        let real = beside(None, 2, &nan);
+        assert!(!real.is_wrong() && real.row.is_nan());
+        assert!(verdict(&real, "apart", true).contains("no bound"));
+    }
 
     #[test]
     fn neighbours_are_ranges() {
