@@ -13,7 +13,7 @@ use crate::profile::NCU;
 use crate::record::meta::{DeviceCompiler, Tier};
 use crate::registry;
 use crate::sanitize::COMPUTE_SANITIZER;
-use crate::tool::{NVCC, Places, first_line};
+use crate::tool::{self, NVCC, Places, first_line};
 use clap::Args;
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, DeviceInfo};
@@ -268,7 +268,7 @@ fn lines(facts: &Facts) -> Vec<Line> {
             Tier::T2 => "tier T2 (--full)",
         };
         lines.push(match seconds {
-            Ok(seconds) => Line::go(what, format!("{cases} cases, about {}", duration(*seconds))),
+            Ok(seconds) => Line::go(what, taking(*cases, *seconds, facts)),
             Err(why) => Line::without(
                 what,
                 why,
@@ -277,6 +277,39 @@ fn lines(facts: &Facts) -> Vec<Line> {
         });
     }
     lines
+}
+
+/// In the emulator more than this is more than anybody waits for: a smaller tier is named beside it.
+const LONG: u64 = 3600;
+
+/// How long a tier takes, and where: `12120 cases in the emulator, about 7 h; T1 takes about 4 min`.
+fn taking(cases: usize, seconds: u64, facts: &Facts) -> String {
+    let about = duration(seconds);
+    if backend(&facts.gpu) != BackendKind::Emulated {
+        return format!("{cases} cases, about {about}");
+    }
+    let here = format!("{cases} cases in the emulator, about {about}");
+    let shorter = facts.tiers.iter().rev().find_map(|(tier, _, seconds)| {
+        let seconds = *seconds.as_ref().ok()?;
+        (seconds <= LONG).then_some((tier, seconds))
+    });
+    match shorter {
+        Some((tier, least)) if seconds > LONG => {
+            format!(
+                "{here}: take it on a GPU, and here {tier:?}, about {}",
+                duration(least)
+            )
+        }
+        _ => here,
+    }
+}
+
+/// Where cases run here.
+fn backend(gpu: &Result<GpuFacts, String>) -> BackendKind {
+    match gpu {
+        Ok(gpu) if gpu.runs.is_ok() => BackendKind::Cuda,
+        _ => BackendKind::Emulated,
+    }
 }
 
 fn of_gpu(facts: &Facts, gpu: &GpuFacts) -> Vec<Line> {
@@ -400,11 +433,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Facts> {
         counters: may_read_counters(),
         runs: registry::without_code(&stages, device.info().limits()).map_or(Ok(()), Err),
     });
-    let backend = if gpu.as_ref().is_ok_and(|gpu| gpu.runs.is_ok()) {
-        BackendKind::Cuda
-    } else {
-        BackendKind::Emulated
-    };
+    let backend = backend(&gpu);
     let compiled = builds.iter().map(|stage| match &stage.device_compiler {
         DeviceCompiler::Built { nvcc, archs, .. } => {
             Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
@@ -449,11 +478,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Facts> {
     Ok(Facts {
         in_workspace: workspace.is_some(),
         rustc: first_line("rustc", "--version").and_then(recent_enough),
-        cxx: first_line(
-            &std::env::var("CXX").unwrap_or_else(|_| "c++".into()),
-            "--version",
-        )
-        .and_then(traces),
+        cxx: first_line(&tool::cxx(), "--version").and_then(traces),
         traced: untraced.map_or(Ok(()), |stage| {
             Err(format!("{} has no traced build", stage.info().id))
         }),
@@ -718,6 +743,44 @@ mod tests {
         let (worst, text) = with(|facts| facts.disk = Some(1000));
         assert_eq!(worst, Some(State::NoGo));
         assert!(text.trim_end().ends_with("no-go"), "{text}");
+    }
+
+    #[test]
+    fn a_tier_in_the_emulator_says_so_and_a_long_one_names_a_smaller() {
+        let tiers = |least: u64| {
+            vec![
+                (Tier::T0, 260, Ok(32)),
+                (Tier::T1, 4730, Ok(least)),
+                (Tier::T2, 12_120, Ok(25_000)),
+            ]
+        };
+        let words = |facts: &Facts| {
+            let lines = lines(facts);
+            lines[lines.len() - 3..]
+                .iter()
+                .map(|line| line.here.clone())
+                .collect::<Vec<_>>()
+        };
+        let mut facts = complete();
+        facts.tiers = tiers(240);
+        assert_eq!(words(&facts)[2], "12120 cases, about 7 h", "on a GPU");
+        facts.gpu = Err("no driver".into());
+        assert_eq!(
+            words(&facts),
+            [
+                "260 cases in the emulator, about 32 s",
+                "4730 cases in the emulator, about 4 min",
+                "12120 cases in the emulator, about 7 h: take it on a GPU, and here T1, about 4 min",
+            ]
+        );
+        facts.tiers = tiers(3601);
+        assert!(words(&facts)[2].ends_with("and here T0, about 32 s"));
+        facts.gpu = complete().gpu;
+        gpu(&mut facts).runs = Err("sm_75 has no code".into());
+        assert!(
+            words(&facts)[0].contains("in the emulator"),
+            "beside a GPU without code"
+        );
     }
 
     #[test]
