@@ -3,7 +3,7 @@
 use super::best::p50;
 use super::state::{is_green, summary};
 use super::{Known, Origin};
-use crate::record::{Place, Record, Row, Source, Subject};
+use crate::record::{Figure, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
 use serde::Serialize;
@@ -24,6 +24,25 @@ pub struct Problem<'a> {
     pub ours: &'a Row,
     /// The fastest peer, and our speedup over it with its interval; absent where none was right.
     pub fastest: Option<(&'a Row, &'a Row)>,
+}
+
+/// How ours stands against a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Won,
+    Lost,
+    /// The interval of the ratio has 1 in it.
+    Undecided,
+}
+
+/// By the interval of the ratio, peer's time / ours.
+pub fn outcome(ratio: Figure) -> Outcome {
+    let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
+    match () {
+        () if low > 1.0 => Outcome::Won,
+        () if high < 1.0 => Outcome::Lost,
+        () => Outcome::Undecided,
+    }
 }
 
 /// The newest figures of peers.

@@ -4,7 +4,7 @@ use super::{missing, or_missing, stale, state, us};
 use crate::judge::best::{self, Latency};
 use crate::judge::history::of_instance;
 use crate::judge::list::{grouped, joined};
-use crate::judge::peers;
+use crate::judge::peers::{self, Outcome};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
@@ -151,25 +151,32 @@ pub fn about(report: &Report<'_>) -> Text {
     others.into_iter().fold(about, Text::plain)
 }
 
-/// `Our fastest stage is ahead of the fastest peer on 6 of 12 problems and behind on 6, …`
+/// `Our fastest stage is ahead of the fastest peer on 6 of 12 problems, behind on 5 and undecided on 1, …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let beside = peers::beside(known)?;
     let mut ratios: Vec<(f64, String)> = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
     for problem in &beside.problems {
         let Some((_, over)) = &problem.fastest else {
             continue;
         };
-        ratios.push((over.value(Metric::SpeedupP50)?, problem.place.to_string()));
+        let ratio = *over.figures.get(&Metric::SpeedupP50)?;
+        ratios.push((ratio.value, problem.place.to_string()));
+        outcomes.push(peers::outcome(ratio));
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
-    let won = ratios.iter().filter(|(ratio, _)| *ratio > 1.0).count();
+    let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
     let stale = if beside.origin.is_stale() {
         "STALE: "
     } else {
         ""
     };
-    let of = ratios.len();
+    let (won, of, lost) = (on(Outcome::Won), ratios.len(), on(Outcome::Lost));
+    let rest = match on(Outcome::Undecided) {
+        0 => format!(" and behind on {lost}"),
+        open => format!(", behind on {lost} and undecided on {open}"),
+    };
     let (who, rival) = match beside.record.meta.is_of_candidate() {
         true => ("The candidate", "rival"),
         false => ("Our fastest stage", "peer"),
@@ -177,8 +184,7 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     Some(
         Text::from(stale)
             .strong(format!(
-                "{who} is ahead of the fastest {rival} on {won} of {of} problems and behind on {}",
-                of - won
+                "{who} is ahead of the fastest {rival} on {won} of {of} problems{rest}"
             ))
             .plain(format!(
                 ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
@@ -206,4 +212,36 @@ pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
     ran.fold((0, 0), |(green, all), (_, state)| {
         (green + usize::from(*state == State::Green), all + 1)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::verdict::report;
+    use crate::testing::{US, timed};
+
+    #[test]
+    fn what_is_undecided_is_neither_won_nor_lost() {
+        let score_of = |times: &[(&str, f64)]| {
+            let on = |record: crate::record::Record, &(shape, us): &(&str, f64)| {
+                record.peers(shape, 10.0, &[("torch-default", us, true)])
+            };
+            let record = times.iter().fold(timed(US), on);
+            let stages = record.meta.stages.clone();
+            let known = Known {
+                stages: &stages,
+                run: Some(("run", &record)),
+                committed: &[],
+            };
+            score(&report(known).known).unwrap().to_string()
+        };
+        let found = score_of(&[("mission", 20.0), ("long", 10.0), ("wide", 5.0)]);
+        let expected = "is ahead of the fastest peer on 1 of 3 problems, behind on 1 and undecided on 1: from 0.50x";
+        assert!(found.contains(expected), "{found}");
+        let found = score_of(&[("mission", 20.0), ("wide", 5.0)]);
+        assert!(
+            found.contains("on 1 of 2 problems and behind on 1: from"),
+            "{found}"
+        );
+    }
 }

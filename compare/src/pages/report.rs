@@ -9,7 +9,7 @@ use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
-use crate::judge::peers::{self, FastP, Problem};
+use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, count};
 use crate::judge::{Origin, best};
@@ -358,11 +358,10 @@ pub fn growth(report: &Report<'_>) -> Vec<Block> {
 }
 
 fn outcome(ratio: Figure) -> Cell {
-    let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
-    match () {
-        () if low > 1.0 => Cell::Verdict(Tone::Good, "won".into()),
-        () if high < 1.0 => Cell::Verdict(Tone::Bad, "lost".into()),
-        () => Cell::Verdict(Tone::Open, "undecided".into()),
+    match peers::outcome(ratio) {
+        Outcome::Won => Cell::Verdict(Tone::Good, "won".into()),
+        Outcome::Lost => Cell::Verdict(Tone::Bad, "lost".into()),
+        Outcome::Undecided => Cell::Verdict(Tone::Open, "undecided".into()),
     }
 }
 
