@@ -1,20 +1,28 @@
 //! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
 
+use crate::judge::list::grouped;
 use crate::judge::verdict::{self, Exit};
 use crate::judge::{self, Known, best, claims, state};
 use crate::measure::machine;
 use crate::record::files::name_of;
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
-use crate::record::{Negative, Record, Refuted};
+use crate::record::{Negative, Record, Refuted, Row};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::limits::Limited;
+use common::metric::Metric;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A committed record takes at most this many bytes: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
+
+/// So many of the fastest variants of each problem keep all figures of their latency in a committed record.
+const LEADING: usize = 3;
+
+/// What the others keep: what `diff` judges them by.
+const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
 /// The flags of `accept`.
 #[derive(Clone, Debug, Args)]
@@ -99,8 +107,9 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         .as_deref()
         .map(|reason| negative(&name, &record, reason))
         .transpose()?;
-    // Passing cases and raw samples stay with the run.
+    // What no reader of a change needs stays with the run: passing cases, raw samples, and most of what is slow.
     (record.cases, record.samples) = Default::default();
+    keep_leading(&mut record.rows, LEADING);
     let bytes = record
         .committed()
         .iter()
@@ -124,6 +133,18 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         verdict,
         remarks,
     })
+}
+
+/// Leaves of the latencies that are none of the `leading` fastest of their problem no more than [`OF_OTHERS`].
+fn keep_leading(rows: &mut [Row], leading: usize) {
+    let latencies = rows.iter_mut().filter(|row| best::is_latency(row));
+    let by_problem = latencies.map(|row| (row.on.clone(), row));
+    for (_, mut rows) in grouped(by_problem) {
+        rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+        for row in rows.into_iter().skip(leading) {
+            row.figures.retain(|metric, _| OF_OTHERS.contains(metric));
+        }
+    }
 }
 
 /// What a report says of the record, unless that keeps it out. Failed claims do, unless they are `waived`.

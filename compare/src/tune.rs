@@ -19,7 +19,6 @@ use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::output::{self, Output};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
-use crate::record::files::write_json;
 use crate::record::meta::Machine;
 use crate::record::{Record, Row, Source, TuningCache, tuning_cache};
 use crate::registry::Ladder;
@@ -202,7 +201,7 @@ fn written(
     whole
         .iter()
         .for_each(|ranking| cache.put(&ranking.entry, tuned));
-    write_json(&path, &cache)?;
+    tuning_cache::write(&path, &cache)?;
     let failed = table::failures(&whole);
     let text = format!(
         "{}\nthe best are in {}; commit it",

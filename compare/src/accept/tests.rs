@@ -120,6 +120,24 @@ fn a_good_record_is_taken_without_passing_cases_and_samples() {
 }
 
 #[test]
+fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
+    let mut rows = good().rows;
+    let before = rows.clone();
+    keep_leading(&mut rows, 2);
+    let (kept, changed): (Vec<_>, Vec<_>) =
+        rows.iter().zip(&before).partition(|(is, was)| is == was);
+    assert_eq!((changed.len(), kept.len()), (1, before.len() - 1));
+    let (is, was) = changed[0];
+    assert_eq!(is.subject, SCALAR.into(), "the slowest of three");
+    let figures: Vec<_> = is.figures.iter().collect();
+    let judged = OF_OTHERS
+        .iter()
+        .filter_map(|metric| Some((metric, was.figures.get(metric)?)));
+    assert_eq!(figures, judged.collect::<Vec<_>>());
+    assert!(figures.len() >= 2 && figures.len() < was.figures.len());
+}
+
+#[test]
 fn a_record_that_runs_of_several_sources_made_is_refused() {
     let joined = |now: Git| {
         let later = |meta: &mut crate::record::Meta| {

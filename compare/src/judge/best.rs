@@ -8,14 +8,17 @@ use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 
+/// Whether it is a variant's latency on a problem.
+pub fn is_latency(row: &Row) -> bool {
+    row.by == Source::Gpu
+        && row.against.is_none()
+        && row.on.problem().is_some()
+        && row.figures.contains_key(&Metric::P50)
+}
+
 /// Latencies of a record, shown or not.
 pub fn timed(record: &Record) -> impl DoubleEndedIterator<Item = &Row> {
-    let is_latency = |row: &&Row| {
-        row.against.is_none()
-            && row.on.problem().is_some()
-            && row.figures.contains_key(&Metric::P50)
-    };
-    record.by(Source::Gpu).filter(is_latency)
+    record.rows.iter().filter(|row| is_latency(row))
 }
 
 /// Why a latency may not be shown.

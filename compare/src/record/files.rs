@@ -1,7 +1,6 @@
 //! Files: each replaced at once or not at all, and the folders of records that are being made.
 
 use super::error::StoreError;
-use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -81,14 +80,6 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let _ = fs::remove_file(&temporary);
         fail(source)
     })
-}
-
-/// Writes `value` as JSON.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
-    let mut text =
-        serde_json::to_string_pretty(value).expect("no map has keys that are not strings");
-    text.push('\n');
-    write_atomically(path, text.as_bytes())
 }
 
 /// The bytes of the file at `path`, if there is one. One that is there and cannot be read is an error.

@@ -1,4 +1,4 @@
-//! The file of [`common::tuning`], read.
+//! The file of [`common::tuning`], read and written.
 
 use super::error::StoreError;
 use super::files;
@@ -25,4 +25,20 @@ pub fn read(path: &Path) -> Result<Option<TuningCache>, StoreError> {
             reads: SCHEMA,
         }),
     }
+}
+
+/// Writes the file, one entry a line, so that people can read what tuning has changed.
+pub fn write(path: &Path, cache: &TuningCache) -> Result<(), StoreError> {
+    let TuningCache {
+        schema,
+        gpu,
+        entries,
+    } = cache;
+    let entry = |entry: &Entry| format!("\n  {}", serde_json::json!(entry));
+    let entries: Vec<String> = entries.iter().map(entry).collect();
+    let gpu = serde_json::json!(gpu);
+    let entries = entries.join(",");
+    let text =
+        format!("{{\n \"schema\": {schema},\n \"gpu\": {gpu},\n \"entries\": [{entries}\n ]\n}}\n");
+    files::write_atomically(path, text.as_bytes())
 }

@@ -375,12 +375,14 @@ fn the_file_keeps_three_and_what_was_not_tuned_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune/nvidia-h200.json");
     assert_eq!(tuning_cache::read(&path).unwrap(), None);
-    write_json(&path, &cache).unwrap();
+    tuning_cache::write(&path, &cache).unwrap();
+    let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+    assert_eq!(lines, cache.entries.len() + 6);
     assert_eq!(tuning_cache::read(&path).unwrap(), Some(cache));
     let machine = timed(US).meta.machine;
     let args = tune_args(&["--out", path.to_str().unwrap()]);
     assert_eq!(open(&args, &machine).unwrap().1.gpu, GPU);
-    write_json(&path, &TuningCache::none("NVIDIA L4")).unwrap();
+    tuning_cache::write(&path, &TuningCache::none("NVIDIA L4")).unwrap();
     let error = open(&args, &machine).unwrap_err().to_string();
     assert!(error.ends_with(
         "is the tuning cache of NVIDIA L4, and this is NVIDIA H200; give another file with --out"
