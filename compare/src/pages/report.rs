@@ -21,10 +21,10 @@ use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
-const MOST_CHANGES: usize = 15;
-const MOST_FAILURES: usize = 14;
+const MOST_CHANGES: usize = 12;
+const MOST_FAILURES: usize = 12;
 const MOST_CLAIMS: usize = 21;
-const MOST_MISSING: usize = 16;
+const MOST_MISSING: usize = 12;
 
 pub fn document(report: &Report<'_>) -> Document {
     let mut blocks = vec![Block::Bullets(apart(report))];
