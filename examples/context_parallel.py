@@ -12,7 +12,9 @@ for the order of chunks).
   torchrun --nproc-per-node 8 --nnodes 2 ... examples/context_parallel.py    and of several hosts
 
 For each length and mask: gate C2 of `compare` on sampled rows, against FP64 and beside one rank alone; on GPUs also the time of one
-GPU alone, of all, of all without the exchange, and of the exchange alone. Exit codes: 0 within C2, 1 not, 2 wrong usage.
+GPU alone, of all, and of the exchange alone. Hidden is the share of that for which arithmetic does not wait. Arithmetic is slower
+beside an exchange that takes multiprocessors and bandwidth, which is in the last figure: all against all without the exchange.
+Exit codes: 0 within C2, 1 not, 2 wrong usage, or what --attend names is not to be had.
 """
 import argparse
 import math
@@ -29,8 +31,8 @@ import torch.distributed as dist
 PLAIN_FACTOR, OUTPUT_ULPS, ROWS_FACTOR, ROWS_NOISE = 2.0, 2.0, 1.15, 4.0
 # Query rows per head whose FP64 reference is computed.
 SAMPLED_ROWS = 64
-# Timed repeats; the median counts.
-REPEATS = 9
+# Timed repeats; the median counts. As many as take three seconds.
+LEAST_REPEATS, MOST_REPEATS, TIMED_US = 5, 31, 3e6
 
 
 # How one rank multiplies what it has: q, k, v [B, H, rows, D] to O [B, H, rows, D] and LSE [B, H, rows] in f32, natural logarithm.
@@ -182,54 +184,111 @@ def judge(out, q, k, v, causal, scale):
     return holds, f"max error {worst['ours']:.2e} of {bound:.2e}, rows {rms.item():.2e} of {rows_bound.item():.2e}"
 
 
-def microseconds(work):
-    """Median over repeats of what `work` takes on the slowest rank."""
-    times = []
-    for _ in range(REPEATS + 2):
-        dist.barrier()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        work()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e3)
-    slowest = torch.tensor(times[2:], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest.median().item()
+def recorded(work):
+    """The events before and behind what `work` puts into the current stream."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    work()
+    end.record()
+    return start, end
 
 
-def measure(q, k, v, local, options, ring):
-    """One GPU alone, all of them, all without the exchange, and the exchange alone, in microseconds."""
+class TimedRing(Ring):
+    """A ring that records for how long arithmetic waits for what has not arrived."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, requests):
+        self.waits.append(recorded(lambda: Ring.wait(requests)))
+
+
+def measure(q, k, v, local, options):
+    """Microseconds on the slowest rank, a row for each repeat: one GPU alone, all of them, all without the exchange, the exchange
+    alone, and how long arithmetic waited in the second. A repeat has all of them in turn, so that what drifts is in each."""
     attend, causal, scale = (options[name] for name in ("attend", "causal", "scale"))
     held, spare = local[1:], [torch.empty_like(tensor) for tensor in local[1:]]
+    ring = TimedRing()
 
     def exchange():
         for _ in range(ring.ranks - 1):
             ring.wait(ring.start(held, spare))
 
-    return [
-        microseconds(work)
-        for work in (
-            lambda: attend(q, k, v, causal, scale),
-            lambda: context_parallel_attention(*local, **options, ring=ring),
-            lambda: context_parallel_attention(*local, **options, ring=ring, exchange=False),
-            exchange,
-        )
-    ]
+    works = (
+        lambda: attend(q, k, v, causal, scale),
+        lambda: context_parallel_attention(*local, **options, ring=ring),
+        lambda: context_parallel_attention(*local, **options, ring=ring, exchange=False),
+        exchange,
+    )
+
+    def repeat():
+        times, waits = [], []
+        for work in works:
+            ring.waits.clear()
+            dist.barrier()
+            span = recorded(work)
+            torch.cuda.synchronize()
+            times.append(span[0].elapsed_time(span[1]) * 1e3)
+            waits.append(sum(start.elapsed_time(end) for start, end in ring.waits) * 1e3)
+        return [*times, waits[1]]
+
+    def slowest(rows):
+        rows = torch.tensor(rows, device=q.device)
+        dist.all_reduce(rows, dist.ReduceOp.MAX)
+        return rows
+
+    repeat()
+    repeats = TIMED_US / slowest([repeat()])[0, :4].sum().item()
+    return slowest([repeat() for _ in range(int(min(max(repeats, LEAST_REPEATS), MOST_REPEATS)))])
+
+
+def in_words(times, ranks):
+    """Medians of what `measure` gives; of what the exchange costs in all, the quartiles of differences within a repeat."""
+    one, all_, _, moved, waited = times.quantile(0.5, dim=0).tolist()
+    words = f"one GPU {one:.0f} us, {ranks} {all_:.0f} us: {one / all_:.2f}x"
+    if ranks == 1:
+        return words
+    low, cost, high = (times[:, 1] - times[:, 2]).quantile(times.new_tensor([0.25, 0.5, 0.75])).tolist()
+    hidden = max(0.0, 1 - waited / moved)
+    words += f"; exchange alone {moved:.0f} us, {hidden:.0%} of it hidden"
+    return f"{words}; it costs {cost:.0f} us in all (quartiles {low:.0f} to {high:.0f})"
+
+
+def attend_for(args, device, say):
+    """The name of what all ranks multiply with: what was asked for, or ends with 2; else the default, or FlashAttention-2."""
+    name = args.attend or ("ladder" if args.device == "cuda" else "reference")
+    q = torch.zeros(args.batch, args.heads, 2, args.head_dim, dtype=torch.float16, device=device)
+    why = None
+    try:
+        ATTEND[name](q, q, q, True, 1.0)
+    except (ImportError, NotImplementedError, RuntimeError, ValueError) as error:
+        why = f"rank {dist.get_rank()}: {str(error).strip().splitlines()[0]}"
+    whys = [None] * dist.get_world_size()
+    dist.all_gather_object(whys, why)
+    why = next(filter(None, whys), None)
+    if why is None:
+        return name
+    if args.attend:
+        say(f"--attend {name} is not to be had: {why}", file=sys.stderr)
+        sys.exit(2)
+    say(f"{name} is not to be had ({why}): --attend flash instead")
+    return "flash"
 
 
 def run(args):
     """All lengths and masks on this rank; whether C2 held."""
     ring = Ring()
     device = torch.device("cuda", torch.cuda.current_device()) if args.device == "cuda" else torch.device("cpu")
-    say = print if ring.rank == 0 else lambda *_: None
-    say(f"{ring.ranks} ranks on {args.device}, {args.attend}, B {args.batch}, H {args.heads}, D {args.head_dim}, f16")
+    say = print if ring.rank == 0 else lambda *_, **__: None
+    attend = attend_for(args, device, say)
+    say(f"{ring.ranks} ranks on {args.device}, {attend}, B {args.batch}, H {args.heads}, D {args.head_dim}, f16")
     all_hold = True
     for seq in args.seq:
         for causal in (False, True):
             q, k, v = inputs(seq, args, device)
             local = [shard(tensor, ring.rank, ring.ranks).contiguous() for tensor in (q, k, v)]
-            options = {"attend": ATTEND[args.attend], "causal": causal, "scale": 1 / math.sqrt(args.head_dim)}
+            options = {"attend": ATTEND[attend], "causal": causal, "scale": 1 / math.sqrt(args.head_dim)}
             out = gather(context_parallel_attention(*local, **options, ring=ring), ring.ranks)
             holds, words = judge(out, q, k, v, causal, options["scale"])
             all_hold &= holds
@@ -238,11 +297,8 @@ def run(args):
                 alone, _ = options["attend"](q, k, v, causal, options["scale"])
                 line += f" (one GPU: {judge(alone.half(), q, k, v, causal, options['scale'])[1]})"
                 del out, alone
-                one, all_, still, moved = measure(q, k, v, local, options, ring)
-                hidden = min(1.0, max(0.0, (still + moved - all_) / moved)) if ring.ranks > 1 else 1.0
-                line += f"\n    one GPU {one:.0f} us, {ring.ranks} {all_:.0f} us: {one / all_:.2f}x; without exchange {still:.0f} us"
-                line += f", exchange alone {moved:.0f} us, {hidden:.0%} of it hidden"
-            say(line)
+                line += f"\n    {in_words(measure(q, k, v, local, options), ring.ranks)}"
+            say(line, flush=True)
     verdict = torch.tensor(int(all_hold), device=device)
     dist.all_reduce(verdict, dist.ReduceOp.MIN)
     return bool(verdict)
@@ -272,10 +328,9 @@ def arguments(words=None):
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: ladder on GPUs, else reference]")
+    parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: on GPUs ladder, or flash where that is not to be had; else reference]")
     parser.add_argument("--ranks", type=int, help="start so many processes here; under torchrun, leave it out")
     args = parser.parse_args(words)
-    args.attend = args.attend or ("ladder" if args.device == "cuda" else "reference")
     args.ranks = args.ranks or int(os.environ.get("WORLD_SIZE", 1))
     try:
         args.seq = [int(seq) for seq in args.seq.split(",")]
@@ -301,7 +356,7 @@ def main():
             process.start()
         for process in ranks:
             process.join()
-        return max(1 if process.exitcode else 0 for process in ranks)
+        return max(2 if process.exitcode == 2 else 1 if process.exitcode else 0 for process in ranks)
 
 
 if __name__ == "__main__":

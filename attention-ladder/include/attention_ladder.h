@@ -10,10 +10,10 @@
 // The call did what it is for.
 #define ATTENTION_LADDER_OK 0
 
-// No kernel takes this problem, or none runs on this device.
+// No kernel takes this problem, writes log-sum-exps for it, or runs on this device.
 #define ATTENTION_LADDER_UNSUPPORTED 1
 
-// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes.
+// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes (of lse: of 4).
 #define ATTENTION_LADDER_INVALID 2
 
 // There is no driver, it is too old, there is no such GPU, or the library was built without GPU code.
@@ -30,6 +30,9 @@
 
 // Q, K and V in OCP FP8 E4M3FN with one f32 scale per batch and head: value = scale * code.
 #define ATTENTION_LADDER_E4M3 1
+
+// Q, K, V and O in bfloat16.
+#define ATTENTION_LADDER_BF16 2
 
 // Every key is visible to every query.
 #define ATTENTION_LADDER_FULL 0
@@ -60,11 +63,12 @@ typedef struct AttentionLadderCall {
   struct AttentionLadderTensor k;
   // [batch, heads_kv, seq_kv, head_dim]
   struct AttentionLadderTensor v;
-  // [batch, heads_q, seq_q, head_dim], always f16.
+  // [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16.
   struct AttentionLadderTensor o;
-  // Null: log-sum-exp output [batch, heads_q, seq_q] is not supported by this version.
+  // [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
+  // sees no key. Null: not wanted. For a query, any address that is not null asks for it.
   float *lse;
-  // ATTENTION_LADDER_F16 or ATTENTION_LADDER_E4M3.
+  // ATTENTION_LADDER_F16, ATTENTION_LADDER_E4M3 or ATTENTION_LADDER_BF16.
   int32_t dtype;
   // ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
   int32_t mask;

@@ -1,9 +1,11 @@
 """Checks the module that is installed. Without a GPU: the import, what a call says is missing, and shapes under torch.compile. With
-one: results against a reference in float64 at ragged, grouped, causal and strided problems, CUDA graphs, a side stream, torch.compile.
+one: results and log-sum-exps against a reference in float64, in float16, bfloat16 and float8, at ragged, grouped, causal and strided
+problems, CUDA graphs, a side stream, torch.compile.
 
 usage: python attention-ladder/python/check.py [--gpu]     (--gpu: without one, fail)
 """
 
+import itertools
 import sys
 
 import torch
@@ -11,7 +13,10 @@ import torch
 import attention_ladder
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-OP = torch.ops.attention_ladder.sdpa
+OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
+F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
+# Of a row's norm: gate C3 of `compare` for normal inputs; and what a log-sum-exp may be off (C8), relative or absolute.
+ROW_BOUND, LSE_BOUND = {F16: 2e-3, BF16: 1.6e-2}, 1e-5
 
 
 def raises(kind, words, call, *args, **keywords):
@@ -24,24 +29,25 @@ def raises(kind, words, call, *args, **keywords):
 
 
 def reference(q, k, v, is_causal, scale=None):
-    """Attention in float64, the mask aligned bottom right, 0 where no key is visible."""
+    """Attention and log-sum-exps in float64, the mask aligned bottom right, 0 and -inf where no key is visible."""
     group = q.shape[1] // k.shape[1]
     q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
     if is_causal:
         rows, keys = torch.arange(q.shape[2], device=q.device), torch.arange(k.shape[2], device=q.device)
         scores = scores.masked_fill(keys[None, :] > rows[:, None] + k.shape[2] - q.shape[2], float("-inf"))
-    return torch.softmax(scores, -1).nan_to_num(0.0) @ v
+    return torch.softmax(scores, -1).nan_to_num(0.0) @ v, torch.logsumexp(scores, -1)
 
 
 def anywhere():
-    def tensor(*shape, dtype=torch.float16):
+    def tensor(*shape, dtype=F16):
         return torch.zeros(*shape, dtype=dtype)
 
     q = tensor(1, 8, 512, 64)
-    raises(NotImplementedError, "torch.bfloat16 is not supported", attention_ladder.sdpa, *[q.bfloat16()] * 3)
+    raises(NotImplementedError, "torch.float32 is not supported", attention_ladder.sdpa, *[q.float()] * 3)
+    raises(TypeError, "one dtype", attention_ladder.sdpa, q, q.bfloat16(), q)
     raises(NotImplementedError, "head_dim = 96 is not supported", attention_ladder.sdpa, *[tensor(1, 8, 512, 96)] * 3)
-    raises(NotImplementedError, "log-sum-exp output is not supported", attention_ladder.sdpa, q, q, q, return_lse=True)
+    raises(NotImplementedError, "head_dim = 96", attention_ladder.sdpa, *[tensor(1, 8, 512, 96, dtype=BF16)] * 3, return_lse=True)
     raises(NotImplementedError, "backward is not supported", attention_ladder.sdpa, q.clone().requires_grad_(), q, q)
     raises(ValueError, "has 3 dimensions", attention_ladder.sdpa, q[0], q, q)
     raises(ValueError, "k and v must have one shape", attention_ladder.sdpa, q, q, q[:, :4])
@@ -49,90 +55,118 @@ def anywhere():
     raises(ValueError, "must be contiguous", attention_ladder.sdpa, q, tensor(1, 8, 512, 128)[..., ::2], q)
     raises(ValueError, "are not expanded", attention_ladder.sdpa, q, q[:, :1].expand(1, 8, 512, 64), q)
     raises(ValueError, "scale = 0 is not a positive", attention_ladder.sdpa, q, q, q, scale=0.0)
-    raises(ValueError, "out must be a float16 tensor", attention_ladder.sdpa, q, q, q, out=q.float())
+    raises(ValueError, "out must be a float16 tensor", attention_ladder.sdpa, q, q, q, out=q.bfloat16())
+    raises(ValueError, "out must be a bfloat16 tensor", attention_ladder.sdpa, *[q.bfloat16()] * 3, out=q)
+    rows = torch.zeros(1, 8, 512)
+    for lse in (rows.double(), rows[:, :, :17], torch.zeros(1, 512, 8).transpose(1, 2), torch.zeros(1, 8, 512, 1)):
+        raises(ValueError, "lse must be a contiguous float32 tensor", attention_ladder._native.launch, *[q] * 4, lse, False, *[None] * 4)
     with FakeTensorMode():
-        fake = torch.empty(2, 512, 8, 64, dtype=torch.float16, device="cuda").transpose(1, 2)
-        result = OP(fake, fake, fake, True)
-        assert (result.shape, result.stride(), result.dtype) == (fake.shape, fake.stride(), torch.float16)
-        codes = torch.empty(1, 8, 512, 64, dtype=torch.float8_e4m3fn, device="cuda")
-        assert OP(codes, codes, codes).dtype == torch.float16
-    seen = []
+        for dtype, stored in ((F16, F16), (BF16, BF16), (E4M3, F16)):
+            fake = torch.empty(2, 512, 8, 64, dtype=dtype, device="cuda").transpose(1, 2)
+            result, lse = OP_LSE(fake, fake, fake, True, scale=0.5)
+            assert (result.shape, result.stride(), result.dtype) == (fake.shape, fake.stride(), stored)
+            assert (lse.shape, lse.dtype, lse.is_contiguous(), lse.device) == ((2, 8, 512), torch.float32, True, fake.device)
+            result = OP(fake, fake, fake, True)
+            assert (result.shape, result.stride(), result.dtype) == (fake.shape, fake.stride(), stored)
+    for return_lse, op in ((False, OP), (True, OP_LSE)):
+        seen = []
 
-    def backend(graph, _):
-        seen.append(graph)
-        return lambda *inputs: tuple(torch.empty_like(inputs[0]) for _ in range(1))
+        def backend(graph, _):
+            seen.append(graph)
+            return lambda q, *_: (q, rows) if return_lse else (q,)
 
-    compiled = torch.compile(lambda q, k, v: attention_ladder.sdpa(q, k, v, is_causal=True), backend=backend, fullgraph=True)
-    assert compiled(q, q, q).shape == q.shape
-    assert any(node.target in (OP, OP.default) for node in seen[0].graph.nodes), seen[0].graph
+        call = torch.compile(lambda *qkv: attention_ladder.sdpa(*qkv, is_causal=True, return_lse=return_lse), backend=backend, fullgraph=True)
+        assert isinstance(call(q, q, q), tuple) == return_lse
+        assert any(node.target in (op, op.default) for node in seen[0].graph.nodes), seen[0].graph
 
 
 def without_gpu():
-    q = torch.zeros(1, 8, 512, 64, dtype=torch.float16)
-    for call in (attention_ladder.sdpa, OP, attention_ladder.variant):
-        try:
-            call(q, q, q)
-        except (RuntimeError, ValueError) as error:
-            said = str(error)
-        assert any(words in said for words in ("no CUDA driver", "no GPU", "holds no GPU code", "not on a GPU", "NVIDIA driver")), said
+    q = torch.zeros(1, 8, 512, 64, dtype=F16)
+    for call in (attention_ladder.sdpa, OP, OP_LSE, attention_ladder.variant):
+        for tensor, options in ((q, {}), (q.bfloat16(), {} if call in (OP, OP_LSE) else {"return_lse": True})):
+            said = None
+            try:
+                call(tensor, tensor, tensor, **options)
+            except (RuntimeError, ValueError) as error:
+                said = str(error)
+            assert said and any(words in said for words in ("no CUDA driver", "no GPU", "holds no GPU code", "not on a GPU", "NVIDIA driver")), said
     print(f"no GPU: {said}")
 
 
-def close(result, q, k, v, is_causal, scale=None):
-    expected = reference(q, k, v, is_causal, scale)
-    error = (result.double() - expected).norm(dim=-1) / expected.norm(dim=-1).clamp(min=q.shape[-1] ** 0.5 * 2**-14)
-    assert torch.isfinite(result).all() and error.max() <= 2e-3, f"{error.max():.1e} of a row's norm"
+def lse_close(lse, expected):
+    """The worst error of log-sum-exps."""
+    seen = torch.isfinite(expected)
+    assert (lse[~seen] == float("-inf")).all(), "a row that sees no key"
+    error = ((lse - expected).abs() / expected.abs().clamp(min=1))[seen]
+    assert torch.isfinite(lse[seen]).all() and error.max() <= LSE_BOUND, f"log-sum-exps off by {error.max():.1e}"
     return error.max().item()
 
 
-def made(b, hq, hkv, sq, skv, d, layout="bhsd", seed=0):
+def close(result, q, k, v, is_causal, scale=None, lse=None):
+    """The worst errors of rows and, if they are given, of log-sum-exps."""
+    expected, expected_lse = reference(q, k, v, is_causal, scale)
+    error = (result.double() - expected).norm(dim=-1) / expected.norm(dim=-1).clamp(min=q.shape[-1] ** 0.5 * 2**-14)
+    assert torch.isfinite(result).all() and error.max() <= ROW_BOUND[result.dtype], f"{error.max():.1e} of a row's norm"
+    return error.max().item(), 0.0 if lse is None else lse_close(lse, expected_lse)
+
+
+def made(b, hq, hkv, sq, skv, d, layout="bhsd", seed=0, dtype=F16):
     generator = torch.Generator("cuda").manual_seed(seed)
 
     def tensor(heads, rows):
         shape = (b, heads, rows, d) if layout == "bhsd" else (b, rows, heads, d)
-        values = torch.randn(shape, generator=generator, device="cuda", dtype=torch.float16)
+        values = torch.randn(shape, generator=generator, device="cuda", dtype=dtype)
         return values if layout == "bhsd" else values.transpose(1, 2)
 
     return tensor(hq, sq), tensor(hkv, skv), tensor(hkv, skv)
 
 
 def with_gpu():
-    worst, kernels = 0.0, {}
+    worst, worst_lse, kernels = {F16: 0.0, BF16: 0.0}, 0.0, {}
     for shape in [
         (1, 8, 8, 512, 512, 64), (2, 8, 8, 512, 512, 64), (4, 16, 16, 512, 512, 64), (1, 8, 8, 2048, 2048, 64), (1, 8, 8, 512, 512, 128),
         (2, 8, 2, 113, 203, 64), (1, 4, 4, 799, 3, 64), (1, 4, 1, 1, 239, 128), (3, 6, 3, 1023, 1023, 128), (1, 1, 1, 17, 17, 64),
         (2, 16, 4, 4096, 4096, 64), (2, 16, 4, 4096, 4096, 128),
     ]:
         for layout in ("bhsd", "bshd"):
-            for is_causal in (False, True):
-                q, k, v = made(*shape, layout)
-                out = attention_ladder.sdpa(q, k, v, is_causal=is_causal)
-                assert out.stride() == q.stride()
-                worst = max(worst, close(out, q, k, v, is_causal))
-                name = attention_ladder.variant(q, k, v, is_causal)
-                kernels.setdefault(name, []).append(f"{'x'.join(map(str, shape))}{' causal' if is_causal else ''}")
+            for is_causal, dtype in itertools.product((False, True), (F16, BF16)):
+                q, k, v = made(*shape, layout, dtype=dtype)
+                out, lse = attention_ladder.sdpa(q, k, v, is_causal=is_causal, return_lse=True)
+                assert (out.stride(), out.dtype, lse.shape, lse.is_contiguous()) == (q.stride(), dtype, q.shape[:3], True)
+                assert torch.equal(out, attention_ladder.sdpa(q, k, v, is_causal=is_causal)), "log-sum-exps change the output"
+                error, lse_error = close(out, q, k, v, is_causal, lse=lse)
+                worst[dtype], worst_lse = max(worst[dtype], error), max(worst_lse, lse_error)
+                name = attention_ladder.variant(q, k, v, is_causal, return_lse=True)
+                words = f"{'x'.join(map(str, shape))}{' causal' if is_causal else ''}{' bf16' if dtype is BF16 else ''}"
+                kernels.setdefault(name, []).append(words)
     for name in sorted(kernels):
         print(f"{name}: {', '.join(dict.fromkeys(kernels[name]))}")
 
     q, k, v = made(2, 8, 8, 512, 512, 64)
     close(attention_ladder.sdpa(q, k, v, scale=0.3), q, k, v, False, 0.3)
-    packed = torch.randn(2, 500, 3, 8, 64, device="cuda", dtype=torch.float16)
+    packed = torch.randn(2, 500, 3, 8, 64, device="cuda", dtype=F16)
     q, k, v = (x.transpose(1, 2) for x in packed.unbind(2))
-    out = torch.full((2, 8, 500, 64), float("nan"), device="cuda", dtype=torch.float16)
+    out = torch.full((2, 8, 500, 64), float("nan"), device="cuda", dtype=F16)
     assert attention_ladder.sdpa(q, k, v, True, out=out) is out
     close(out, q, k, v, True)
+    returned, lse = attention_ladder.sdpa(q, k, v, scale=0.3, out=out.zero_(), return_lse=True)
+    assert returned is out
+    close(out, q, k, v, False, 0.3, lse)
+    attention_ladder.sdpa(q, k, v, True, out=out)
     # As scaled_dot_product_attention, where both mean the same mask.
     torch_out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert (out - torch_out).abs().max() < 5e-3
 
     values = [torch.randn(1, 8, 512, 64, device="cuda") for _ in range(3)]
     scales = [value.abs().amax((2, 3)) / 448 for value in values]
-    codes = [(value / scale[..., None, None]).to(torch.float8_e4m3fn) for value, scale in zip(values, scales)]
+    codes = [(value / scale[..., None, None]).to(E4M3) for value, scale in zip(values, scales)]
     exact = [code.float() * scale[..., None, None] for code, scale in zip(codes, scales)]
     given = dict(zip(("q_scale", "k_scale", "v_scale"), scales))
-    result, expected = attention_ladder.sdpa(*codes, **given), reference(*exact, False)
+    result, lse = attention_ladder.sdpa(*codes, **given, return_lse=True)
+    expected, expected_lse = reference(*exact, False)
     error = ((result.double() - expected).norm(dim=-1) / expected.norm(dim=-1)).max().item()
     assert error <= 6e-2, error
+    worst_lse = max(worst_lse, lse_close(lse, expected_lse))
     raises(ValueError, "q has no scales", attention_ladder.sdpa, *codes)
 
     # A problem that was never seen is loaded while a stream is captured.
@@ -140,14 +174,14 @@ def with_gpu():
     out, graph = torch.empty_like(q), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         attention_ladder.sdpa(q, k, v, is_causal=True, out=out)
-        kept = OP(q, k, v)
+        kept, kept_lse = OP_LSE(q, k, v)
     for seed in (1, 2):
         for tensor, value in zip((q, k, v), made(1, 5, 5, 700, 700, 128, seed=seed)):
             tensor.copy_(value)
         graph.replay()
         torch.cuda.synchronize()
         close(out, q, k, v, True)
-        close(kept, q, k, v, False)
+        close(kept, q, k, v, False, lse=kept_lse)
 
     q, k, v = made(1, 8, 8, 512, 512, 64)
     side = torch.cuda.Stream()
@@ -161,9 +195,15 @@ def with_gpu():
 
     compiled = torch.compile(lambda q, k, v: attention_ladder.sdpa(q + 0, k, v, is_causal=True) * 1, fullgraph=True)
     close(compiled(q, k, v), q, k, v, True)
-    torch.library.opcheck(OP, (q, k, v, True), test_utils=("test_schema", "test_faketensor"))
-    raises(NotImplementedError, "torch.bfloat16 is not supported", OP, q.bfloat16(), k.bfloat16(), v.bfloat16())
-    print(f"with a GPU: all right, worst row error {worst:.1e} (f16, bound 2e-3), {error:.1e} (e4m3, bound 6e-2)")
+    compiled = torch.compile(lambda q, k, v: attention_ladder.sdpa(q + 0, k, v, return_lse=True), fullgraph=True)
+    given = [tensor.bfloat16() for tensor in (q, k, v)]
+    out, lse = compiled(*given)
+    close(out, *given, False, lse=lse)
+    for op in (OP, OP_LSE):
+        torch.library.opcheck(op, (q, k, v, True), test_utils=("test_schema", "test_faketensor"))
+    raises(NotImplementedError, "torch.float32 is not supported", OP, q.float(), k.float(), v.float())
+    rows = f"{worst[F16]:.1e} (f16, bound {ROW_BOUND[F16]}), {worst[BF16]:.1e} (bf16, bound {ROW_BOUND[BF16]}), {error:.1e} (e4m3, bound 6e-2)"
+    print(f"with a GPU: all right, worst row error {rows}; log-sum-exps off by {worst_lse:.1e} at most (bound {LSE_BOUND})")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
 
-/// Bytes of an element of O.
+/// Bytes of an element of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
 fn invalid(message: String) -> Failure {
@@ -18,10 +18,10 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     let dtype = match call.dtype {
         crate::ATTENTION_LADDER_F16 => Dtype::F16,
         crate::ATTENTION_LADDER_E4M3 => Dtype::E4m3,
+        crate::ATTENTION_LADDER_BF16 => Dtype::Bf16,
         other => {
-            let message = format!(
-                "dtype {other} is not supported: ATTENTION_LADDER_F16 or ATTENTION_LADDER_E4M3"
-            );
+            let message =
+                format!("dtype {other} is not supported: ATTENTION_LADDER_F16, _E4M3 or _BF16");
             return Err(Failure::new(Code::Unsupported, message));
         }
     };
@@ -35,10 +35,6 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
             return Err(Failure::new(Code::Unsupported, message));
         }
     };
-    if !call.lse.is_null() {
-        let message = "log-sum-exp output is not supported: lse must be null";
-        return Err(Failure::new(Code::Unsupported, message));
-    }
     // A negative extent is as wrong as none.
     let extent = |value: i32| usize::try_from(value).unwrap_or(0);
     let shape = Shape {
@@ -56,13 +52,19 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     Ok(problem?)
 }
 
-/// Q, K, V and O as kernels take them.
+/// Q, K, V and O as kernels take them; refuses an address of log-sum-exps that they cannot.
 pub fn tensors(
     call: &AttentionLadderCall,
     problem: &Problem,
 ) -> Result<[AttentionTensor; 4], Failure> {
     let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
     let bytes = problem.dtype.bytes();
+    if !call.lse.is_aligned() {
+        let (lse, align) = (call.lse, align_of::<f32>());
+        return Err(invalid(format!(
+            "the address of lse is {lse:p}: it must be a multiple of {align} bytes"
+        )));
+    }
     Ok([
         tensor("q", &call.q, of_q, bytes)?,
         tensor("k", &call.k, of_kv, bytes)?,
@@ -135,7 +137,10 @@ pub fn addresses(call: &AttentionLadderCall, problem: &Problem) -> Result<(), Fa
         Some((name, _)) if scaled => Err(invalid(format!(
             "{name} has no scales: E4M3 takes one f32 per batch and head"
         ))),
-        Some((name, _)) => Err(invalid(format!("{name} is f16 and has scales"))),
+        Some((name, _)) => Err(invalid(format!(
+            "{name} is {} and has scales",
+            problem.dtype
+        ))),
         None => Ok(()),
     }
 }
@@ -193,9 +198,9 @@ mod tests {
         };
         let (unsupported, invalid) = (Code::Unsupported, Code::Invalid);
         expect(
-            refusal(|c| c.dtype = 2),
+            refusal(|c| c.dtype = 3),
             unsupported,
-            "dtype 2 is not supported",
+            "dtype 3 is not supported",
         );
         expect(
             refusal(|c| c.mask = 2),
@@ -208,9 +213,9 @@ mod tests {
             "head_dim = 96 is not supported",
         );
         expect(
-            refusal(|c| c.lse = 64 as *mut f32),
-            unsupported,
-            "log-sum-exp output",
+            refusal(|c| c.lse = 66 as *mut f32),
+            invalid,
+            "address of lse is 0x42: it must be a multiple of 4 bytes",
         );
         expect(
             refusal(|c| c.heads_kv = 3),
@@ -258,6 +263,30 @@ mod tests {
             invalid,
             "q is f16 and has scales",
         );
+        let scaled_bf16 = |c: &mut AttentionLadderCall| {
+            c.dtype = crate::ATTENTION_LADDER_BF16;
+            c.v.scales = 16 as *const f32;
+        };
+        expect(refusal(scaled_bf16), invalid, "v is bf16 and has scales");
+    }
+
+    #[test]
+    fn every_dtype_is_read_and_log_sum_exps_are_taken() {
+        let dtypes = [
+            crate::ATTENTION_LADDER_F16,
+            crate::ATTENTION_LADDER_E4M3,
+            crate::ATTENTION_LADDER_BF16,
+        ];
+        for (code, dtype) in dtypes.into_iter().zip(Dtype::ALL) {
+            let call = AttentionLadderCall {
+                dtype: code,
+                lse: 64 as *mut f32,
+                ..call()
+            };
+            let read = problem(&call).unwrap();
+            assert_eq!(read.dtype, dtype);
+            tensors(&call, &read).unwrap();
+        }
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub fn tuned() -> Vec<TuningCache> {
     TUNED.iter().map(parse).collect()
 }
 
-/// The variant that takes `problem`: on a GPU of this name the fastest at the problem nearest to it, where nothing is known of
-/// such a GPU the same of another, and where that runs none of them any, the last stage's first.
+/// The variant that takes `problem`, and writes log-sum-exps if they are wanted: on a GPU of this name the fastest at the problem
+/// nearest to it, where nothing is known of such a GPU the same of another, and where that runs none of them any, the last stage's
+/// first.
 ///
 /// # Errors
 /// Why the last that was tried is refused: of the earliest stage, which runs on most devices.
@@ -54,6 +55,7 @@ pub fn choose<'a>(
     tuned: &[TuningCache],
     gpu: &str,
     problem: &Problem,
+    with_lse: bool,
 ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
     let of = |own: bool| tuned.iter().filter(move |cache| (cache.gpu == gpu) == own);
     let known = of(true)
@@ -69,7 +71,14 @@ pub fn choose<'a>(
         let Some(stage) = stages.iter().find(|stage| stage.info().id == id) else {
             continue;
         };
-        match stage.prepare(variant, problem) {
+        let prepared = stage.prepare(variant, problem);
+        match prepared.and_then(|launch| {
+            if with_lse {
+                launch.with_lse()
+            } else {
+                Ok(launch)
+            }
+        }) {
             Ok(prepared) => return Ok((stage, prepared)),
             Err(reason) => refused = Some(reason),
         }
@@ -83,7 +92,7 @@ mod tests {
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Shape};
 
-    /// What is chosen on a GPU of this name that is a `device`.
+    /// What is chosen on a GPU of this name that is a `device`, with log-sum-exps, too.
     fn chosen(gpu: &str, device: &str, shape: Shape, dtype: Dtype) -> Result<String, Unsupported> {
         let mut stages = stages().unwrap();
         let limits: DeviceLimits = device.parse().unwrap();
@@ -91,7 +100,14 @@ mod tests {
             .iter_mut()
             .for_each(|stage| stage.device = Some(limits));
         let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-        let (stage, prepared) = choose(&stages, &tuned(), gpu, &problem)?;
+        let (stage, prepared) = choose(&stages, &tuned(), gpu, &problem, false)?;
+        let (with_lse, asked) = choose(&stages, &tuned(), gpu, &problem, true)?;
+        assert!(asked.lse && !prepared.lse);
+        assert_eq!(
+            (with_lse.info().id, &asked.kernel.variant),
+            (stage.info().id, &prepared.kernel.variant),
+            "all that is linked writes log-sum-exps"
+        );
         Ok(format!("{}/{}", stage.info().id, prepared.kernel.variant))
     }
 
@@ -138,6 +154,77 @@ mod tests {
     }
 
     #[test]
+    fn bf16_takes_what_is_the_fastest_in_f16_of_the_variants_that_have_it() {
+        let stages = stages().unwrap();
+        let mut tuned = tuned();
+        for cache in &mut tuned {
+            cache.entries.retain(|entry| entry.dtype == Dtype::F16);
+        }
+        let h200 = &tuned[0];
+        for entry in &h200.entries {
+            let [f16, bf16] = [Dtype::F16, Dtype::Bf16]
+                .map(|dtype| Problem::new(entry.shape, dtype, entry.mask).unwrap());
+            let has_bf16 = |&(id, variant): &(&str, &str)| {
+                let stage = stages.iter().find(|stage| stage.info().id == id);
+                stage.is_some_and(|stage| stage.prepare(variant, &bf16).is_ok())
+            };
+            let fastest = h200.nearest(&f16).into_iter().find(has_bf16).unwrap();
+            let (stage, prepared) = choose(&stages, &tuned, &h200.gpu, &bf16, false).unwrap();
+            assert_eq!((stage.info().id, &*prepared.kernel.variant), fastest);
+        }
+    }
+
+    #[test]
+    fn what_is_fastest_and_lacks_what_is_asked_for_is_passed_over_or_refused_in_the_words_of_compare()
+     {
+        let load = |stage| LoadedStage::load(stage).unwrap();
+        let stages = [
+            load(&stage0_scalar::Scalar as &dyn Attention),
+            load(&stage5_swizzle::Swizzle),
+        ];
+        let scalar = stage0_scalar::Scalar.info();
+        let shape = Shape::bhsd(1, 8, 512, 64);
+        let entry = common::tuning::Entry {
+            stage: scalar.id.into(),
+            identity: String::new(),
+            shape_name: "mission".into(),
+            shape,
+            dtype: Dtype::F16,
+            mask: Mask::Full,
+            tuned: String::new(),
+            timed: 1,
+            best: vec![common::tuning::Ranked {
+                variant: scalar.default_variant.into(),
+                p50_us: 1.0,
+                p90_us: 1.0,
+                sass_sha256: None,
+            }],
+        };
+        let tuned = [TuningCache {
+            entries: vec![entry],
+            ..TuningCache::none("GPU")
+        }];
+        let asked = |stages, dtype, with_lse| {
+            let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
+            choose(stages, &tuned, "GPU", &problem, with_lse)
+                .map(|(stage, _)| stage.info().id)
+                .map_err(|refusal| refusal.to_string())
+        };
+        let (first, later) = (Ok("stage0-scalar"), Ok("stage5-swizzle"));
+        assert_eq!(asked(&stages, Dtype::F16, false), first);
+        assert_eq!(asked(&stages, Dtype::F16, true), later);
+        assert_eq!(asked(&stages, Dtype::Bf16, false), later);
+        let refused = |dtype, with_lse| asked(&stages[..1], dtype, with_lse).unwrap_err();
+        let words = refused(Dtype::F16, true);
+        assert!(words.ends_with(" writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"), "{words}");
+        let words = refused(Dtype::Bf16, true);
+        assert!(
+            words.ends_with(" is not compiled for bf16 with head_dim 64"),
+            "{words}"
+        );
+    }
+
+    #[test]
     fn every_device_from_ampere_on_has_a_variant_for_every_problem() {
         for device in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"] {
             for dtype in Dtype::ALL {
@@ -161,7 +248,7 @@ mod tests {
         };
         stages.iter_mut().for_each(|stage| stage.device = Some(old));
         let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-        let error = choose(&stages, &tuned(), "NVIDIA T4", &problem)
+        let error = choose(&stages, &tuned(), "NVIDIA T4", &problem, false)
             .unwrap_err()
             .to_string();
         assert!(

@@ -32,7 +32,8 @@ struct Gpu {
     tuned: Vec<TuningCache>,
     /// By the stage's id.
     modules: Mutex<HashMap<&'static str, Module>>,
-    plans: RwLock<HashMap<(Shape, Dtype, Mask), Plan>>,
+    /// With log-sum-exps or without.
+    plans: RwLock<HashMap<(Shape, Dtype, Mask, bool), Plan>>,
 }
 
 #[derive(Clone, Copy)]
@@ -150,7 +151,7 @@ pub fn query(call: &AttentionLadderCall, device: i32) -> Result<&'static CStr, F
     call::tensors(call, &problem)?;
     let gpu = gpu(device)?;
     let _current = Current::enter(&gpu.context)?;
-    Ok(gpu.plan(&problem)?.name)
+    Ok(gpu.plan(&problem, !call.lse.is_null())?.name)
 }
 
 /// Puts one launch into `stream`.
@@ -167,8 +168,8 @@ pub unsafe fn launch(
     let gpu = gpu(device)?;
     call::addresses(call, &problem)?;
     let _current = Current::enter(&gpu.context)?;
-    let plan = gpu.plan(&problem)?;
-    let params = maps::params(&problem, tensors, std::ptr::null_mut());
+    let plan = gpu.plan(&problem, !call.lse.is_null())?;
+    let params = maps::params(&problem, tensors, call.lse);
     let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
         .map_err(driver("encoding a tensor map"))?;
     let [x, y, z] = plan.grid;
@@ -193,8 +194,8 @@ pub unsafe fn launch(
 
 impl Gpu {
     /// How `problem` is launched. The context is current.
-    fn plan(&self, problem: &Problem) -> Result<Plan, Failure> {
-        let key = (problem.shape, problem.dtype, problem.mask);
+    fn plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
+        let key = (problem.shape, problem.dtype, problem.mask, with_lse);
         let known = self
             .plans
             .read()
@@ -204,7 +205,7 @@ impl Gpu {
         if let Some(plan) = known {
             return Ok(plan);
         }
-        let plan = relaxed(|| self.new_plan(problem))?;
+        let plan = relaxed(|| self.new_plan(problem, with_lse))?;
         self.plans
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -212,8 +213,8 @@ impl Gpu {
         Ok(plan)
     }
 
-    fn new_plan(&self, problem: &Problem) -> Result<Plan, Failure> {
-        let (stage, prepared) = choose(&self.stages, &self.tuned, &self.name, problem)?;
+    fn new_plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
+        let (stage, prepared) = choose(&self.stages, &self.tuned, &self.name, problem, with_lse)?;
         let (id, kernel) = (stage.info().id, prepared.kernel);
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),

@@ -18,9 +18,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The call did what it is for.
 pub const ATTENTION_LADDER_OK: i32 = 0;
-/// No kernel takes this problem, or none runs on this device.
+/// No kernel takes this problem, writes log-sum-exps for it, or runs on this device.
 pub const ATTENTION_LADDER_UNSUPPORTED: i32 = 1;
-/// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes.
+/// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes (of lse: of 4).
 pub const ATTENTION_LADDER_INVALID: i32 = 2;
 /// There is no driver, it is too old, there is no such GPU, or the library was built without GPU code.
 pub const ATTENTION_LADDER_UNAVAILABLE: i32 = 3;
@@ -33,6 +33,8 @@ pub const ATTENTION_LADDER_INTERNAL: i32 = 5;
 pub const ATTENTION_LADDER_F16: i32 = 0;
 /// Q, K and V in OCP FP8 E4M3FN with one f32 scale per batch and head: value = scale * code.
 pub const ATTENTION_LADDER_E4M3: i32 = 1;
+/// Q, K, V and O in bfloat16.
+pub const ATTENTION_LADDER_BF16: i32 = 2;
 
 /// Every key is visible to every query.
 pub const ATTENTION_LADDER_FULL: i32 = 0;
@@ -66,11 +68,12 @@ pub struct AttentionLadderCall {
     pub k: AttentionLadderTensor,
     /// [batch, heads_kv, seq_kv, head_dim]
     pub v: AttentionLadderTensor,
-    /// [batch, heads_q, seq_q, head_dim], always f16.
+    /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16.
     pub o: AttentionLadderTensor,
-    /// Null: log-sum-exp output [batch, heads_q, seq_q] is not supported by this version.
+    /// [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
+    /// sees no key. Null: not wanted. For a query, any address that is not null asks for it.
     pub lse: *mut f32,
-    /// ATTENTION_LADDER_F16 or ATTENTION_LADDER_E4M3.
+    /// ATTENTION_LADDER_F16, ATTENTION_LADDER_E4M3 or ATTENTION_LADDER_BF16.
     pub dtype: i32,
     /// ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
     pub mask: i32,

@@ -1,4 +1,5 @@
-// Asks for the mission and for a head size that there is not; prints the code and the message of the first.
+// Asks for the mission in each dtype, with log-sum-exps and without, and for what there is not; prints the code and the message of
+// the mission in f16.
 #include "attention_ladder.h"
 #include <stdio.h>
 #include <string.h>
@@ -6,6 +7,14 @@
 static AttentionLadderTensor tensor(void) {
     AttentionLadderTensor t = {NULL, NULL, 8 * 512 * 64, 512 * 64, 64};
     return t;
+}
+
+// Whether a query, and where it passes a variant, say the same of `call` with log-sum-exps as without.
+static int takes_lse(AttentionLadderCall call, int32_t expected) {
+    float lse = 0;
+    call.lse = &lse;
+    if (attention_ladder_query(&call, 0) != expected) return 0;
+    return (attention_ladder_variant(&call, 0) != NULL) == (expected == ATTENTION_LADDER_OK);
 }
 
 int main(void) {
@@ -28,6 +37,19 @@ int main(void) {
     int32_t code = attention_ladder_workspace(&call, 0, &bytes);
     const char *variant = attention_ladder_variant(&call, 0);
     if (code == ATTENTION_LADDER_OK ? variant == NULL || bytes != 0 : variant != NULL) return 15;
+    for (int32_t dtype = ATTENTION_LADDER_F16; dtype <= ATTENTION_LADDER_BF16; dtype++) {
+        call.dtype = dtype;
+        if (attention_ladder_query(&call, 0) != code || !takes_lse(call, code)) return 16;
+    }
+    call.dtype = ATTENTION_LADDER_BF16 + 1;
+    if (!takes_lse(call, ATTENTION_LADDER_UNSUPPORTED)) return 17;
+    if (strstr(attention_ladder_last_error(), "dtype 3 is not supported") == NULL) return 18;
+    call.dtype = ATTENTION_LADDER_BF16;
+    call.lse = (float *)66;
+    if (attention_ladder_query(&call, 0) != ATTENTION_LADDER_INVALID) return 19;
+    call.lse = NULL;
+    call.dtype = ATTENTION_LADDER_F16;
+    code = attention_ladder_workspace(&call, 0, &bytes);
     printf("%d %s\n", (int)code, code == ATTENTION_LADDER_OK ? variant : attention_ladder_last_error());
     return 0;
 }

@@ -354,12 +354,17 @@ mod tests {
     #[test]
     fn elements_go_where_they_are_read_and_nowhere_else() {
         let extents = [2, 1, 3, 64];
-        let dense: Vec<f16> = (0..2 * 3 * 64).map(|i| f16::from_f32(i as f32)).collect();
-        let bytes: Vec<u8> = dense.iter().flat_map(|x| x.to_le_bytes()).collect();
-        for layout in Layout::ALL {
+        for (format, layout) in Format::ALL
+            .into_iter()
+            .flat_map(|format| Layout::ALL.map(|layout| (format, layout)))
+        {
+            let dense: Vec<f32> = (0..2 * 3 * 64)
+                .map(|i| format.round(i as f32 / 3.0))
+                .collect();
+            let bytes = format.encode_bytes(&dense);
             let image = Image::poisoned_output(extents, layout);
             let written = image.with_elements(&bytes);
-            assert_eq!(image.elements(&written), dense);
+            assert_eq!(image.elements(&written, format), dense);
             assert_eq!(image.first_violation(&written), None);
             assert_eq!(image.with_elements(&[]), image.bytes);
         }

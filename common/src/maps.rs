@@ -7,7 +7,7 @@ use crate::params::{
 };
 use crate::problem::{Mask, Problem};
 
-/// Bytes of an element of O, which is f16 whatever the inputs are.
+/// Bytes of an element of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
 /// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(
                 (o.element_bytes, o.swizzle),
                 (2, 128),
-                "O is f16 whatever the inputs are"
+                "O has 16 bits whatever the inputs have"
             );
         }
     }

@@ -1,6 +1,11 @@
 """Runs examples/context_parallel.py on three CPU ranks as it is, then with one fault each, and prints what each run said of
-itself: "fault <name>: <worst exit code>". Started by context_parallel.rs with the example's path."""
+itself: "fault <name>: <worst exit code>". Then what it multiplies with where the wheel is there, is not, or refuses, and what it says
+of times on a clock that the test turns: "attend <case>: <name or exit code>", "times <case>: <words>". Started by
+context_parallel.rs with the example's path."""
+import contextlib
+import io
 import multiprocessing
+import pathlib
 import sys
 import tempfile
 import types
@@ -20,29 +25,128 @@ FAULTS = {
 }
 
 
-def rank_of(text, rank, rendezvous):
-    torch.set_num_threads(1)
+def example_of(text):
     example = types.ModuleType("context_parallel")
     exec(compile(text, "context_parallel.py", "exec"), example.__dict__)
+    return example
+
+
+def rank_of(text, rank, rendezvous):
+    torch.set_num_threads(1)
+    example = example_of(text)
     sys.exit(example.join(rank, RANKS, example.arguments(WORDS), rendezvous))
+
+
+def wheel(example, refusal=None):
+    """The package of the wheel as it is, without the kernels."""
+
+    def launch(q, k, v, out, lse, is_causal, scale, *scales):
+        if refusal:
+            raise refusal
+        result, sums = example.attend_reference(q, k, v, is_causal, scale)
+        out.copy_(result)
+        lse.copy_(sums)
+
+    native = types.ModuleType("attention_ladder._native")
+    native.__version__, native.launch = "0", launch
+    sys.modules["attention_ladder._native"] = native
+    sys.path.insert(0, str(pathlib.Path(sys.argv[1]).parents[1] / "attention-ladder/python/package"))
+
+
+def attend_of(text, rank, rendezvous, case):
+    """Exits with 0 if rank 0 said that it took the ladder, with 3 if FlashAttention; as it does itself where it ends."""
+    torch.set_num_threads(1)
+    example = example_of(text)
+    # As on GPUs, which are nowhere.
+    args = example.arguments(WORDS + ["--attend", "ladder"] * case.startswith("asked for"))
+    args.device, said = "cuda", io.StringIO()
+    if case.endswith("there"):
+        wheel(example)
+    elif case.endswith("refused by one rank"):
+        wheel(example, NotImplementedError("head_dim = 96 is not supported") if rank == 1 else None)
+    else:
+        sys.modules["attention_ladder"] = None  # what Python does not find
+    example.dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=RANKS)
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            code = {"ladder": 0, "flash": 3}[example.attend_for(args, torch.device("cpu"), print)]
+        except SystemExit as end:
+            code = end.code
+    told = said.getvalue()
+    words = {"refused by one rank": "(rank 1: head_dim = 96 is not supported)", "missing": "rank 0: import of attention_ladder"}
+    expected = next((words[end].strip("()") for end in words if case.endswith(end)), "")
+    assert told.count("\n") == (1 if expected else 0) and expected in told, told
+    sys.exit(code)
+
+
+class Clock:
+    """A clock that stands still but for what the test says; also what the example takes for an event of CUDA."""
+
+    now = 0.0
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at = Clock.now
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) / 1e3
+
+
+def times_of(text, rank, rendezvous, exchange_us):
+    """Arithmetic takes 1 us per query and key and its own share of what the exchange takes; writes what rank 0 says of it."""
+    torch.set_num_threads(1)
+    example = example_of(text)
+    torch.cuda.Event, torch.cuda.synchronize = Clock, lambda: None
+    arrives = [0.0]
+
+    def attend(q, k, v, causal, scale):
+        Clock.now += q.shape[2] * k.shape[2] + (10 if Clock.now < arrives[0] else 0)
+        return q, q[..., 0].float()
+
+    def start(ring, sent, received):
+        arrives[0] = Clock.now + exchange_us
+        return []
+
+    def wait(requests):
+        Clock.now = max(Clock.now, arrives[0])
+
+    example.Ring.start, example.Ring.wait = start, staticmethod(wait)
+    example.dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=RANKS)
+    q = torch.zeros(1, 1, 96, 8)
+    local = [q[:, :, : 96 // RANKS]] * 3
+    times = example.measure(q, q, q, local, {"attend": attend, "causal": False, "scale": 1.0})
+    assert len(times) == example.MOST_REPEATS
+    if rank == 0:
+        print(f"times {exchange_us}: {example.in_words(times, RANKS)}", flush=True)
+    sys.exit(0)
+
+
+def started(target, text, *more):
+    """The worst exit code of ranks that do `target`."""
+    context = multiprocessing.get_context("fork")  # PyTorch is imported once
+    with tempfile.TemporaryDirectory() as folder:
+        rendezvous = f"file://{folder}/rendezvous"
+        ranks = [context.Process(target=target, args=(text, rank, rendezvous, *more)) for rank in range(RANKS)]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join()
+    return max(abs(process.exitcode) for process in ranks)
 
 
 def main():
     with open(sys.argv[1]) as file:
         source = file.read()
-    context = multiprocessing.get_context("fork")  # PyTorch is imported once
     for name, (old, new) in FAULTS.items():
         assert name == "none" or source.count(old) == 1, f"{name}: '{old}' is not in the example once"
-        text = source.replace(old, new) if old else source
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = [
-                context.Process(target=rank_of, args=(text, rank, f"file://{folder}/rendezvous")) for rank in range(RANKS)
-            ]
-            for process in ranks:
-                process.start()
-            for process in ranks:
-                process.join()
-        print(f"fault {name}: {max(abs(process.exitcode) for process in ranks)}", flush=True)
+        code = started(rank_of, source.replace(old, new) if old else source)
+        print(f"fault {name}: {code}", flush=True)
+    for case in ("there", "missing", "refused by one rank", "asked for and there", "asked for and missing"):
+        print(f"attend {case}: {started(attend_of, source, case)}", flush=True)
+    for exchange_us in (1000, 1534):
+        assert started(times_of, source, exchange_us) == 0
 
 
 if __name__ == "__main__":

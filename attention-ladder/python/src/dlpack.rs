@@ -78,6 +78,7 @@ fn torch(py: Python<'_>) -> PyResult<&Torch> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     F16,
+    Bf16,
     E4m3,
     F32,
     Other,
@@ -136,6 +137,7 @@ pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>
             .cast(),
         kind: match (read.code, read.bits, read.lanes) {
             (2, 16, 1) => Kind::F16,
+            (4, 16, 1) => Kind::Bf16,
             (10, 8, 1) => Kind::E4m3,
             (2, 32, 1) => Kind::F32,
             _ => Kind::Other,

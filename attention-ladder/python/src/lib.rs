@@ -10,6 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use std::ffi::CStr;
+use std::ptr::NonNull;
 
 /// The four extents of a tensor, and it as the C interface takes it.
 fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
@@ -58,6 +59,20 @@ fn scales_of(
     Ok(scales.data.cast_const().cast())
 }
 
+/// The address of `lse`: float32, dense, one value for each row of q.
+fn lse_of(q: &Tensor<'_>, lse: &Tensor<'_>) -> PyResult<*mut f32> {
+    let rows = &q.shape[..3];
+    let dense = [rows[1] * rows[2], rows[2], 1];
+    let is_dense =
+        lse.shape == rows && (0..3).all(|i| lse.shape[i] == 1 || lse.strides[i] == dense[i]);
+    if !is_dense || lse.kind != Kind::F32 || lse.gpu != q.gpu {
+        return Err(PyValueError::new_err(format!(
+            "lse must be a contiguous float32 tensor [batch, heads, rows] = {rows:?} on the device of q"
+        )));
+    }
+    Ok(lse.data.cast())
+}
+
 /// Refuses tensors of which a gradient will be asked.
 fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
     static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -96,6 +111,7 @@ fn call(
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
     out: Option<&Bound<'_, PyAny>>,
+    lse: Option<&Bound<'_, PyAny>>,
     is_causal: bool,
     scale: Option<f32>,
     scales: [Option<&Bound<'_, PyAny>>; 3],
@@ -120,31 +136,36 @@ fn call(
     if of_k.gpu != of_q.gpu || of_v.gpu != of_q.gpu {
         return Err(PyValueError::new_err("q, k and v must be on one device"));
     }
+    let (dtype, stored, in_words) = match of_q.kind {
+        Kind::F16 => (ladder::ATTENTION_LADDER_F16, Kind::F16, "float16"),
+        Kind::Bf16 => (ladder::ATTENTION_LADDER_BF16, Kind::Bf16, "bfloat16"),
+        Kind::E4m3 => (ladder::ATTENTION_LADDER_E4M3, Kind::F16, "float16"),
+        Kind::F32 | Kind::Other => {
+            return Err(PyNotImplementedError::new_err(format!(
+                "{} is not supported: q, k and v are float16, bfloat16 or float8_e4m3fn",
+                q.getattr(intern!(q.py(), "dtype"))?
+            )));
+        }
+    };
     let mut o_tensor = q_tensor;
     if let Some(out) = out {
         let of_out = dlpack::read("out", out)?;
-        if of_out.shape != of_q.shape || of_out.gpu != of_q.gpu || of_out.kind != Kind::F16 {
+        if of_out.shape != of_q.shape || of_out.gpu != of_q.gpu || of_out.kind != stored {
             return Err(PyValueError::new_err(format!(
-                "out must be a float16 tensor {:?} on the device of q",
+                "out must be a {in_words} tensor {:?} on the device of q",
                 of_q.shape
             )));
         }
         (_, o_tensor) = four("out", &of_out)?;
     }
+    let lse = match lse {
+        Some(lse) => lse_of(&of_q, &dlpack::read("lse", lse)?)?,
+        None => std::ptr::null_mut(),
+    };
     without_gradient([q, k, v])?;
     q_tensor.scales = scales_of("q", &of_q, scales[0])?;
     k_tensor.scales = scales_of("k", &of_k, scales[1])?;
     v_tensor.scales = scales_of("v", &of_v, scales[2])?;
-    let dtype = match of_q.kind {
-        Kind::F16 => ladder::ATTENTION_LADDER_F16,
-        Kind::E4m3 => ladder::ATTENTION_LADDER_E4M3,
-        Kind::F32 | Kind::Other => {
-            return Err(PyNotImplementedError::new_err(format!(
-                "{} is not supported: q, k and v are float16 or float8_e4m3fn",
-                q.getattr(intern!(q.py(), "dtype"))?
-            )));
-        }
-    };
     if scale == Some(0.0) {
         // To C, 0 is the default.
         return Err(PyValueError::new_err(
@@ -158,7 +179,7 @@ fn call(
         k: k_tensor,
         v: v_tensor,
         o: o_tensor,
-        lse: std::ptr::null_mut(),
+        lse,
         dtype,
         mask: if is_causal {
             ladder::ATTENTION_LADDER_CAUSAL
@@ -186,15 +207,16 @@ fn call(
     }
 }
 
-/// Launches attention of q, k and v into out on the current stream. All arguments by position.
+/// Launches attention of q, k and v into out, and into lse if that is given, on the current stream. All arguments by position.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, /))]
+#[pyo3(signature = (q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale, /))]
 #[allow(clippy::too_many_arguments)]
 fn launch(
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
     out: &Bound<'_, PyAny>,
+    lse: Option<&Bound<'_, PyAny>>,
     is_causal: bool,
     scale: Option<f32>,
     q_scale: Option<&Bound<'_, PyAny>>,
@@ -202,7 +224,7 @@ fn launch(
     v_scale: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let scales = [q_scale, k_scale, v_scale];
-    let (call, device) = call(q, k, v, Some(out), is_causal, scale, scales)?;
+    let (call, device) = call(q, k, v, Some(out), lse, is_causal, scale, scales)?;
     let stream = dlpack::stream(q.py(), device)?;
     // SAFETY: the tensors are alive, PyTorch says where their elements lie, and the stream is its current one, in the primary
     // context. PyTorch's allocator gives memory that was freed on a stream to that stream alone.
@@ -217,15 +239,19 @@ fn launch(
 
 /// The stage and variant that a launch of these arguments takes.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, is_causal, scale, /))]
+#[pyo3(signature = (q, k, v, is_causal, scale, return_lse, /))]
 fn variant(
     q: &Bound<'_, PyAny>,
     k: &Bound<'_, PyAny>,
     v: &Bound<'_, PyAny>,
     is_causal: bool,
     scale: Option<f32>,
+    return_lse: bool,
 ) -> PyResult<String> {
-    let (call, device) = call(q, k, v, None, is_causal, scale, [None; 3])?;
+    let (mut call, device) = call(q, k, v, None, None, is_causal, scale, [None; 3])?;
+    if return_lse {
+        call.lse = NonNull::dangling().as_ptr();
+    }
     // SAFETY: reads no address.
     let name = unsafe { ladder::attention_ladder_variant(&call, device) };
     if name.is_null() {

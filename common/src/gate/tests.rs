@@ -272,7 +272,7 @@ fn c4_gates_e4m3_on_mission_and_long_only() {
     case.output
         .iter_mut()
         .step_by(50)
-        .for_each(|value| *value = *value + 0.1);
+        .for_each(|value| *value += 0.1);
     let (verdict, reason) = case.gate(3);
     assert!(
         verdict == Verdict::Fail && reason.starts_with("mean error 4"),

@@ -90,7 +90,7 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
             found
         });
     }
-    blocks.extend(task(stage));
+    blocks.extend(task(stage, found.map(|(_, record)| record)));
     Some(Document {
         title: format!("Brief of {id}: {}", stage.idea),
         blocks,
@@ -303,8 +303,27 @@ fn limits(record: &Record, id: &str) -> Table {
     Table::of(columns, archs.into_iter().filter_map(row))
 }
 
-fn task(stage: &StageMeta) -> [Block; 3] {
+/// The element types that the stage's presets are built for; none where no record says.
+fn dtypes(stage: &StageMeta, record: &Record) -> Vec<&'static str> {
+    let has = |dtype: &Dtype| {
+        record.by(Source::Kernel).any(|row| {
+            row.subject.stage() == stage.id
+                && matches!(row.on, On::Instance { dtype: of, .. } if of == *dtype)
+        })
+    };
+    Dtype::ALL
+        .into_iter()
+        .filter(has)
+        .map(Dtype::name)
+        .collect()
+}
+
+fn task(stage: &StageMeta, record: Option<&Record>) -> [Block; 3] {
     let id = &stage.id;
+    let types = match record.map(|record| dtypes(stage, record)) {
+        Some(types) if !types.is_empty() => joined(types, ", "),
+        _ => "element types that no record names".to_string(),
+    };
     let shapes = joined(
         NAMED_SHAPES
             .iter()
@@ -317,7 +336,7 @@ fn task(stage: &StageMeta) -> [Block; 3] {
     };
     let lines = [
         format!(
-            "Fused attention forward in `{id}/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. \
+            "Fused attention forward in `{id}/kernel.cu`: {types}, head_dim 64 and 128, full and causal masks, any length. \
              Claims are stated on mission, full mask."
         ),
         format!("Shapes, batch x heads x length x head_dim: {shapes}."),
@@ -413,7 +432,7 @@ NO DATA: the record does not say.
 
 ## Task
 
-- Fused attention forward in `stage1-mma/kernel.cu`: f16 and e4m3, head_dim 64 and 128, full and causal masks, any length. Claims are stated on mission, full mask.
+- Fused attention forward in `stage1-mma/kernel.cu`: element types that no record names, head_dim 64 and 128, full and causal masks, any length. Claims are stated on mission, full mask.
 - Shapes, batch x heads x length x head_dim: small 1x1x32x64, mission 1x8x512x64, mission_b2 2x8x512x64, stretch 4x16x512x64, long 1x8x2048x64, wide 1x8x512x128.
 - It is a diff of stage0-scalar: one idea, everything else as it is.
 - Check a change: `cargo run -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
@@ -421,5 +440,27 @@ NO DATA: the record does not say.
 What each gate demands: [docs/rows.md](docs/rows.md).
 "##);
         assert!(document(&report, "stage9", &[]).is_none());
+    }
+
+    #[test]
+    fn the_task_names_the_element_types_of_the_stage() {
+        let mut record = record();
+        for (subject, dtype) in [
+            ("stage1-mma/mma-32x64", Dtype::Bf16),
+            ("stage1-mma/mma-32x64", Dtype::F16),
+            ("stage0-scalar/scalar", Dtype::E4m3),
+        ] {
+            let on = On::Instance {
+                dtype,
+                head_dim: 64,
+                arch: None,
+            };
+            record.append(Row::new(subject, on, Source::Kernel));
+        }
+        let stage = &record.meta.stages[1];
+        assert_eq!(
+            (stage.id.as_str(), dtypes(stage, &record)),
+            ("stage1-mma", vec!["f16", "bf16"])
+        );
     }
 }

@@ -1,8 +1,8 @@
-"""Fused attention forward (SDPA; FP16 and FP8 E4M3) on NVIDIA GPUs.
+"""Fused attention forward (SDPA; FP16, BF16 and FP8 E4M3) on NVIDIA GPUs, with log-sum-exps where they are asked for.
 
-`sdpa` is called directly; `torch.ops.attention_ladder.sdpa` is the same as a registered operator, for graphs of torch.compile. Both
-launch on PyTorch's current stream into its memory, and can be captured into a CUDA graph. Which kernel runs follows from what was
-fastest on this GPU, or on one like it, at the nearest problem: `variant` says which.
+`sdpa` is called directly; `torch.ops.attention_ladder.sdpa`, and `sdpa_lse` beside it, are the same as registered operators, for graphs
+of torch.compile. All launch on PyTorch's current stream into its memory, and can be captured into a CUDA graph. Which kernel runs
+follows from what was fastest on this GPU, or on one like it, at the nearest problem: `variant` says which.
 """
 
 import torch
@@ -14,57 +14,82 @@ __version__ = _native.__version__
 
 _launch = _native.launch
 _is_compiling = torch.compiler.is_compiling
-_empty_like, _f16 = torch.empty_like, torch.float16
+_empty_like, _f16, _f32, _e4m3 = torch.empty_like, torch.float16, torch.float32, torch.float8_e4m3fn
 
 
 def sdpa(q, k, v, is_causal=False, scale=None, out=None, *, q_scale=None, k_scale=None, v_scale=None, return_lse=False):
-    """softmax(scale * q @ k.T + mask) @ v.
+    """softmax(scale * q @ k.T + mask) @ v, and with return_lse the pair of that and the log-sum-exp (LSE) of each row.
 
-    q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16 or float8_e4m3fn; head_dim is 64
-    or 128. Query head h reads key head h // (heads_q // heads_kv): grouped heads are not expanded. Strides are free (a transposed
-    [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are multiples of 16 bytes.
+    q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16, bfloat16 or float8_e4m3fn;
+    head_dim is 64 or 128. Query head h reads key head h // (heads_q // heads_kv): grouped heads are not expanded. Strides are free (a
+    transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are multiples of 16 bytes.
 
     is_causal aligns bottom right: key j is visible to query i where j <= i + seq_kv - seq_q. Where seq_q and seq_kv differ, this is
     not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0.
 
     scale multiplies q @ k.T; None is 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32 [batch, heads] each:
-    a value is scale * code. The result is float16 in the layout of q, or is written into out, float16 in q's shape, and returned.
+    a value is scale * code. The result is bfloat16 for bfloat16, else float16, in the layout of q; or it is written into out, of that
+    type and q's shape, and returned.
 
-    Raises NotImplementedError for what no kernel supports (other dtypes and head sizes, backward, return_lse), ValueError for
-    arguments that do not fit each other, and RuntimeError, which says what is missing, where there is no GPU.
+    The LSE is torch.logsumexp(scale * q @ k.T + mask, -1): float32 [batch, heads_q, seq_q], contiguous, natural logarithm, -inf for a
+    query that sees no key. Partial results over parts of the keys are merged by it.
+
+    Raises NotImplementedError for what no kernel supports (other dtypes and head sizes, backward), ValueError for arguments that do
+    not fit each other, and RuntimeError, which says what is missing, where there is no GPU.
     """
-    if return_lse:
-        raise NotImplementedError("return_lse: log-sum-exp output is not supported")
     if _is_compiling():
-        result = torch.ops.attention_ladder.sdpa(q, k, v, is_causal, scale, q_scale, k_scale, v_scale)
-        return result if out is None else out.copy_(result)
+        given = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale)
+        ops = torch.ops.attention_ladder
+        result, lse = ops.sdpa_lse(*given) if return_lse else (ops.sdpa(*given), None)
+        result = result if out is None else out.copy_(result)
+        return (result, lse) if return_lse else result
     if out is None:
-        out = _empty_like(q) if q.dtype is _f16 else _empty_like(q, dtype=_f16)
-    _launch(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale)
-    return out
+        out = _empty_out(q)
+    lse = _empty_lse(q) if return_lse else None
+    _launch(q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale)
+    return (out, lse) if return_lse else out
 
 
-def variant(q, k, v, is_causal=False, scale=None):
+def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False):
     """The stage and variant that `sdpa` launches for these arguments: "stage8-overlap/overlap-lazy-64x128". Raises what it raises."""
-    return _native.variant(q, k, v, is_causal, scale)
+    return _native.variant(q, k, v, is_causal, scale, return_lse)
+
+
+def _empty_out(q):
+    return _empty_like(q, dtype=_f16) if q.dtype is _e4m3 else _empty_like(q)
+
+
+def _empty_lse(q):
+    return q.new_empty(q.shape[:-1], dtype=_f32)
 
 
 def _sdpa(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None):
-    out = _empty_like(q) if q.dtype is _f16 else _empty_like(q, dtype=_f16)
-    _launch(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale)
+    out = _empty_out(q)
+    _launch(q, k, v, out, None, is_causal, scale, q_scale, k_scale, v_scale)
     return out
 
 
-def _fake(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None):
-    return torch.empty_like(q, dtype=torch.float16)
+def _sdpa_lse(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None):
+    out, lse = _empty_out(q), _empty_lse(q)
+    _launch(q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale)
+    return out, lse
 
 
-_library = torch.library.Library("attention_ladder", "DEF")
-_library.define(
-    "sdpa(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
-    "Tensor? v_scale=None) -> Tensor",
-    tags=(torch.Tag.pt2_compliant_tag,),
+def _fake(q, *others, **options):
+    return _empty_out(q)
+
+
+def _fake_lse(q, *others, **options):
+    return _empty_out(q), _empty_lse(q)
+
+
+_ARGUMENTS = (
+    "(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
+    "Tensor? v_scale=None)"
 )
-_library.impl("sdpa", _sdpa, "CUDA")
-_library.impl("sdpa", _sdpa, "CPU")  # which says what is missing
-torch.library.register_fake("attention_ladder::sdpa", _fake, lib=_library)
+_library = torch.library.Library("attention_ladder", "DEF")
+for _name, _result, _impl, _shapes in (("sdpa", "Tensor", _sdpa, _fake), ("sdpa_lse", "(Tensor, Tensor)", _sdpa_lse, _fake_lse)):
+    _library.define(f"{_name}{_ARGUMENTS} -> {_result}", tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(_name, _impl, "CUDA")
+    _library.impl(_name, _impl, "CPU")  # which says what is missing
+    torch.library.register_fake(f"attention_ladder::{_name}", _shapes, lib=_library)
