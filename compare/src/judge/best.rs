@@ -58,9 +58,11 @@ pub fn best<'a>(
     place: &Place,
     takes: impl Fn(&str) -> bool,
 ) -> Option<&'a Row> {
+    // Whether a row may be shown is asked last: it takes a look at the whole record.
     let of_stage =
-        shown(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
-    fastest(of_stage.filter(|row| takes(row.subject.name())))
+        timed(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
+    let taken = of_stage.filter(|row| takes(row.subject.name()));
+    fastest(taken.filter(|row| withheld(record, row).is_none()))
 }
 
 fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {

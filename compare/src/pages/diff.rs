@@ -62,9 +62,7 @@ impl<'a> Pair<'a> {
 
     fn worse(&self) -> Vec<&Difference> {
         let mut worse = self.of(Change::Worse);
-        by_weight(&mut worse, |difference| {
-            is_candidate(&self.known(), difference)
-        });
+        by_weight(&mut worse, is_candidate(&self.known()));
         worse
     }
 }
@@ -95,7 +93,8 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         blocks.extend(unchanged.map(|words| Block::paragraph(words.trim())));
         let mut better = pair.of(Change::Better);
         let found = better.len();
-        better.retain(|difference| is_candidate(&pair.known(), difference));
+        let is_candidate = is_candidate(&pair.known());
+        better.retain(|difference| is_candidate(difference));
         by_weight(&mut better, |_| true);
         blocks.extend(table(
             "Better, of best and default variants",
@@ -142,11 +141,9 @@ fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
     ];
     let mut all: Vec<(bool, &Difference)> = Vec::new();
     for pair in &comparison.pairs {
-        all.extend(
-            pair.worse()
-                .into_iter()
-                .map(|difference| (is_candidate(&pair.known(), difference), difference)),
-        );
+        let is_candidate = is_candidate(&pair.known());
+        let worse = pair.worse().into_iter();
+        all.extend(worse.map(|difference| (is_candidate(difference), difference)));
     }
     all.sort_by_key(|(is_candidate, _)| !is_candidate);
     let sentence = |(group, one, many): (Group, &str, &str)| {

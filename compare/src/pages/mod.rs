@@ -22,10 +22,11 @@ use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
 use crate::page::{Block, Cell, Table, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Record, Row, Subject};
+use crate::record::{Figure, Record, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
+use std::collections::HashMap;
 use std::fmt::Display;
 
 pub fn tone(exit: Exit) -> Tone {
@@ -222,23 +223,23 @@ fn tally(claims: &[Claimed]) -> String {
 }
 
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
-fn is_candidate(known: &Known<'_>, difference: &Difference) -> bool {
-    let name = difference.subject.name();
-    let stage = known.stage(difference.subject.stage());
-    name.is_empty()
-        || stage.is_none_or(|stage| {
-            name == stage.default_variant || name == best::variant(known, stage)
-        })
+fn is_candidate<'a>(known: &Known<'a>) -> impl Fn(&Difference) -> bool + use<'a> {
+    let used = |stage: &'a StageMeta| {
+        let used = [stage.default_variant.as_str(), best::variant(known, stage)];
+        (stage.id.as_str(), used)
+    };
+    let used: HashMap<&str, [&str; 2]> = known.stages.iter().map(used).collect();
+    move |difference| {
+        let (stage, name) = (difference.subject.stage(), difference.subject.name());
+        name.is_empty() || used.get(stage).is_none_or(|used| used.contains(&name))
+    }
 }
 
 /// Gates before figures, candidates before others, far before near.
-fn by_weight<'a>(
-    differences: &mut [&'a Difference],
-    is_candidate: impl Fn(&'a Difference) -> bool,
-) {
+fn by_weight(differences: &mut [&Difference], is_candidate: impl Fn(&Difference) -> bool) {
     let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
     differences.sort_by(|a, b| {
-        let key = |d: &'a Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
+        let key = |d: &Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
         key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
     });
 }

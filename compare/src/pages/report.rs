@@ -383,9 +383,7 @@ fn since(report: &Report<'_>) -> Vec<Block> {
         return Vec::new();
     };
     let mut worse: Vec<&Difference> = since.worse().collect();
-    by_weight(&mut worse, |difference| {
-        is_candidate(&report.known, difference)
-    });
+    by_weight(&mut worse, is_candidate(&report.known));
     let shown = &worse[..worse.len().min(MOST_CHANGES)];
     let hidden = worse.len() - shown.len();
     let rest = counts(

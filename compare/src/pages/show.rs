@@ -609,9 +609,7 @@ impl<'a> Show<'a> {
                 .iter()
                 .filter(|d| d.change == change && self.takes(d.subject.stage()));
             let mut of_kind: Vec<&Difference> = of_kind.collect();
-            by_weight(&mut of_kind, |difference| {
-                is_candidate(&self.report.known, difference)
-            });
+            by_weight(&mut of_kind, is_candidate(&self.report.known));
             if !of_kind.is_empty() {
                 blocks.push(Block::Heading {
                     level: 3,
