@@ -7,11 +7,15 @@ usage: python attention-ladder/python/check.py [--gpu]     (--gpu: without one, 
 
 import itertools
 import sys
+from pathlib import Path
 
 import torch
 
 import attention_ladder
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+sys.path.insert(0, str(Path(__file__).parent))
+from candidate import attention as candidate  # noqa: E402
 
 OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
 F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
@@ -60,6 +64,9 @@ def anywhere():
     rows = torch.zeros(1, 8, 512)
     for lse in (rows.double(), rows[:, :, :17], torch.zeros(1, 512, 8).transpose(1, 2), torch.zeros(1, 8, 512, 1)):
         raises(ValueError, "lse must be a contiguous float32 tensor", attention_ladder._native.launch, *[q] * 4, lse, False, *[None] * 4)
+    raises(NotImplementedError, "head_dim = 96", candidate, *[tensor(1, 8, 512, 96)] * 3, causal=True, softmax_scale=0.1)
+    raises(ValueError, "scale = 0 is not a positive", candidate, q, q, q, causal=True, softmax_scale=0.0)
+    raises(ValueError, "q_scale", candidate, *[q.to(E4M3)] * 3, causal=True, softmax_scale=0.1, scales=[rows] * 3)
     with FakeTensorMode():
         for dtype, stored in ((F16, F16), (BF16, BF16), (E4M3, F16)):
             fake = torch.empty(2, 512, 8, 64, dtype=dtype, device="cuda").transpose(1, 2)

@@ -134,7 +134,7 @@ pub enum Unsupported {
     },
     /// The kernel writes no log-sum-exps.
     #[error(
-        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of stage 5 to 9"
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of a later stage"
     )]
     Lse {
         /// The variant asked for.

@@ -692,7 +692,7 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
 const TILE: [usize; 3] = [64, 128, 128];
 
 /// Attention of one head, exact but for its scores: each the sum of four products of codes, one on top of the other.
-fn attention_of_codes(inputs: &Inputs) -> Vec<f16> {
+fn attention_of_codes(inputs: &Inputs) -> Vec<f32> {
     let [rows, keys, dim] = TILE;
     let scale = f64::from(inputs.q.scale(0, 0) * inputs.k.scale(0, 0))
         * f64::from(inputs.problem.softmax_scale);
@@ -709,7 +709,7 @@ fn attention_of_codes(inputs: &Inputs) -> Vec<f16> {
                 .sum::<f64>()
         };
         (0..dim)
-            .map(|d| f16::from_f64(weighted(d) / sum))
+            .map(|d| f16::from_f64(weighted(d) / sum).to_f32())
             .collect::<Vec<_>>()
     };
     let of_rows = |q: &[u8]| {
