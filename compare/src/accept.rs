@@ -239,7 +239,7 @@ fn none(found: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sources of the runs that made the record, each once. With uncommitted changes no two runs are of one.
+/// The sources of the runs that made the record, each once. Of uncommitted changes without a hash no two runs are of one.
 fn sources(record: &Record) -> Vec<String> {
     let runs = std::iter::once((&record.meta.started, &record.meta.git));
     let runs = runs.chain(
@@ -251,8 +251,13 @@ fn sources(record: &Record) -> Vec<String> {
     );
     let mut sources: Vec<String> = runs
         .map(|(started, git)| match git {
-            Git::Commit { sha, dirty: false } => sha.clone(),
-            Git::Commit { sha, dirty: true } => format!("{sha} with changes of {started}"),
+            Git::Commit {
+                sha, dirty: false, ..
+            } => sha.clone(),
+            Git::Commit { sha, changes, .. } => match changes {
+                Some(changes) => format!("{sha} with changes {changes}"),
+                None => format!("{sha} with changes of {started}"),
+            },
             Git::Unknown { .. } => format!("an unknown source of {started}"),
         })
         .collect();
@@ -321,7 +326,7 @@ fn remarks(record: &Record) -> Vec<String> {
     }
     match &record.meta.git {
         Git::Commit { dirty: false, .. } => {}
-        Git::Commit { sha, dirty: true } => {
+        Git::Commit { sha, .. } => {
             remarks.push(format!("it was built from {sha} with uncommitted changes"))
         }
         Git::Unknown { reason } => remarks.push(format!("its source is unknown: {reason}")),

@@ -194,10 +194,11 @@ fn harness(pairs: &[Pair<'_>]) -> Harness {
             base.tool_version, new.tool_version
         )]),
         (
-            Git::Commit { sha, dirty },
+            Git::Commit { sha, dirty, .. },
             Git::Commit {
                 sha: other,
                 dirty: other_dirty,
+                ..
             },
         ) => source::harness(sha, other, *dirty || *other_dirty),
         _ => Harness::Unknown("a record does not say which commit it was built from".into()),

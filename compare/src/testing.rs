@@ -285,6 +285,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         git: Git::Commit {
             sha: "0123456789abcdef".into(),
             dirty: false,
+            changes: None,
         },
         machine: Machine {
             name: "linux".into(),

@@ -156,19 +156,26 @@ fn a_record_that_runs_of_several_sources_made_is_refused() {
     let Git::Commit { sha, .. } = good().meta.git else {
         panic!("it says its commit")
     };
-    assert!(
-        taken(&joined(Git::Commit {
-            sha: sha.clone(),
-            dirty: false
-        }))
-        .starts_with("accepted as ")
-    );
+    let with = |sha: &str, changes: Option<&str>| Git::Commit {
+        sha: sha.into(),
+        dirty: changes.is_some(),
+        changes: changes.map(String::from),
+    };
+    let of_one = |git: Git| joined(git.clone()).changed(|meta| meta.git = git);
+    let before_hashes = Git::Commit {
+        sha: sha.clone(),
+        dirty: true,
+        changes: None,
+    };
+    for one in [with(&sha, None), with(&sha, Some("01ab"))] {
+        assert!(taken(&of_one(one)).starts_with("accepted as "));
+    }
+    let said = refused(&of_one(before_hashes.clone()), None);
+    assert!(said.contains("more than one source"), "{said}");
     for other in [
-        Git::Commit {
-            sha: "another".into(),
-            dirty: false,
-        },
-        Git::Commit { sha, dirty: true },
+        with("another", None),
+        with(&sha, Some("01ab")),
+        before_hashes,
         Git::Unknown {
             reason: "no git".into(),
         },
@@ -231,6 +238,7 @@ fn a_selection_or_a_dirty_source_is_taken_with_a_note() {
         meta.git = Git::Commit {
             sha: "0123abcd".into(),
             dirty: true,
+            changes: None,
         };
     }));
     assert!(

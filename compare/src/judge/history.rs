@@ -88,7 +88,9 @@ fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
     Point {
         record: name.clone(),
         commit: match &record.meta.git {
-            Git::Commit { sha, dirty } => format!("{sha:.8}{}", if *dirty { "-dirty" } else { "" }),
+            Git::Commit { sha, dirty, .. } => {
+                format!("{sha:.8}{}", if *dirty { "-dirty" } else { "" })
+            }
             Git::Unknown { .. } => "unknown".to_string(),
         },
         p50_us: row.map(best::p50),

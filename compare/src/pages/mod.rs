@@ -375,7 +375,7 @@ fn per_stage<'a>(
 
 fn commit(git: &Git) -> String {
     match git {
-        Git::Commit { sha, dirty } => {
+        Git::Commit { sha, dirty, .. } => {
             format!(
                 "commit {sha:.12}{}",
                 if *dirty {

@@ -359,6 +359,9 @@ pub enum Git {
         sha: String,
         /// Whether files differed from it.
         dirty: bool,
+        /// A hash of how they did. `None` where none did, and of records from before it was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changes: Option<String>,
     },
     /// No checkout, or no git.
     Unknown {

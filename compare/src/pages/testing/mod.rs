@@ -168,6 +168,7 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         git: Git::Commit {
             sha: "25f6c2b1d61c0123".into(),
             dirty: false,
+            changes: None,
         },
         machine: Machine {
             name: "h200".into(),
