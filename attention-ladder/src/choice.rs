@@ -193,6 +193,7 @@ mod tests {
             mask: Mask::Full,
             tuned: String::new(),
             timed: 1,
+            untimed: 0,
             best: vec![common::tuning::Ranked {
                 variant: scalar.default_variant.into(),
                 p50_us: 1.0,

@@ -40,6 +40,10 @@ pub struct Entry {
     pub tuned: String,
     /// Green variants that were timed.
     pub timed: usize,
+    /// Variants that were not. The best are then the best of the others: a guess, which is better than none to whoever wants a fast
+    /// kernel ([`TuningCache::nearest`]), and not what is known to be the best ([`TuningCache::of`]).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub untimed: usize,
     /// The fastest of them, at most [`KEPT`], fastest first.
     pub best: Vec<Ranked>,
 }
@@ -56,6 +60,10 @@ pub struct Ranked {
     /// Hash of the machine code that ran, which no other variant has; absent where the driver translated PTX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass_sha256: Option<String>,
+}
+
+fn is_zero(untimed: &usize) -> bool {
+    *untimed == 0
 }
 
 /// What a file says of a stage on a problem.
@@ -84,7 +92,7 @@ impl TuningCache {
         match self
             .entries
             .iter()
-            .find(|entry| entry.is_of(stage, problem))
+            .find(|entry| entry.is_of(stage, problem) && entry.untimed == 0)
         {
             None => Known::Absent,
             Some(entry) if entry.identity != identity => Known::Stale,
@@ -98,6 +106,7 @@ impl TuningCache {
             .entries
             .iter()
             .filter(|entry| entry.stage == stage && entry.identity == identity)
+            .filter(|entry| entry.untimed == 0)
             .peekable();
         entries.peek()?;
         Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
@@ -122,7 +131,7 @@ impl TuningCache {
     }
 
     /// Replaces what is known of a stage on a problem by the first of all that are `ranked`. Where no variant is green any
-    /// more, nothing is known.
+    /// more, nothing is known. A ranking of some variants does not replace one of all of the same kernel.
     pub fn put(&mut self, ranked: &Entry, tuned: &str) {
         let mut entry = Entry {
             tuned: tuned.to_string(),
@@ -131,6 +140,14 @@ impl TuningCache {
         };
         entry.best.truncate(KEPT);
         let key = |entry: &Entry| (entry.stage.clone(), entry.shape, entry.dtype, entry.mask);
+        let is_whole = |other: &&Entry| {
+            key(other) == key(&entry) && other.identity == entry.identity && other.untimed == 0
+        };
+        if entry.untimed > 0
+            && (entry.best.is_empty() || self.entries.iter().any(|other| is_whole(&other)))
+        {
+            return;
+        }
         self.entries.retain(|other| key(other) != key(&entry));
         if !entry.best.is_empty() {
             self.entries.push(entry);
@@ -193,6 +210,7 @@ mod tests {
             mask,
             tuned: String::new(),
             timed: best.len(),
+            untimed: 0,
             best: best
                 .iter()
                 .map(|&(variant, p50_us)| Ranked {
@@ -236,6 +254,36 @@ mod tests {
         let ragged = Shape::bhsd(2, 16, 3000, 64);
         assert_eq!(order(ragged, Mask::Full), "large fast small slower causal");
         assert_eq!(order(Shape::bhsd(1, 1, 1, 128), Mask::Causal), "wide");
+    }
+
+    #[test]
+    fn a_ranking_of_some_variants_is_a_guess_that_replaces_no_knowledge() {
+        let shape = Shape::bhsd(1, 8, 512, 64);
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let of = |variant, untimed| Entry {
+            untimed,
+            ..entry("a", shape, Mask::Full, &[(variant, 5.0)])
+        };
+        let identity = of("", 0).identity;
+        let says = |cache: &TuningCache| {
+            let names = cache.nearest(&problem).into_iter().map(|(_, name)| name);
+            let is_known = cache.of("a", &identity, &problem) != Known::Absent;
+            let kept = cache.is_kept_anywhere("a", &identity, "some");
+            (names.collect::<Vec<_>>().join(" "), is_known, kept)
+        };
+        let mut cache = TuningCache::none("");
+        cache.put(&of("some", 2), "first");
+        assert_eq!(says(&cache), ("some".into(), false, None));
+        cache.put(&of("all", 0), "second");
+        assert_eq!(says(&cache), ("all".into(), true, Some(false)));
+        cache.put(&of("some", 1), "third");
+        assert_eq!(says(&cache), ("all".into(), true, Some(false)));
+        let newer = Entry {
+            identity: "newer".into(),
+            ..of("some", 1)
+        };
+        cache.put(&newer, "fourth");
+        assert_eq!(says(&cache).0, "some", "what is known is of another kernel");
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn same_code(reasons: &[String]) -> Answer {
     )
 }
 
-/// Ranks what `folder` says. Problems on which it left variants out are not ranked.
+/// Ranks what `folder` says. Where it left variants out, the ranking is a guess.
 fn from_record(args: &TuneArgs, folder: &Path) -> anyhow::Result<Answer> {
     let record = Record::read(folder)?;
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
@@ -198,9 +198,9 @@ fn written(
 ) -> anyhow::Result<Answer> {
     let (whole, partial): (Vec<Ranking>, Vec<Ranking>) =
         rankings.into_iter().partition(Ranking::is_whole);
-    whole
-        .iter()
-        .for_each(|ranking| cache.put(&ranking.entry, tuned));
+    for ranking in whole.iter().chain(&partial) {
+        cache.put(&ranking.entry, tuned);
+    }
     tuning_cache::write(&path, &cache)?;
     let failed = table::failures(&whole);
     let text = format!(
@@ -215,7 +215,7 @@ fn written(
     };
     let mut notes: Vec<String> = partial
         .iter()
-        .map(|ranking| format!("not ranked: {}", table::missing(ranking)))
+        .map(|ranking| format!("a guess: {}", table::missing(ranking)))
         .collect();
     notes.extend(failed.iter().map(|line| format!("FAIL {line}")));
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))

@@ -36,7 +36,7 @@ pub struct Refused {
 impl Ranking {
     /// Whether every variant of the stage was timed, or cannot be.
     pub fn is_whole(&self) -> bool {
-        self.refused.iter().all(|refused| refused.was_tried)
+        self.entry.untimed == 0
     }
 }
 
@@ -86,6 +86,7 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
                 mask: timing.problem.mask,
                 tuned: String::new(),
                 timed: 0,
+                untimed: 0,
                 best: vec![],
             };
             rankings.push(Ranking {
@@ -100,6 +101,8 @@ pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
         }
     }
     for ranking in &mut rankings {
+        let untimed = ranking.refused.iter().filter(|refused| !refused.was_tried);
+        ranking.entry.untimed = untimed.count();
         ranking.entry.best.sort_by(|a, b| {
             a.p50_us
                 .total_cmp(&b.p50_us)

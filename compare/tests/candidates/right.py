@@ -3,6 +3,7 @@ import torch
 
 
 def attention(q, k, v, *, causal, softmax_scale, scales=None):
+    out = q.dtype if q.dtype == torch.bfloat16 else torch.float16
     q, k, v = (tensor.to(torch.float32) for tensor in (q, k, v))
     if scales is not None:
         q, k, v = (tensor * scale[:, :, None, None] for tensor, scale in zip((q, k, v), scales))
@@ -16,7 +17,7 @@ def attention(q, k, v, *, causal, softmax_scale, scales=None):
     # A row without keys is 0.
     most = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
     p = (scores - most).exp()
-    return ((p @ v) / p.sum(-1, keepdim=True).clamp_min(1e-30)).to(torch.float16)
+    return ((p @ v) / p.sum(-1, keepdim=True).clamp_min(1e-30)).to(out)
 
 
 def full_mask_only(q, k, v, *, causal, softmax_scale):

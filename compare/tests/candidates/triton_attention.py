@@ -55,6 +55,8 @@ def forward(
 
 def attention(q, k, v, *, causal, softmax_scale):
     batch, heads, rows, dim = q.shape
+    if q.dtype != torch.float16:
+        raise NotImplementedError("float16 alone")
     output = torch.empty(q.shape, dtype=torch.float16, device=q.device)
     block_m, block_n = 128 if rows > 64 else 64, 64
     grid = (triton.cdiv(rows, block_m), batch * heads)
