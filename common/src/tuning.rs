@@ -92,7 +92,7 @@ impl TuningCache {
         match self
             .entries
             .iter()
-            .find(|entry| entry.is_of(stage, problem) && entry.untimed == 0)
+            .find(|entry| entry.is_of(stage, problem) && entry.is_whole())
         {
             None => Known::Absent,
             Some(entry) if entry.identity != identity => Known::Stale,
@@ -106,7 +106,7 @@ impl TuningCache {
             .entries
             .iter()
             .filter(|entry| entry.stage == stage && entry.identity == identity)
-            .filter(|entry| entry.untimed == 0)
+            .filter(|entry| entry.is_whole())
             .peekable();
         entries.peek()?;
         Some(entries.any(|entry| entry.best.iter().any(|ranked| ranked.variant == variant)))
@@ -140,12 +140,11 @@ impl TuningCache {
         };
         entry.best.truncate(KEPT);
         let key = |entry: &Entry| (entry.stage.clone(), entry.shape, entry.dtype, entry.mask);
-        let is_whole = |other: &&Entry| {
-            key(other) == key(&entry) && other.identity == entry.identity && other.untimed == 0
+        let is_known = |other: &Entry| {
+            key(other) == key(&entry) && other.identity == entry.identity && other.is_whole()
         };
-        if entry.untimed > 0
-            && (entry.best.is_empty() || self.entries.iter().any(|other| is_whole(&other)))
-        {
+        let is_guess = !entry.is_whole();
+        if is_guess && (entry.best.is_empty() || self.entries.iter().any(is_known)) {
             return;
         }
         self.entries.retain(|other| key(other) != key(&entry));
@@ -187,6 +186,11 @@ impl Entry {
                 + unless(self.mask == problem.mask, OTHER_MASK)
                 + unless(self.dtype == problem.dtype, OTHER_FORMAT),
         )
+    }
+
+    /// Whether every variant was timed, so that the best are known.
+    pub fn is_whole(&self) -> bool {
+        self.untimed == 0
     }
 
     /// Whether it is of a stage on a problem.

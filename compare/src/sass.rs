@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::measure::builds::{KernelBuild, StageBuild};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
-use crate::measure::select::{Chosen, dtype};
+use crate::measure::select::{Chosen, Instances};
 use crate::output::{self, Output};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document};
@@ -13,7 +13,6 @@ use crate::tool::{CUOBJDUMP, Tool};
 use anyhow::Context;
 use clap::Args;
 use common::metric::Metric;
-use common::problem::Dtype;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
 use similar::{ChangeTag, TextDiff};
@@ -42,12 +41,8 @@ Exit codes:
 pub struct SassArgs {
     #[command(flatten)]
     pub chosen: Chosen,
-    /// Element types: f16, e4m3 [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
-    pub dtypes: Vec<Dtype>,
-    /// Head sizes: 64, 128 [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "N,..")]
-    pub head_dims: Vec<usize>,
+    #[command(flatten)]
+    pub instances: Instances,
     /// Of which architecture: sm_90a [default: the last that the stage was built for]
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<String>,
@@ -104,9 +99,8 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
         }
         for variant in picked.variants {
             let is_chosen = |kernel: &&KernelBuild| {
-                (args.dtypes.is_empty() || args.dtypes.contains(&kernel.facts.dtype))
-                    && (args.head_dims.is_empty()
-                        || args.head_dims.contains(&kernel.facts.head_dim))
+                args.instances
+                    .takes(kernel.facts.dtype, kernel.facts.head_dim)
             };
             for kernel in variant.kernels.iter().filter(is_chosen) {
                 let archs = || kernel.built.iter().map(|built| built.ptxas.arch.as_str());

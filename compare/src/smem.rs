@@ -6,13 +6,12 @@ mod layout;
 use crate::answer::{Answer, Format, NoData};
 use crate::measure::builds::KernelBuild;
 use crate::measure::machine;
-use crate::measure::select::{Chosen, dtype};
+use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
 use crate::registry::{self, Ladder};
 use crate::tool;
 use clap::Args;
 use common::metric::Unit;
-use common::problem::Dtype;
 use common::stage::LoadedStage;
 use layout::{Buffer, Layout, layouts};
 use std::collections::BTreeMap;
@@ -40,12 +39,8 @@ pub struct SmemArgs {
     /// Stages, by id or number [default: all], and their variants [default: the default of each]
     #[command(flatten)]
     pub chosen: Chosen,
-    /// Element types: f16, e4m3, bf16 [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
-    pub dtypes: Vec<Dtype>,
-    /// Head sizes: 64, 128 [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "N,..")]
-    pub head_dims: Vec<usize>,
+    #[command(flatten)]
+    pub instances: Instances,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -76,8 +71,8 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
         let kernels = variants
             .flat_map(|variant| variant.kernels.iter().map(|kernel| (&variant.name, kernel)));
         let takes = |kernel: &KernelBuild| {
-            (args.dtypes.is_empty() || args.dtypes.contains(&kernel.facts.dtype))
-                && (args.head_dims.is_empty() || args.head_dims.contains(&kernel.facts.head_dim))
+            args.instances
+                .takes(kernel.facts.dtype, kernel.facts.head_dim)
         };
         let kernels: Vec<_> = kernels.filter(|(_, kernel)| takes(kernel)).collect();
         if kernels.is_empty() {

@@ -221,6 +221,11 @@ impl EndToEnd {
     }
 }
 
+/// Whether an error is worse than the worst so far: larger, or no number where that is one.
+pub fn is_worse(worst: f64, value: f64) -> bool {
+    !worst.is_nan() && (value > worst || value.is_nan())
+}
+
 /// The largest value seen and where; the first NaN beats everything.
 pub(super) struct Worst<At> {
     pub value: f64,
@@ -233,7 +238,7 @@ impl<At> Worst<At> {
     }
 
     pub fn offer(&mut self, value: f64, at: At) {
-        if !self.value.is_nan() && (value > self.value || value.is_nan()) {
+        if is_worse(self.value, value) {
             *self = Self { value, at };
         }
     }

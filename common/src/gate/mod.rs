@@ -27,7 +27,7 @@ pub use complete::c1;
 pub use end_to_end::c4;
 pub use hazards::{Traced, h1};
 pub use lse::c8;
-pub use measure::{EndToEnd, Errors};
+pub use measure::{EndToEnd, Errors, is_worse};
 pub use repeat::{Repeat, c5};
 
 /// C2: how many times the same-precision baseline's largest error a kernel may have. FlashAttention's tests, 2x since

@@ -18,6 +18,25 @@ pub struct Chosen {
     pub variants: Vec<String>,
 }
 
+/// The instances of variants that a command takes.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub struct Instances {
+    /// Element types: f16, e4m3, bf16 [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
+    pub dtypes: Vec<Dtype>,
+    /// Head sizes: 64, 128 [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    pub head_dims: Vec<usize>,
+}
+
+impl Instances {
+    /// Whether it takes those of `dtype` with `head_dim`.
+    pub fn takes(&self, dtype: Dtype, head_dim: usize) -> bool {
+        (self.dtypes.is_empty() || self.dtypes.contains(&dtype))
+            && (self.head_dims.is_empty() || self.head_dims.contains(&head_dim))
+    }
+}
+
 /// A stage, and the variants of it that were chosen.
 pub struct Picked<'a> {
     pub stage: &'a StageBuild,

@@ -5,6 +5,7 @@ use super::rows;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
 use common::device::BackendKind;
+use common::gate;
 use common::metric::Metric;
 use common::suppression::Broken;
 use common::verdict::{GateId, GateResult, Verdict};
@@ -104,9 +105,9 @@ fn summary(stage: &StageBuild, found: &Found<'_>, subject: Subject, backend: Bac
 /// What a gate said, why, and of which case.
 type Judgement<'a> = (GateId, Verdict, &'a str, Option<&'a Case<'a>>);
 
-/// No number is worse than any.
+/// No number is worse than any, and any is worse than none.
 fn is_worse(worst: Option<f64>, value: f64) -> bool {
-    worst.is_none_or(|worst| !(value <= worst || worst.is_nan()))
+    worst.is_none_or(|worst| gate::is_worse(worst, value))
 }
 
 /// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided, and, of

@@ -192,12 +192,11 @@ fn numeric(problem: &Problem, reference: &Reference, output: &[f32]) -> (f64, [G
 fn summary(max_abs: Vec<f64>, mut gates: Vec<GateResult>) -> Judged {
     gates.sort_by_key(|result| (result.gate, result.verdict != Verdict::Fail));
     gates.dedup_by_key(|result| result.gate);
-    // Written so that NaN is worse than any number.
     let worse = |worst: f64, error: f64| {
-        if error <= worst || worst.is_nan() {
-            worst
-        } else {
+        if gate::is_worse(worst, error) {
             error
+        } else {
+            worst
         }
     };
     Judged {

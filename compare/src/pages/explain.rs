@@ -51,14 +51,12 @@ impl Gpu {
         Self {
             name: name.to_string(),
             verdict: family.map(|family| gate::b1(problem, family, there, here)),
-            // A NaN is the largest of all.
-            row: apart.fold(0.0, |most, one| {
-                if most.is_nan() || one <= most {
-                    most
-                } else {
-                    one
-                }
-            }),
+            row: apart.fold(
+                0.0,
+                |most, one| {
+                    if gate::is_worse(most, one) { one } else { most }
+                },
+            ),
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Refused {
 impl Ranking {
     /// Whether every variant of the stage was timed, or cannot be.
     pub fn is_whole(&self) -> bool {
-        self.entry.untimed == 0
+        self.entry.is_whole()
     }
 }
 
