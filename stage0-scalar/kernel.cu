@@ -189,6 +189,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
+        ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {

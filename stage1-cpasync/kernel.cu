@@ -173,6 +173,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
         // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
         if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
+        ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {

@@ -234,6 +234,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             p_reg[i] = pair.x;
             p_reg[i + 1] = pair.y;
         }
+        ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {

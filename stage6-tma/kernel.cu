@@ -203,6 +203,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // -inf where a key is not visible; tiles that all rows see wholly are left alone.
     const auto mask_scores = [&](int tile) {
         const int key = tile * BLOCK_N + warp_key;
+        ATTN_STEP(MASK);
         if (key + WARP_N <= visible_to_all) return;
 #pragma unroll
         for (int m = 0; m < M_TILES; ++m) {

@@ -3,9 +3,9 @@
 
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
-#include <attn/merge.cuh>
 #include <attn/observe.cuh>
 #include <attn/softmax.cuh>
+#include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 
 namespace {
@@ -153,6 +153,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::wgmma_wait<0>(s);
 
         // -inf where a key is not visible; tiles that all rows of the warp see wholly are left alone.
+        ATTN_STEP(MASK);
         if ((tile + 1) * BLOCK_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 2; ++i) {
@@ -199,7 +200,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int half = 0; half < 2; ++half) {
         const int row = thread_row + half * 8;
         state[half].template join<4>();
-        if (lane % 4 == 0) attn::store_lse(params, batch, head_q, row, state[half]);
         if (row >= params.seq_q) continue;
         const float inverse = state[half].inverse_sum() * scale;
         auto *o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, row);
@@ -209,6 +209,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             o[d * 4] = Operand::pack(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
         }
     }
+    attn::store_lse_rows(params, batch, head_q, thread_row, state, lane);
 }
 
 // Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share a multiprocessor.

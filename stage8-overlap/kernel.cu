@@ -248,13 +248,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (int half = 0; half < 2; ++half) {
         state[half].template join<4>();
         rescale[half] = state[half].inverse_sum() * scale;
-        const int row = work.row + warp_row + lane / 4 + half * 8;
-        if (lane % 4 == 0) attn::store_lse(params, work.batch, work.head_q, row, state[half]);
     }
     attn::scale_rows(o_acc, rescale);
     if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_rows(smem.q, warp_row, o_acc, lane);
     attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
+    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, lane);
 }
 
 template <class Preset>

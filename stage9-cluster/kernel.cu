@@ -17,11 +17,9 @@ struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
-    static constexpr bool LSE = true;
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
-    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
-
+    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>, LSE = true;
     using QTile = attn::BoxTile<Operand, HEAD_DIM, ROWS>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     // As they land: of codes, before they are widened.
@@ -73,6 +71,7 @@ __device__ __forceinline__ float largest_of(const float (&s)[COUNT], int half, f
 // Scores to exponentials under `shift`, which are added to `sum`.
 template <int COUNT>
 __device__ __forceinline__ void exponentials(float (&s)[COUNT], float scale_log2, const float (&shift)[2], float (&sum)[2][2]) {
+    ATTN_STEP(EXPONENTIAL);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         s[i] = attn::exp2_approx(fmaf(s[i], scale_log2, -shift[i % 4 / 2]));
@@ -208,6 +207,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             shift[half] = max == -INFINITY ? 0.0f : max;
             rescale[half] = attn::exp2_approx(state[half].max - shift[half]);
             state[half].max = max;
+            ATTN_STEP(SUM);
             sum[half][0] = state[half].sum * rescale[half];
             sum[half][1] = 0.0f;
         }
@@ -279,15 +279,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const uint4 states = partial.states[lane / 4];
     const attn::RowState others[2] = {{__uint_as_float(states.x), __uint_as_float(states.y)},
                                       {__uint_as_float(states.z), __uint_as_float(states.w)}};
+    attn::RowState total[2] = {state[0], state[1]};
     float other_factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        attn::RowState total = state[half];
-        total.merge(others[half]);
-        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
-        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
-        const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
-        other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
+        total[half].merge(others[half]);
+        const float inverse = total[half].inverse_sum() * scale, factor = inverse * total[half].factor(state[half]);
+        other_factor[half] = inverse * total[half].factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll
         for (int i = 0; i < HALF / 2; ++i) own[i / 2 * 4 + 2 * half + i % 2] *= factor;
     }
@@ -310,6 +308,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int d = 0; d < HALF / 4; ++d) o[d * 4] = Operand::pack(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
     }
+    // 64 bits of `thread_row` would be kept.
+    if (rank == 0) attn::store_lse_rows(params, batch, head_q, first_row + threadIdx.x / 32 * 16 + lane / 4, total, lane);
 }
 
 // Rows of a cluster x keys of a round of one block; at head_dim 128 half of them.

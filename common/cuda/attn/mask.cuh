@@ -1,6 +1,7 @@
 // Which keys a query sees, in tiles. Both masks are a prefix of the keys: a row sees keys [0, visible).
 #pragma once
 
+#include <attn/observe.cuh>
 #include <attn/params.h>
 
 namespace attn {
@@ -8,8 +9,11 @@ namespace attn {
 // Number of keys that query `row` sees: all for the full mask; for the causal one, aligned bottom-right, key j iff
 // j <= row + seq_kv - seq_q. 0 when the row sees none.
 static __device__ __forceinline__ int visible_keys(const AttentionParams &params, int row) {
-    if (params.mask == ATTENTION_FULL) return params.seq_kv;
-    return min(params.seq_kv, max(0, row + 1 + params.seq_kv - params.seq_q));
+    const int visible = params.mask == ATTENTION_FULL
+                            ? params.seq_kv
+                            : min(params.seq_kv, max(0, row + 1 + params.seq_kv - params.seq_q));
+    ATTN_VISIBLE(visible);
+    return visible;
 }
 
 } // namespace attn

@@ -15,3 +15,15 @@
 //   RESCALED       the output before the tile's P·V, under the maximum; by column
 //   OUTPUT         the output with the tile's P·V, not yet divided by the sum; by column. Parts of one column are added up
 #define ATTN_OBSERVE(what, places, tile, values)
+
+// Marks the statements that follow as a step of the algorithm, so that a value which is wrong after it leads to them:
+//   MASK         scores of keys that a row does not see become -inf
+//   EXPONENTIAL  scores become exponentials, under a maximum that takes them in
+//   SUM          their sum is added to the row's
+//   RESCALE      the output so far is brought under the new maximum
+//   JOIN         the lanes' parts of a row's sum become one
+//   MERGE        parts of a row over different keys become one
+#define ATTN_STEP(what)
+
+// `keys` is how many keys some row sees.
+#define ATTN_VISIBLE(keys)

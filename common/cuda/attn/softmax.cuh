@@ -2,6 +2,7 @@
 // LANES neighbouring lanes. Works in base 2: exp(x) = exp2(x * log2(e)), with log2(e) folded into the scale.
 #pragma once
 
+#include <attn/observe.cuh>
 #include <attn/ptx/ex2.cuh>
 #include <attn/ptx/lg2.cuh>
 #include <type_traits>
@@ -41,6 +42,7 @@ struct RowState {
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update(float (&scores)[COUNT], float scale_log2) {
         const float2 step = exponentials<LANES>(scores, scale_log2);
+        ATTN_STEP(SUM);
         sum = fmaf(sum, step.x, row_sum<LANES>(step.y));
         return step.x;
     }
@@ -50,16 +52,19 @@ struct RowState {
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update_own(float (&scores)[COUNT], float scale_log2) {
         const float2 step = exponentials<LANES>(scores, scale_log2);
+        ATTN_STEP(SUM);
         sum = fmaf(sum, step.x, step.y);
         return step.x;
     }
     template <int LANES>
     __device__ __forceinline__ void join() {
+        ATTN_STEP(JOIN);
         sum = row_sum<LANES>(sum);
     }
 
     // Takes in the state of the same row over other keys; `factor` then says what each output is multiplied by.
     __device__ __forceinline__ void merge(const RowState &other) {
+        ATTN_STEP(MERGE);
         const float new_max = fmaxf(max, other.max);
         const float shift = shift_of(new_max);
         sum = fmaf(sum, exp2_approx(max - shift), other.sum * exp2_approx(other.max - shift));
@@ -68,6 +73,7 @@ struct RowState {
 
     // The factor that takes an output accumulated with the state `part` to this one's, which contains it.
     __device__ __forceinline__ float factor(const RowState &part) const {
+        ATTN_STEP(MERGE);
         return exp2_approx(part.max - shift_of(max));
     }
 
@@ -97,6 +103,7 @@ struct RowState {
         const float new_max = fmaxf(max, row_max<LANES>(tile_max[0]) * scale_log2);
         const float shift = shift_of(new_max);
         const float rescale = exp2_approx(max - shift);
+        ATTN_STEP(EXPONENTIAL);
         float tile_sum[CHAINS] = {};
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {

@@ -5,6 +5,7 @@
 #include <attn/box_tile.cuh>
 #include <attn/fragment.cuh>
 #include <attn/merge.cuh>
+#include <attn/observe.cuh>
 #include <attn/ptx/stmatrix.cuh>
 
 namespace attn {
@@ -12,6 +13,7 @@ namespace attn {
 // -inf for the keys, from `first_key`, that the thread's rows do not see. `lane`: of the warp.
 template <int COUNT>
 static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_key, const int (&visible)[2], int lane) {
+    ATTN_STEP(MASK);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         const int key = first_key + i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -40,6 +42,7 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
+    ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // in two chains for each row
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
@@ -55,6 +58,7 @@ static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], R
 
 template <int COUNT>
 static __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float (&factor)[2]) {
+    ATTN_STEP(RESCALE);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) o[i] *= factor[i % 4 / 2];
 }
@@ -124,6 +128,15 @@ static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile
             }
         }
     }
+}
+
+// The log-sum-exps of a thread's two rows, `row` and the 8th after it, where they are wanted. Kernels end with it: that nobody
+// wants them then costs one branch, and no output waits for a logarithm.
+static __device__ __forceinline__ void store_lse_rows(const AttentionParams &params, int batch, int head, int row,
+                                                      const RowState (&state)[2], int lane) {
+    if (params.lse == nullptr || lane % 4 != 0) return;
+    store_lse(params, batch, head, row, state[0]);
+    store_lse(params, batch, head, row + 8, state[1]);
 }
 
 } // namespace attn

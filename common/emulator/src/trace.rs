@@ -17,6 +17,7 @@ use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch, Report, Suppress};
 use crate::judge::Outcome;
 use crate::judge::global::Run;
+use crate::judge::observed::Does;
 use crate::judge::order::{Actor, How};
 use crate::judge::raw::{Found, Hint, Raw, Side, describe_access, does};
 use crate::judge::requests::Space;
@@ -29,7 +30,7 @@ use crate::worker::{self, Tracing};
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 pub use crate::judge::memory::{Access, Allocation, Memory};
-pub use crate::judge::observed::{Observations, Observed, Passed, Seen, Watch};
+pub use crate::judge::observed::{Observations, Observed, Passed, Seen, Step, Watch};
 
 /// At most so many hazards are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
@@ -223,9 +224,11 @@ fn summarise(
 struct Observer {
     values: Vec<Observed>,
     sites: Vec<u32>,
-    ways: Vec<Vec<(u32, How)>>,
+    ways: Vec<Vec<(u32, Does)>>,
     reads: BTreeSet<(String, u32)>,
     stores: BTreeSet<u32>,
+    ends: BTreeSet<(u32, Step)>,
+    visible: Vec<(i32, u32)>,
 }
 
 impl Observer {
@@ -265,6 +268,13 @@ impl Observer {
             let reads = outcome.trail.reads.iter();
             self.reads
                 .extend(reads.filter_map(|(&site, &place)| Some((name(place)?, site))));
+            self.ends.extend(&outcome.trail.ends);
+            for &(thread, site, keys) in &outcome.trail.visible {
+                let is_of_row = outcome.shown.iter().any(|&(_, of, ..)| of == thread);
+                if is_of_row && !self.visible.contains(&(keys, site)) {
+                    self.visible.push((keys, site));
+                }
+            }
         }
         let is_of_row = |run: &&Run| {
             let (start, end) = (run.start as usize, (run.start + run.bytes) as usize);
@@ -282,28 +292,49 @@ impl Observer {
     }
 
     fn describe(self, places: &mut Places) -> Observations {
-        let mut describe = |site: u32| places.get(site);
+        let mut passed = |site: u32, does: &str| Passed {
+            does: does.to_owned(),
+            places: places.get(site),
+        };
         Observations {
             values: self.values,
-            places: self.sites.into_iter().map(&mut describe).collect(),
             ways: self
                 .ways
                 .into_iter()
                 .map(|way| {
                     way.into_iter()
-                        .map(|(site, how)| Passed {
-                            does: does(how).to_owned(),
-                            places: describe(site),
+                        .map(|(site, did)| match did {
+                            Does::Access(how) => passed(site, does(how)),
+                            Does::Step(step) => passed(site, step.does()),
                         })
                         .collect()
                 })
                 .collect(),
+            ends: self
+                .ends
+                .into_iter()
+                .map(|(site, step)| passed(site, step.does()))
+                .collect(),
+            visible: self
+                .visible
+                .into_iter()
+                .map(|(keys, site)| (keys, passed(site, Step::Visible.does())))
+                .collect(),
+            places: self
+                .sites
+                .into_iter()
+                .map(|site| places.get(site))
+                .collect(),
             reads: self
                 .reads
                 .into_iter()
-                .map(|(name, site)| (name, describe(site)))
+                .map(|(name, site)| (name, places.get(site)))
                 .collect(),
-            stores: self.stores.into_iter().map(&mut describe).collect(),
+            stores: self
+                .stores
+                .into_iter()
+                .map(|site| places.get(site))
+                .collect(),
         }
     }
 }

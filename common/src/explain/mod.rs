@@ -478,7 +478,13 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
             let step = &chain.steps[at];
             let likeness =
                 resemble::step(&operands, case, step, &before, &found.wrong, found.quantity);
-            let look = resemble::look(observations, found.quantity, found.cell, &likeness);
+            let look = resemble::look(
+                observations,
+                found.quantity,
+                found.cell,
+                &likeness,
+                operands.visible,
+            );
             Some(Deviation {
                 quantity: found.quantity,
                 tile: Some(step.tile),
@@ -531,7 +537,15 @@ fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> O
         })
         .collect();
     let likeness = resemble::keys(wrong.first()?);
-    let look = last.map(|cell| resemble::look(observations, Quantity::Keys, cell, &likeness));
+    let look = last.map(|cell| {
+        resemble::look(
+            observations,
+            Quantity::Keys,
+            cell,
+            &likeness,
+            operands.visible,
+        )
+    });
     Some(Deviation {
         quantity: Quantity::Keys,
         tile: None,
@@ -591,10 +605,7 @@ fn result(
         return None;
     }
     let likeness = resemble::result(operands, case, &all, &wrong);
-    let look = observations.stores.iter().map(|places| Passed {
-        does: "stores the row".into(),
-        places: own(places),
-    });
+    let look = resemble::look_at_end(observations, &likeness);
     Some(Deviation {
         quantity: Quantity::Result,
         tile: None,
@@ -606,7 +617,7 @@ fn result(
             .first()
             .map(|places| own(places))
             .unwrap_or_default(),
-        look: look.collect(),
+        look,
         likeness,
         wrong,
     })

@@ -6,7 +6,7 @@ use crate::faults::Fault;
 use crate::format::Format;
 use crate::problem::Dtype;
 use crate::reference::Probability;
-use emulator::trace::{Observations, Passed};
+use emulator::trace::{Observations, Passed, Step as Marked};
 
 /// The fault, and what speaks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) enum Suspect {
     Copy(&'static str),
 }
 
-fn like(fault: Fault, why: impl Into<String>) -> Likeness {
+pub(super) fn like(fault: Fault, why: impl Into<String>) -> Likeness {
     Likeness {
         fault: Some(fault),
         why: why.into(),
@@ -38,7 +38,7 @@ fn like(fault: Fault, why: impl Into<String>) -> Likeness {
     }
 }
 
-fn unlike(why: impl Into<String>) -> Likeness {
+pub(super) fn unlike(why: impl Into<String>) -> Likeness {
     Likeness {
         fault: None,
         why: why.into(),
@@ -477,13 +477,25 @@ pub(super) fn result(
 /// So many places to look at.
 const MOST: usize = 3;
 
-/// Where to look, likeliest first: where an operand was brought or read that is in doubt, where the value is shown, and the
-/// last access to memory before it, between which it was computed.
+/// The step that leaves a quantity as it is shown, where kernels mark it.
+fn step_to(quantity: Quantity) -> Option<Marked> {
+    match quantity {
+        Quantity::Score => Some(Marked::Mask),
+        Quantity::Probability => Some(Marked::Exponential),
+        Quantity::Sum => Some(Marked::Sum),
+        Quantity::Rescaled => Some(Marked::Rescale),
+        Quantity::Maximum | Quantity::Output | Quantity::Keys | Quantity::Result => None,
+    }
+}
+
+/// Where to look, likeliest first: where an operand was brought or read that is in doubt, the step that makes the value, where
+/// it is shown, and the last access to memory before it, between which it was computed. `visible`: keys that the row sees.
 pub(super) fn look(
     observations: &Observations,
     quantity: Quantity,
     cell: &Cell,
     likeness: &Likeness,
+    visible: usize,
 ) -> Vec<Passed> {
     let here = Passed {
         does: format!("shows {quantity}")
@@ -499,7 +511,21 @@ pub(super) fn look(
     let mut look: Vec<Passed> = Vec::new();
     match likeness.operand {
         Suspect::Here => {
+            let step = step_to(quantity);
+            let is_step = |passed: &&Passed| step.is_some_and(|step| passed.does == step.does());
+            let counted = || observations.visible.iter().rev();
+            // A mask goes by a number of keys. Where nobody came to the right one, that is in doubt before the mask.
+            let is_miscounted =
+                quantity == Quantity::Score && counted().all(|(keys, _)| *keys as usize != visible);
+            let counts = counted().map(|(_, passed)| passed.clone());
+            if is_miscounted {
+                look.extend(counts.clone().take(MOST - 1));
+            }
+            look.extend(way().find(is_step).cloned());
             look.push(here.clone());
+            if quantity == Quantity::Score {
+                look.extend(counts);
+            }
             look.extend(way().next().cloned());
         }
         Suspect::Copy(name) => {
@@ -524,6 +550,38 @@ pub(super) fn look(
         look.extend(reads.chain(way()).filter(is_read).cloned());
         look.push(here);
     }
+    distinct(look)
+}
+
+/// Where to look for what is stored wrongly though O, maximum and sum of every warp are right.
+pub(super) fn look_at_end(observations: &Observations, likeness: &Likeness) -> Vec<Passed> {
+    let of = |step: Marked| {
+        let ends = observations.ends.iter();
+        ends.filter(move |passed| passed.does == step.does())
+            .cloned()
+    };
+    let stores = observations.stores.iter().map(|places| Passed {
+        does: "stores the row".into(),
+        places: places.clone(),
+    });
+    distinct(match likeness.fault {
+        Some(Fault::NeighbourState) => of(Marked::Join)
+            .chain(of(Marked::Merge))
+            .chain(stores)
+            .collect(),
+        None => of(Marked::Merge)
+            .chain(of(Marked::Join))
+            .chain(stores)
+            .collect(),
+        Some(_) => stores
+            .chain(of(Marked::Merge))
+            .chain(of(Marked::Join))
+            .collect(),
+    })
+}
+
+/// The first few different places, without the line that declares the variant.
+fn distinct(look: Vec<Passed>) -> Vec<Passed> {
     let mut lines: Vec<Passed> = Vec::new();
     for mut passed in look {
         if passed.places.len() > 1 && !passed.does.starts_with("shows") {

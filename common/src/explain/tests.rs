@@ -3,7 +3,7 @@ use crate::e4m3::E4m3;
 use crate::faults::Fault;
 use crate::inputs::Family;
 use crate::problem::{Mask, Problem, parse_shape};
-use emulator::trace::{Observed, Seen};
+use emulator::trace::{Observed, Passed, Seen, Step as Marked};
 
 /// Keys of a tile.
 const TILE: usize = 16;
@@ -293,4 +293,75 @@ fn a_number_that_is_none_is_never_right() {
     };
     assert!(!is_right(&wrong(f64::NAN, 1.0)));
     assert!(is_right(&wrong(f64::NEG_INFINITY, f64::NEG_INFINITY)));
+}
+
+/// A line of a kernel, as an access or a step leads to it.
+fn line(does: &str, line: u32) -> Passed {
+    Passed {
+        does: does.into(),
+        places: vec![Place {
+            file: "kernel.cu".into(),
+            line,
+        }],
+    }
+}
+
+/// The lines that are named for a wrong `quantity` of a kernel that marks its steps, and counts `visible` keys on line 10.
+fn named(quantity: Quantity, likeness: &Likeness, visible: i32) -> Vec<u32> {
+    let steps = [
+        (Marked::Mask, 20),
+        (Marked::Exponential, 30),
+        (Marked::Sum, 40),
+        (Marked::Rescale, 50),
+    ];
+    let mut way: Vec<Passed> = steps
+        .iter()
+        .map(|&(step, at)| line(step.does(), at))
+        .collect();
+    way.push(line("reads", 60));
+    let observations = Observations {
+        places: vec![line("", 99).places],
+        ways: vec![way],
+        visible: vec![(visible, line(Marked::Visible.does(), 10))],
+        stores: vec![line("", 90).places],
+        ends: vec![
+            line(Marked::Join.does(), 70),
+            line(Marked::Merge.does(), 80),
+        ],
+        ..Observations::default()
+    };
+    let look = match quantity {
+        Quantity::Result => resemble::look_at_end(&observations, likeness),
+        _ => resemble::look(&observations, quantity, &Cell::default(), likeness, 5),
+    };
+    look.iter().map(|passed| passed.places[0].line).collect()
+}
+
+/// First the step that makes the value, then where it is shown; of a mask also where keys were counted, first if nobody came to
+/// the right number.
+#[test]
+fn a_wrong_value_leads_to_the_step_that_makes_it() {
+    let of = |fault| resemble::like(fault, "");
+    let neighbour = of(Fault::NeighbourState);
+    assert_eq!(
+        named(Quantity::Score, &of(Fault::CausalOffByOne), 5),
+        [20, 99, 10]
+    );
+    assert_eq!(
+        named(Quantity::Score, &of(Fault::CausalOffByOne), 4),
+        [10, 20, 99]
+    );
+    assert_eq!(named(Quantity::Probability, &neighbour, 5), [30, 99, 60]);
+    assert_eq!(named(Quantity::Sum, &neighbour, 5), [40, 99, 60]);
+    assert_eq!(named(Quantity::Rescaled, &neighbour, 5), [50, 99, 60]);
+    assert_eq!(named(Quantity::Maximum, &neighbour, 5), [99, 60]);
+    assert_eq!(named(Quantity::Result, &neighbour, 5), [70, 80, 90]);
+    assert_eq!(
+        named(Quantity::Result, &resemble::unlike(""), 5),
+        [80, 70, 90]
+    );
+    assert_eq!(
+        named(Quantity::Result, &of(Fault::OneWrongElement), 5),
+        [90, 80, 70]
+    );
 }

@@ -10,6 +10,7 @@ use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
 use common::tier0::is_without;
 use common::verdict::Verdict;
+use emulator::trace::Step;
 use emulator::{Place, Schedule};
 
 /// Several tiles, ragged ends, grouped heads, maxima that move late or lie far from 0.
@@ -43,7 +44,7 @@ fn cases() -> impl Iterator<Item = (String, Problem, Family)> {
 }
 
 /// Fails unless the model has nothing to say of the row that is furthest off and of the first, in each family, and the kernel
-/// shows every key that the row sees and every column. With MUTANT_VARIANT set, what is said of the first case that fails is
+/// shows every key that the row sees and every column, and marks its steps. With MUTANT_VARIANT set, what is said of the first case that fails is
 /// printed instead, for `scripts/explain-mutants`, which has planted a mistake: `-` for the default, a variant, or a part of its name.
 pub fn explained(attention: &'static dyn Attention) {
     let stage = load(attention);
@@ -83,11 +84,23 @@ fn shows_all(found: &Investigated) -> bool {
     let visible = problem.visible_keys(found.row[2]);
     let has_keys =
         (0..visible as i64).all(|key| steps().any(|step| step.scores.contains_key(&key)));
+    let observations = &found.traced.observations;
+    let is_marked = [Step::Mask, Step::Exponential, Step::Sum]
+        .iter()
+        .all(|step| {
+            let mut passed = observations.ways.iter().flatten();
+            passed.any(|passed| passed.does == step.does())
+        });
+    let is_counted = observations
+        .visible
+        .iter()
+        .any(|(keys, _)| *keys as usize == visible);
     let is_whole = steps().all(|step| {
         step.max.is_some() && step.sum.is_some() && step.output.len() == problem.shape.head_dim
     });
     has_keys
         && is_whole
+        && (is_marked && is_counted || steps().count() == 0)
         && steps().any(|step| !step.probabilities.is_empty()) == (steps().count() > 0)
 }
 

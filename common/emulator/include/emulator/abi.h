@@ -164,6 +164,8 @@ struct EmulatorObserved {
 // For the traced build: whether anyone wants to know, and a value for those who do.
 bool emulator_observes(const EmulatorThread *thread);
 void emulator_observe(const EmulatorThread *thread, const EmulatorObserved *observed, EmulatorSite site);
+// A step of the algorithm (attn::Step) is being made; `value` is what it says of itself.
+void emulator_step(const EmulatorThread *thread, uint32_t what, int32_t value, EmulatorSite site);
 
 // What the __tsan_* functions ask before they call the scheduler.
 struct EmulatorTrace {

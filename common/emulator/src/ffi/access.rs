@@ -1,7 +1,7 @@
 //! Accesses to memory that the traced build reports, and those that warp-wide operations declare.
 
 use crate::fault::Fault;
-use crate::judge::observed::Shown;
+use crate::judge::observed::{Shown, Step};
 use crate::judge::requests::MatrixCount;
 use crate::judge::{Matrix, Stop};
 use crate::run::{Pause, ThreadContext, emulator_current_slot};
@@ -174,4 +174,22 @@ unsafe extern "C-unwind" fn emulator_observe(
     context
         .run()
         .judge(|judge| judge.shows(shown, context.thread, site.access_number()));
+}
+
+/// # Safety
+/// As [`super::emulator_collective`].
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_step(
+    thread: *const ThreadContext,
+    what: u32,
+    value: i32,
+    site: Site,
+) {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    if let Some(step) = Step::from_number(what) {
+        context
+            .run()
+            .judge(|judge| judge.steps(context.thread, step, value, site.access_number()));
+    }
 }

@@ -32,7 +32,7 @@ use counters::Counters;
 use global::{Global, Run};
 use hazard::HazardKind;
 use memory::{Access, Memory};
-use observed::{Shown, Trail, Watch};
+use observed::{Shown, Step, Trail, Watch};
 use operation::{Fetch, Made, UnderWay, Written};
 pub(crate) use operation::{Fork, TmaBox};
 use order::{Actor, Cell, How, Order, note};
@@ -226,6 +226,13 @@ impl Judge {
         let way = self.outcome.trail.way(thread, shown.element);
         if self.setup().watch.as_ref().is_some_and(is_watched) {
             self.outcome.shown.push((shown, thread, site, way));
+        }
+    }
+
+    /// A thread makes a step.
+    pub(crate) fn steps(&mut self, thread: u32, step: Step, value: i32, site: u32) {
+        if self.is_watching() {
+            self.outcome.trail.steps(thread, step, value, site);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What kernels show of one query row by ATTN_OBSERVE, and from where the row's output was stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,62 @@ impl Seen {
     }
 }
 
+/// A step of the algorithm, as `attn/observe.cuh` says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Counts the keys that a row sees.
+    Visible,
+    /// Scores of keys that a row does not see become -inf.
+    Mask,
+    /// Scores become exponentials.
+    Exponential,
+    /// Their sum is added to the row's.
+    Sum,
+    /// The output so far is brought under the new maximum.
+    Rescale,
+    /// The lanes' parts of a row's sum become one.
+    Join,
+    /// Parts of a row over different keys become one.
+    Merge,
+}
+
+impl Step {
+    /// By the number of the shim's enum.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        [
+            Self::Visible,
+            Self::Mask,
+            Self::Exponential,
+            Self::Sum,
+            Self::Rescale,
+            Self::Join,
+            Self::Merge,
+        ]
+        .get(number as usize)
+        .copied()
+    }
+
+    /// In words.
+    pub fn does(self) -> &'static str {
+        match self {
+            Self::Visible => "counts the keys that a row sees",
+            Self::Mask => "masks scores",
+            Self::Exponential => "takes exponentials",
+            Self::Sum => "adds to the row's sum",
+            Self::Rescale => "rescales O",
+            Self::Join => "joins the lanes' sums",
+            Self::Merge => "merges parts of a row",
+        }
+    }
+}
+
+/// What a thread does on its way to a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Does {
+    Access(How),
+    Step(Step),
+}
+
 /// `EmulatorObserved` of abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,21 +118,28 @@ pub(crate) struct Shown {
     pub(crate) value: f32,
 }
 
-/// From where each thread has accessed memory since it last showed something: the way to what it shows next.
+/// The way to what each thread shows next: where it last made each step, and from where it has accessed memory since it last
+/// showed something.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
+    steps_of: Vec<Vec<(u32, Step)>>,
     since: Vec<Vec<(u32, How)>>,
     /// The way to what each thread shows now, as a number in `ways`.
     ways_of: Vec<u32>,
     /// Each once.
-    pub(crate) ways: Vec<Vec<(u32, How)>>,
+    pub(crate) ways: Vec<Vec<(u32, Does)>>,
     /// The sites that have read global memory, each with a place that it has read.
     pub(crate) reads: BTreeMap<u32, u32>,
+    /// The sites of steps that bring together what threads have.
+    pub(crate) ends: BTreeSet<(u32, Step)>,
+    /// Numbers of keys that rows see: thread, site and number.
+    pub(crate) visible: Vec<(u32, u32, i32)>,
 }
 
 impl Trail {
     pub(crate) fn start(&mut self, threads: u32) {
         *self = Self {
+            steps_of: vec![Vec::new(); threads as usize],
             since: vec![Vec::new(); threads as usize],
             ways_of: vec![0; threads as usize],
             ..Self::default()
@@ -94,11 +157,34 @@ impl Trail {
         }
     }
 
+    pub(crate) fn steps(&mut self, thread: u32, step: Step, value: i32, site: u32) {
+        match step {
+            Step::Visible => self.visible.push((thread, site, value)),
+            Step::Join | Step::Merge => {
+                self.ends.insert((site, step));
+            }
+            Step::Mask | Step::Exponential | Step::Sum | Step::Rescale => {
+                let steps = &mut self.steps_of[thread as usize];
+                steps.retain(|&(_, known)| known != step);
+                steps.push((site, step));
+            }
+        }
+    }
+
     /// The way to an array that a thread shows; its elements come one by one.
     pub(crate) fn way(&mut self, thread: u32, element: i32) -> u32 {
         let thread = thread as usize;
         if element == 0 {
-            let way = std::mem::take(&mut self.since[thread]);
+            let steps = self.steps_of[thread].iter();
+            let accesses = std::mem::take(&mut self.since[thread]);
+            let way: Vec<(u32, Does)> = steps
+                .map(|&(site, step)| (site, Does::Step(step)))
+                .chain(
+                    accesses
+                        .into_iter()
+                        .map(|(site, how)| (site, Does::Access(how))),
+                )
+                .collect();
             let known = self.ways.iter().rposition(|known| *known == way);
             self.ways_of[thread] = known.unwrap_or(self.ways.len()) as u32;
             if known.is_none() {
@@ -128,15 +214,15 @@ pub struct Observed {
     pub thread: u32,
     /// Where, and from where that was inlined: innermost first. Index in [`Observations::places`].
     pub place: usize,
-    /// From where the thread, or its warp, has accessed memory since it showed something else. Index in
-    /// [`Observations::ways`].
+    /// Where the thread last made each step, and from where it, or its warp, has accessed memory since it showed something
+    /// else. Index in [`Observations::ways`].
     pub way: usize,
 }
 
-/// An access on the way to a value.
+/// An access or a step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// As [`HazardAccess::does`](super::hazard::HazardAccess::does): "reads a matrix".
+    /// As [`HazardAccess::does`](super::hazard::HazardAccess::does): "reads a matrix"; or [`Step::does`].
     pub does: String,
     /// Where, and from where that was inlined: innermost first.
     pub places: Vec<Place>,
@@ -149,12 +235,16 @@ pub struct Observations {
     pub values: Vec<Observed>,
     /// The places of the values.
     pub places: Vec<Vec<Place>>,
-    /// The ways to the values, each in order of the last access from each place.
+    /// The ways to the values: steps, then accesses, each in order of the last one from each place.
     pub ways: Vec<Vec<Passed>>,
     /// From where global memory was read, with the name of the allocation.
     pub reads: Vec<(String, Vec<Place>)>,
     /// From where the row's output was stored, each place once.
     pub stores: Vec<Vec<Place>>,
+    /// Where the blocks bring together what lanes and warps have of a row.
+    pub ends: Vec<Passed>,
+    /// How many keys rows see, as threads that showed something of the row have counted, in that order: the number, and where.
+    pub visible: Vec<(i32, Passed)>,
 }
 
 impl Observations {
