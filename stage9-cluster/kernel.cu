@@ -279,13 +279,15 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const uint4 states = partial.states[lane / 4];
     const attn::RowState others[2] = {{__uint_as_float(states.x), __uint_as_float(states.y)},
                                       {__uint_as_float(states.z), __uint_as_float(states.w)}};
-    attn::RowState total[2] = {state[0], state[1]};
     float other_factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        total[half].merge(others[half]);
-        const float inverse = total[half].inverse_sum() * scale, factor = inverse * total[half].factor(state[half]);
-        other_factor[half] = inverse * total[half].factor(others[half]) * 2.0f * others[half].sum;
+        attn::RowState total = state[half];
+        total.merge(others[half]);
+        const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
+        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
+        const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
+        other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll
         for (int i = 0; i < HALF / 2; ++i) own[i / 2 * 4 + 2 * half + i % 2] *= factor;
     }
@@ -308,8 +310,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int d = 0; d < HALF / 4; ++d) o[d * 4] = Operand::pack(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
     }
-    // 64 bits of `thread_row` would be kept.
-    if (rank == 0) attn::store_lse_rows(params, batch, head_q, first_row + threadIdx.x / 32 * 16 + lane / 4, total, lane);
 }
 
 // Rows of a cluster x keys of a round of one block; at head_dim 128 half of them.

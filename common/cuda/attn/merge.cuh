@@ -50,10 +50,10 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
     }
 }
 
-// The log-sum-exp of a row whose keys are all in `state`, if the row exists.
+// The log-sum-exp of a row whose keys are all in `state`, where it is wanted and the row exists.
 static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
                                                  const RowState &state) {
-    if (row >= params.seq_q) return;
+    if (params.lse == nullptr || row >= params.seq_q) return;
     params.lse[(static_cast<int64_t>(batch) * params.heads_q + head) * params.seq_q + row] = state.log_sum_exp();
 }
 
