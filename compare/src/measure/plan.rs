@@ -1,10 +1,11 @@
 //! What a run does: tier and flags in, list of cases out. Pure.
 
 use crate::judge::claims::compared;
+use crate::judge::list::grouped;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope};
-use crate::record::{On, Place, Row, StageMeta, Subject};
+use crate::record::{Claim, On, Place, Row, StageMeta, Subject};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -230,25 +231,31 @@ struct Item {
     default_only: bool,
 }
 
-fn item(
-    shape_name: &str,
-    shape: Shape,
-    dtype: Dtype,
-    mask: Mask,
-    family: Family,
-    seed: u64,
-    mode: Mode,
-) -> Item {
-    let problem =
-        Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid");
-    let source = Source::Seeded { family, seed };
+/// A problem of the ladder or of a selection.
+fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
+    Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid")
+}
+
+fn item(problem: Problem, family: Family, seed: u64, mode: Mode) -> Item {
     Item {
-        place: Place::of(shape_name, &problem),
+        place: Place::of(&shape_name(problem.shape), &problem),
         problem,
-        source,
+        source: Source::Seeded { family, seed },
         mode,
         default_only: false,
     }
+}
+
+/// `items`, of which those that `is_limited` are for default variants alone.
+fn limited(mut items: Vec<Item>, is_limited: impl Fn(&Item) -> bool) -> Vec<Item> {
+    for item in &mut items {
+        item.default_only |= is_limited(item);
+    }
+    items
+}
+
+fn is_bf16(item: &Item) -> bool {
+    item.problem.dtype == Dtype::Bf16
 }
 
 /// The named shape that the ladder itself is about.
@@ -280,20 +287,17 @@ fn is_timed(place: &Place) -> bool {
 /// T0: the cases that every stage's own tests run.
 fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
     let case = |case: Case, mode: Mode| {
-        let (p, is_once) = (case.problem, case.schedules.len() == 1);
-        let mode = if is_once { mode.once() } else { mode };
-        let name = shape_name(p.shape);
-        let is_default = Problem::new(p.shape, p.dtype, p.mask).is_ok_and(|default| default == p);
-        let name = if is_default {
-            name
+        let p = case.problem;
+        let mode = if case.schedules.len() == 1 {
+            mode.once()
         } else {
-            format!("{name}@{}", p.softmax_scale)
+            mode
         };
-        Item {
-            problem: p,
-            default_only: p.dtype == Dtype::Bf16,
-            ..item(&name, p.shape, p.dtype, p.mask, case.family, 0, mode)
+        let mut item = item(p, case.family, 0, mode);
+        if problem(p.shape, p.dtype, p.mask) != p {
+            item.place.shape += &format!("@{}", p.softmax_scale);
         }
+        item
     };
     let cases = common::tier0::cases()
         .into_iter()
@@ -301,7 +305,8 @@ fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
     let untraced = common::tier0::extremes()
         .into_iter()
         .chain(common::tier0::others());
-    cases.chain(untraced.map(|it| case(it, plain))).collect()
+    let all = cases.chain(untraced.map(|it| case(it, plain))).collect();
+    limited(all, is_bf16)
 }
 
 fn shape_name(shape: Shape) -> String {
@@ -314,34 +319,23 @@ fn shape_name(shape: Shape) -> String {
 const SHORT_ROWS: [(Shape, Mask); 3] = [
     (
         Shape {
-            batch: 1,
-            heads_q: 2,
             heads_kv: 1,
-            seq_q: 65,
             seq_kv: 7,
-            head_dim: 64,
+            ..Shape::bhsd(1, 2, 65, 64)
         },
         Mask::Causal,
     ),
     (
         Shape {
-            batch: 1,
-            heads_q: 4,
-            heads_kv: 4,
-            seq_q: 65,
             seq_kv: 5,
-            head_dim: 64,
+            ..Shape::bhsd(1, 4, 65, 64)
         },
         Mask::Full,
     ),
     (
         Shape {
-            batch: 1,
-            heads_q: 1,
-            heads_kv: 1,
-            seq_q: 65,
             seq_kv: 3,
-            head_dim: 128,
+            ..Shape::bhsd(1, 1, 65, 128)
         },
         Mask::Full,
     ),
@@ -350,85 +344,39 @@ const SHORT_ROWS: [(Shape, Mask); 3] = [
 /// What T2 computes on both backends where it has two: the problems of T0 and short rows, under every family. Of T0's
 /// only what the emulator computes in some milliseconds.
 fn beside(mode: Mode) -> Vec<Item> {
-    let mut items = Vec::new();
     let short = SHORT_ROWS
         .iter()
-        .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| Problem::new(shape, dtype, mask)));
-    let short = short.map(|problem| problem.expect("short rows are valid problems"));
+        .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(shape, dtype, mask)));
     let tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
-    for p in tier0
+    let problems = tier0
         .filter(|problem| problem.scores() <= TRACED_SCORES)
-        .chain(short)
-    {
-        let case = |&family| {
-            item(
-                &shape_name(p.shape),
-                p.shape,
-                p.dtype,
-                p.mask,
-                family,
-                0,
-                mode,
-            )
-        };
-        items.extend(Family::for_dtype(p.dtype).iter().map(case));
-    }
-    items
+        .chain(short);
+    let each = |problem: Problem| {
+        let families = Family::for_dtype(problem.dtype).iter();
+        families.map(move |&family| item(problem, family, 0, mode))
+    };
+    problems.flat_map(each).collect()
 }
 
 /// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, and `mission`: one seed with
 /// each dtype, and on default variants three with f16, which with `small` are the checks that the first ladders had.
 fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
     let mut items = tier0(traced, plain);
-    let short = Shape::bhsd(1, 1, 7, 64);
     for dtype in Dtype::ALL {
+        let small = problem(named("small"), dtype, Mask::Full);
+        let short = problem(Shape::bhsd(1, 1, 7, 64), dtype, Mask::Causal);
         for &family in Family::for_dtype(dtype) {
             let extreme = Family::EXTREME.contains(&family);
             let seeds = if extreme { 0..1 } else { 0..3 };
-            items.extend(seeds.map(|seed| {
-                item(
-                    "small",
-                    named("small"),
-                    dtype,
-                    Mask::Full,
-                    family,
-                    seed,
-                    plain,
-                )
-            }));
-            if extreme {
-                items.push(item(
-                    &short.to_string(),
-                    short,
-                    dtype,
-                    Mask::Causal,
-                    family,
-                    0,
-                    plain,
-                ));
-            }
+            items.extend(seeds.map(|seed| item(small, family, seed, plain)));
+            items.extend(extreme.then(|| item(short, family, 0, plain)));
         }
     }
-    let mission = |dtype, seed| {
-        item(
-            "mission",
-            named("mission"),
-            dtype,
-            Mask::Full,
-            Family::Normal,
-            seed,
-            plain,
-        )
-    };
+    let mission = |dtype, seed| item(claims_problem(dtype), Family::Normal, seed, plain);
     items.extend(Dtype::ALL.map(|dtype| mission(dtype, 0)));
-    items.extend([1, 2].map(|seed| Item {
-        default_only: true,
-        ..mission(Dtype::F16, seed)
-    }));
-    for item in &mut items {
-        item.default_only |= item.problem.dtype == Dtype::Bf16;
-    }
-    items
+    let more = vec![mission(Dtype::F16, 1), mission(Dtype::F16, 2)];
+    items.extend(limited(more, |_| true));
+    limited(items, is_bf16)
 }
 
 /// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
@@ -437,29 +385,18 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
 fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
     let ring = |facts: &KernelFacts, tiles: usize, family: Family| {
         let (shape, mask) = suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS), tiles);
-        item(
-            &shape.to_string(),
-            shape,
-            facts.dtype,
-            mask,
-            family,
-            0,
-            mode,
-        )
+        item(problem(shape, facts.dtype, mask), family, 0, mode)
     };
-    let of_each = variant.kernels.iter().map(|kernel| Item {
-        default_only: kernel.facts.dtype == Dtype::Bf16,
-        ..ring(&kernel.facts, suppression::TILES, Family::Normal)
-    });
-    let of_one =
-        variant
-            .claims_kernel(Dtype::F16)
-            .into_iter()
-            .flat_map(|KernelBuild { facts, .. }| {
-                let rising = ring(facts, suppression::TILES, Family::Large);
-                std::iter::once(rising).chain(is_default.then(|| ring(facts, DEEP, Family::Normal)))
-            });
-    of_each.chain(of_one).collect()
+    let of_each = variant
+        .kernels
+        .iter()
+        .map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
+    let mut items = limited(of_each.collect(), is_bf16);
+    if let Some(KernelBuild { facts, .. }) = variant.claims_kernel(Dtype::F16) {
+        items.push(ring(facts, suppression::TILES, Family::Large));
+        items.extend(is_default.then(|| ring(facts, DEEP, Family::Normal)));
+    }
+    items
 }
 
 /// Tiles after which what drifts or runs out from tile to tile shows.
@@ -481,26 +418,17 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
                     (true, _) => 0..5,
                     (false, _) => 0..1,
                 };
+                let problem = problem(shape.shape, dtype, mask);
                 for &family in Family::for_dtype(dtype) {
-                    let seeded =
-                        |seed| item(shape.name, shape.shape, dtype, mask, family, seed, plain);
+                    let seeded = |seed| item(problem, family, seed, plain);
                     items.extend(seeds.clone().map(seeded));
                 }
             }
-            for (at, shape) in edge_shapes().into_iter().enumerate() {
-                if !has(at, &shape.to_string()) {
-                    continue;
-                }
-                items.push(item(
-                    &shape.to_string(),
-                    shape,
-                    dtype,
-                    mask,
-                    Family::Normal,
-                    0,
-                    plain,
-                ));
-            }
+            let edges = edge_shapes().into_iter().enumerate();
+            let edges = edges.filter(|(at, shape)| has(*at, &shape.to_string()));
+            items.extend(
+                edges.map(|(_, shape)| item(problem(shape, dtype, mask), Family::Normal, 0, plain)),
+            );
         }
     }
     items
@@ -517,23 +445,10 @@ fn sweep_shape(seq: usize) -> Shape {
 }
 
 /// The problems of `--sweep`: gated like any other, and timed.
-fn sweep(mode: Mode) -> impl Iterator<Item = Item> {
-    SWEEP.into_iter().map(move |seq| {
-        let shape = sweep_shape(seq);
-        let item = item(
-            &shape.to_string(),
-            shape,
-            Dtype::F16,
-            Mask::Full,
-            Family::Normal,
-            0,
-            mode,
-        );
-        Item {
-            default_only: true,
-            ..item
-        }
-    })
+fn sweep(mode: Mode) -> Vec<Item> {
+    let problem = |seq| problem(sweep_shape(seq), Dtype::F16, Mask::Full);
+    let items = SWEEP.map(|seq| item(problem(seq), Family::Normal, 0, mode));
+    limited(items.to_vec(), |_| true)
 }
 
 /// The traced build takes problems of at most this many scores; larger ones would take minutes.
@@ -542,27 +457,18 @@ const TRACED_SCORES: u64 = 50_000;
 /// Every combination of what is given, and of the defaults for what is left open.
 fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
     let families = or_all(&request.families, &[Family::Normal]);
+    let seeds = or_all(&request.seeds, &[0]);
     let mut items = Vec::new();
     for (name, problem) in request
         .problems
         .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
     {
-        for &family in families
-            .iter()
-            .filter(|family| Family::for_dtype(problem.dtype).contains(family))
-        {
-            let mode = mode_for(&problem, backend);
-            let seeds = or_all(&request.seeds, &[0]).iter();
-            items.extend(seeds.map(|&seed| {
-                item(
-                    &name,
-                    problem.shape,
-                    problem.dtype,
-                    problem.mask,
-                    family,
-                    seed,
-                    mode,
-                )
+        let mode = mode_for(&problem, backend);
+        let taken = Family::for_dtype(problem.dtype);
+        for &family in families.iter().filter(|family| taken.contains(family)) {
+            items.extend(seeds.iter().map(|&seed| Item {
+                place: Place::of(&name, &problem),
+                ..item(problem, family, seed, mode)
             }));
         }
     }
@@ -630,13 +536,7 @@ pub fn plan(
     let mut items = match (file, tier) {
         (Some(file), _) => from_file(file, masks, backend),
         _ if combined => combinations(request, backend),
-        (_, Tier::T0) => tier0(traced, plain)
-            .into_iter()
-            .map(|item| Item {
-                default_only: true,
-                ..item
-            })
-            .collect(),
+        (_, Tier::T0) => limited(tier0(traced, plain), |_| true),
         (_, Tier::T1) => tier1(traced, plain),
         (_, Tier::T2) => tier2(traced, beside, plain),
     };
@@ -671,16 +571,15 @@ pub fn plan(
                         .filter(|item| chosen(&item.problem) && !items.contains(item))
                         .filter(takes),
                 )
-                .map(|item| case(Subject::variant(&stage.id, &variant.name), item))
-                .map(|case| {
-                    if is_default || asked {
-                        case
-                    } else {
-                        PlannedCase {
-                            mode: case.mode.once(),
-                            ..case
-                        }
-                    }
+                .map(|item| PlannedCase {
+                    subject: Subject::variant(&stage.id, &variant.name),
+                    place: item.place.clone(),
+                    source: item.source.clone(),
+                    problem: item.problem,
+                    mode: match is_default || asked {
+                        true => item.mode,
+                        false => item.mode.once(),
+                    },
                 })
                 .collect();
             if backend == BackendKind::Cuda
@@ -785,66 +684,43 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
 
 fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
     let of_mask = |&mask: &Mask| {
-        let problem = Problem::new(file.shape, file.dtype, mask)
-            .expect("the file's problem was checked when it was read");
-        let source = Source::File {
-            name: file.name.clone(),
-        };
-        let place = Place::of(&file.shape.to_string(), &problem);
+        let problem = problem(file.shape, file.dtype, mask);
         Item {
-            place,
-            problem,
-            source,
-            mode: mode_for(&problem, backend),
-            default_only: false,
+            place: Place::of(&file.shape.to_string(), &problem),
+            source: Source::File {
+                name: file.name.clone(),
+            },
+            ..item(problem, Family::Normal, 0, mode_for(&problem, backend))
         }
     };
     masks.iter().map(of_mask).collect()
 }
 
-fn case(subject: Subject, item: &Item) -> PlannedCase {
-    let Item {
-        place,
-        problem,
-        source,
-        mode,
-        ..
-    } = item.clone();
-    PlannedCase {
-        subject,
-        place,
-        source,
-        problem,
-        mode,
-    }
-}
-
 /// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
 fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
-    let mut timings: Vec<PlannedTiming> = Vec::new();
-    for PlannedCase {
-        subject,
-        place,
-        problem,
-        ..
-    } in cases
-    {
+    let is_wanted = |case: &&PlannedCase| {
+        let PlannedCase { place, problem, .. } = case;
         let named =
             place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
         let swept = swept
             && SWEEP.iter().any(|&seq| sweep_shape(seq) == problem.shape)
             && (place.dtype, place.mask) == (Dtype::F16, Mask::Full);
         let of_tier = problem.has_claims() || tier == Tier::T2 && named;
-        let wanted = combined || swept || of_tier && is_timed(place);
-        if wanted && !timings.iter().any(|timing| timing.problem == *problem) {
-            timings.push(PlannedTiming {
-                subject: subject.clone(),
-                place: place.clone(),
-                problem: *problem,
-            });
-        }
-    }
-    timings
+        combined || swept || of_tier && is_timed(place)
+    };
+    let wanted = cases.iter().filter(is_wanted);
+    once_each(wanted.map(|case| PlannedTiming {
+        subject: case.subject.clone(),
+        place: case.place.clone(),
+        problem: case.problem,
+    }))
+}
+
+/// The first of each problem.
+fn once_each(timings: impl Iterator<Item = PlannedTiming>) -> Vec<PlannedTiming> {
+    let by_problem = grouped(timings.map(|timing| (timing.problem, timing)));
+    let first = |(_, alike): (Problem, Vec<PlannedTiming>)| alike.into_iter().next();
+    by_problem.into_iter().filter_map(first).collect()
 }
 
 /// The large problems on which `variant` is one side of a claim of speed. No tier runs them; what is timed is gated on a
@@ -855,35 +731,23 @@ fn claimed(
     variant: &VariantBuild,
     chosen: impl Fn(&Problem) -> bool,
 ) -> Vec<PlannedTiming> {
+    let ours = (stage.id.as_str(), variant.family.as_str());
     let claims = all
         .iter()
-        .flat_map(|other| other.meta.claims.iter().map(|claim| (&other.id, claim)));
-    let sides = claims.filter_map(|(claiming, claim)| match &claim.relation {
-        Relation::Faster { stage, family, .. } => {
-            Some((claim, [(claiming, &claim.family), (stage, family)]))
-        }
-        _ => None,
-    });
-    let of_variant = sides.filter(|(_, sides)| sides.contains(&(&stage.id, &variant.family)));
-    let mut timings: Vec<PlannedTiming> = Vec::new();
-    for (claim, _) in of_variant.filter(|(claim, _)| {
-        LARGE_SHAPES
-            .iter()
-            .any(|named| named.name == claim.on.shape)
-    }) {
-        let Some(problem) = claim.on.problem().filter(&chosen) else {
-            continue;
-        };
-        if !timings.iter().any(|timing| timing.problem == problem) {
-            let subject = Subject::variant(&stage.id, &variant.name);
-            timings.push(PlannedTiming {
-                subject,
-                place: claim.on.clone(),
-                problem,
-            });
-        }
-    }
-    timings
+        .flat_map(|other| other.claims.iter().map(|claim| (other.id.as_str(), claim)));
+    let is_side = |(id, claim): &(&str, &Claim)| {
+        let sides = [Some((*id, claim.family.as_str())), claim.relation.base()];
+        matches!(claim.relation, Relation::Faster { .. }) && sides.contains(&Some(ours))
+    };
+    let is_large = |place: &&Place| LARGE_SHAPES.iter().any(|named| named.name == place.shape);
+    let places = claims.filter(is_side).map(|(_, claim)| &claim.on);
+    once_each(places.filter(is_large).filter_map(|place| {
+        Some(PlannedTiming {
+            subject: Subject::variant(&stage.id, &variant.name),
+            place: place.clone(),
+            problem: place.problem().filter(&chosen)?,
+        })
+    }))
 }
 
 #[cfg(test)]
