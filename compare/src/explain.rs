@@ -2,13 +2,14 @@
 
 use crate::answer::{Answer, Format};
 use crate::judge::verdict::Exit;
+use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
 use crate::output::{self, Output};
 use crate::pages::explain::{Finding, Gpu, document};
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use common::explain::{Chain, InvestigateError, Step, dense, investigate};
 use common::inputs::{Family, Inputs};
@@ -135,11 +136,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
             name.clone()
         }
     };
-    let loaded = ladder
-        .stages
-        .iter()
-        .find(|stage| stage.info().id == build.id)
-        .context("a stage that was built is registered")?;
+    let loaded = loaded(&ladder.stages, &build.id);
     let (name, family, inputs) = read(args)?;
     let problem = inputs.problem;
     let prepared = loaded.prepare(&variant, &problem)?;
@@ -200,68 +197,49 @@ fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> 
 /// S, P, O [tiles, keys or columns], maximum and sum [tiles] of each warp, with the keys; NaN where a tile has none.
 fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
     let mut tensors: Vec<(String, Stored, Vec<usize>, Vec<u8>)> = Vec::new();
-    for chain in chains {
-        let [x, y, z] = chain.block;
-        let name = |what: &str| format!("block{x}.{y}.{z}.warp{}.{what}", chain.warp);
-        let (tiles, steps) = (chain.steps.len(), &chain.steps);
-        let keys = steps
+    for Chain { block, warp, steps } in chains {
+        let [x, y, z] = block;
+        let mut add = |what: &str, stored: Stored, width: Option<usize>, bytes: Vec<u8>| {
+            let name = format!("block{x}.{y}.{z}.warp{warp}.{what}");
+            let shape = [steps.len()].into_iter().chain(width).collect();
+            tensors.push((name, stored, shape, bytes));
+        };
+        let most = steps.iter().map(|step| step.scores.len()).max();
+        let keys = most.unwrap_or(0);
+        let keys_of = |step: &Step| {
+            let known: Vec<i64> = step.scores.keys().copied().collect();
+            (0..keys).map(move |at| known.get(at).copied())
+        };
+        let each_key = |of: fn(&Step, i64) -> Option<f64>| -> Vec<Option<f64>> {
+            let of_step = |step| keys_of(step).map(move |key| of(step, key?));
+            steps.iter().flat_map(of_step).collect()
+        };
+        let each_tile = |of: fn(&Step) -> Option<f64>| steps.iter().map(of).collect();
+        let output = steps
             .iter()
-            .map(|step| step.scores.len())
-            .max()
-            .unwrap_or(0);
-        let key = |step: &Step, at: usize| step.scores.keys().nth(at).copied();
-        let floats = |values: &mut dyn Iterator<Item = f64>| -> Vec<u8> {
-            values
-                .flat_map(|value| (value as f32).to_le_bytes())
-                .collect()
-        };
-        let each_key = |of: &dyn Fn(&Step, i64) -> Option<f64>| {
-            floats(&mut steps.iter().flat_map(|step| {
-                (0..keys).map(move |at| {
-                    key(step, at)
-                        .and_then(|key| of(step, key))
-                        .unwrap_or(f64::NAN)
-                })
-            }))
-        };
-        let of_tile = |of: &dyn Fn(&Step) -> Option<f64>| {
-            floats(&mut steps.iter().map(|step| of(step).unwrap_or(f64::NAN)))
-        };
-        let numbers = steps
-            .iter()
-            .flat_map(|step| (0..keys).map(move |at| key(step, at).unwrap_or(-1)));
-        let numbers = numbers.flat_map(i64::to_le_bytes).collect();
-        let output = floats(&mut steps.iter().flat_map(|step| {
-            (0..dim as i64).map(|at| step.output.get(&at).map_or(f64::NAN, |cell| cell.sum()))
-        }));
-        tensors.extend([
-            (name("keys"), Stored::I64, vec![tiles, keys], numbers),
+            .flat_map(|step| (0..dim as i64).map(|at| step.output.get(&at).map(|cell| cell.sum())));
+        let scores = each_key(|step, key| Some(step.scores.get(&key)?.any()));
+        let probabilities = each_key(|step, key| Some(step.probabilities.get(&key)?.any()));
+        let floats = [
+            ("S", Some(keys), scores),
+            ("P", Some(keys), probabilities),
             (
-                name("S"),
-                Stored::F32,
-                vec![tiles, keys],
-                each_key(&|step, key| Some(step.scores.get(&key)?.any())),
+                "maximum",
+                None,
+                each_tile(|step| Some(step.max.as_ref()?.any())),
             ),
-            (
-                name("P"),
-                Stored::F32,
-                vec![tiles, keys],
-                each_key(&|step, key| Some(step.probabilities.get(&key)?.any())),
-            ),
-            (
-                name("maximum"),
-                Stored::F32,
-                vec![tiles],
-                of_tile(&|step| Some(step.max.as_ref()?.any())),
-            ),
-            (
-                name("sum"),
-                Stored::F32,
-                vec![tiles],
-                of_tile(&Step::row_sum),
-            ),
-            (name("O"), Stored::F32, vec![tiles, dim], output),
-        ]);
+            ("sum", None, each_tile(Step::row_sum)),
+            ("O", Some(dim), output.collect()),
+        ];
+        let numbers = steps.iter().flat_map(keys_of);
+        let numbers = numbers.flat_map(|key| key.unwrap_or(-1).to_le_bytes());
+        add("keys", Stored::I64, Some(keys), numbers.collect());
+        for (what, width, values) in floats {
+            let bytes = values
+                .into_iter()
+                .flat_map(|value| (value.unwrap_or(f64::NAN) as f32).to_le_bytes());
+            add(what, Stored::F32, width, bytes.collect());
+        }
     }
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
         let view = TensorView::new(*dtype, shape.clone(), bytes);

@@ -1,7 +1,7 @@
 //! `compare sass`: which instructions a kernel consists of, and what moved since another build.
 
 use crate::answer::Answer;
-use crate::measure::builds::{KernelBuild, StageBuild};
+use crate::measure::builds::{KernelBuild, StageBuild, loaded};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
 use crate::measure::select::{Chosen, Instances};
 use crate::output::{self, Output};
@@ -83,14 +83,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
     };
     let (mut lines, mut loops) = (Vec::new(), Vec::new());
     for picked in picked {
-        let Some(stage) = ladder
-            .stages
-            .iter()
-            .find(|stage| stage.info().id == picked.stage.id)
-        else {
-            continue;
-        };
-        let listing = match listing(stage, &tool) {
+        let listing = match listing(loaded(&ladder.stages, &picked.stage.id), &tool) {
             Ok(listing) => listing,
             Err(reason) => return Ok(Answer::no_data(reason)),
         };
@@ -159,26 +152,11 @@ pub fn read<'a>(
     }
     let tool = CUOBJDUMP.find()?;
     builds.into_par_iter().try_for_each(|build| {
-        let Some(stage) = stages.iter().find(|stage| stage.info().id == build.id) else {
-            return Ok(());
-        };
-        let mut archs: Vec<String> = Vec::new();
-        let built = build
-            .variants
-            .iter()
-            .flat_map(|variant| &variant.kernels)
-            .flat_map(|kernel| &kernel.built);
-        built.for_each(|built| archs.push(built.ptxas.arch.clone()));
-        archs.sort();
-        archs.dedup();
-        let listing = if archs.is_empty() {
-            String::new()
-        } else {
-            listing(stage, &tool)?
-        };
-        archs
-            .iter()
-            .for_each(|arch| machine_code::complete(build, &listing, arch));
+        let mut kernels = build.variants.iter().flat_map(|variant| &variant.kernels);
+        if kernels.any(|kernel| !kernel.built.is_empty()) {
+            let listing = listing(loaded(stages, &build.id), &tool)?;
+            machine_code::complete(build, &listing);
+        }
         Ok::<(), String>(())
     })?;
     Ok(Some(tool))

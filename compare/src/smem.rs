@@ -4,7 +4,7 @@
 mod layout;
 
 use crate::answer::{Answer, Format, NoData};
-use crate::measure::builds::KernelBuild;
+use crate::measure::builds::{KernelBuild, loaded};
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
@@ -55,11 +55,6 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     let builds = ladder.builds();
     let mut blocks = Vec::new();
     for picked in args.chosen.of(&builds)? {
-        let stage = ladder
-            .stages
-            .iter()
-            .find(|stage| stage.info().id == picked.stage.id);
-        let Some(stage) = stage else { continue };
         let is_chosen = |name: &str| match args.chosen.variants.is_empty() {
             true => name == picked.stage.default_variant,
             false => args.chosen.takes_by_name(name),
@@ -78,7 +73,7 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
         if kernels.is_empty() {
             continue;
         }
-        let layouts = of_stage(stage).map_err(NoData)?;
+        let layouts = of_stage(loaded(&ladder.stages, &picked.stage.id)).map_err(NoData)?;
         for (variant, kernel) in kernels {
             let layout = of_kernel(
                 &layouts,

@@ -86,6 +86,14 @@ impl VariantBuild {
     }
 }
 
+/// The stage of this id: what names one was made from the same ladder.
+pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
+    stages
+        .iter()
+        .find(|stage| stage.info().id == id)
+        .expect("it is a stage of the ladder")
+}
+
 /// The ladder as it is built, without what the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
     stages.iter().map(build).collect()

@@ -8,12 +8,12 @@ use super::rows;
 use super::timed_problem::TimedProblem;
 use crate::judge::claims::arms;
 use crate::judge::state::is_green;
-use crate::measure::builds::StageBuild;
+use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::record::store::Samples;
 use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
-use batch::{Batch, References, keep, label, no_reference, stage_of};
+use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
@@ -110,7 +110,7 @@ impl Executor<'_> {
 
     /// The stage of a planned case. Plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
-        stage_of(self.stages, id)
+        loaded(self.stages, id)
     }
 
     /// Cases, problem by problem: inputs and references are made once for all variants. While one batch is judged, the
@@ -217,7 +217,7 @@ impl Executor<'_> {
         let stages = self.stages;
         let launch = |case: &PlannedCase, target: Target<'_>| {
             check::launch(
-                stage_of(stages, case.subject.stage()),
+                loaded(stages, case.subject.stage()),
                 case.subject.name(),
                 staged,
                 target,

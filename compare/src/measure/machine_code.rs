@@ -2,6 +2,7 @@
 
 use super::builds::StageBuild;
 use common::metric::Metric;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// Instructions whose count in the main loop says what a tile takes, by the beginnings of their names. Tensor products are HMMA
@@ -226,22 +227,19 @@ impl Function {
     }
 }
 
-/// Adds to `stage` what its instances are on `arch`, from what was printed of its code.
-pub fn complete(stage: &mut StageBuild, listing: &str, arch: &str) {
-    let functions = functions(listing, arch);
-    for kernel in stage
-        .variants
-        .iter_mut()
-        .flat_map(|variant| &mut variant.kernels)
-    {
-        let function = functions
-            .iter()
-            .find(|function| function.symbol == kernel.facts.symbol);
-        for built in kernel
-            .built
-            .iter_mut()
-            .filter(|built| built.ptxas.arch == arch)
-        {
+/// Adds to `stage` what its instances are on each architecture, from what was printed of its code.
+pub fn complete(stage: &mut StageBuild, listing: &str) {
+    let mut by_arch: BTreeMap<String, Vec<Function>> = BTreeMap::new();
+    let variants = stage.variants.iter_mut();
+    for kernel in variants.flat_map(|variant| &mut variant.kernels) {
+        for built in &mut kernel.built {
+            let arch = &built.ptxas.arch;
+            let functions = by_arch
+                .entry(arch.clone())
+                .or_insert_with(|| functions(listing, arch));
+            let function = functions
+                .iter()
+                .find(|function| function.symbol == kernel.facts.symbol);
             built.code = function.map(Function::figures).unwrap_or_default();
         }
     }
@@ -377,7 +375,7 @@ mod tests {
             result,
             code: vec![],
         });
-        complete(&mut stage, LISTING, "sm_90a");
+        complete(&mut stage, LISTING);
         let row = rows::built(&stage)
             .into_iter()
             .find(|row| row.by == Source::Ptxas)

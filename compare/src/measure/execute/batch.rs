@@ -1,5 +1,6 @@
 //! Cases that were launched together: judged, beside the launches of the next, and kept in the record.
 
+use crate::measure::builds::loaded;
 use crate::measure::measured::{ExecuteError, Measured, Sink};
 use crate::measure::plan::{Mode, PlannedCase};
 use common::check::{self, Checked, Launched, NoOutput, Outcome, StagedInputs};
@@ -10,14 +11,6 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-
-/// The stage of a planned case. Plans are made from the same ladder.
-pub fn stage_of<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
-    stages
-        .iter()
-        .find(|stage| stage.info().id == id)
-        .expect("the plan names stages of the ladder")
-}
 
 /// Launched cases of one problem, which wait to be judged.
 pub struct Batch<'p> {
@@ -69,8 +62,7 @@ impl<'p> Batch<'p> {
             if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
                 (case.mode, &mut checked.outcome, &checked.output)
             {
-                let (stage, variant) =
-                    (stage_of(stages, case.subject.stage()), case.subject.name());
+                let (stage, variant) = (loaded(stages, case.subject.stage()), case.subject.name());
                 gates.push(check::both_backends(stage, variant, &self.staged, output));
             }
             checked
