@@ -179,28 +179,20 @@ pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
 pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
 
 /// The best of each stage on every problem of the first record that timed any, in the order of the rows.
-pub fn by_problem<'a>(
-    known: &Known<'a>,
-) -> Option<(Option<&'a str>, &'a Record, Vec<OnProblem<'a>>)> {
-    let (name, record) = known
-        .sources()
+pub fn by_problem<'a>(known: &Known<'a>) -> Vec<OnProblem<'a>> {
+    let mut records = known.sources().into_iter().map(|(_, record)| record);
+    let rows = records
+        .find(|record| shown(record).next().is_some())
         .into_iter()
-        .find(|(_, record)| shown(record).next().is_some())?;
-    let rows = shown(record).filter(|row| known.stage(row.subject.stage()).is_some());
+        .flat_map(shown)
+        .filter(|row| known.stage(row.subject.stage()).is_some());
     let by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let best_of_each = |(place, rows): (&Place, Vec<&'a Row>)| {
         let of = |stage: &StageMeta| {
-            fastest(
-                rows.iter()
-                    .copied()
-                    .filter(|row| row.subject.stage() == stage.id),
-            )
+            let of_stage = |row: &&Row| row.subject.stage() == stage.id;
+            fastest(rows.iter().copied().filter(of_stage))
         };
         (place.clone(), known.stages.iter().map(of).collect())
     };
-    Some((
-        name,
-        record,
-        by_place.into_iter().map(best_of_each).collect(),
-    ))
+    by_place.into_iter().map(best_of_each).collect()
 }

@@ -3,9 +3,7 @@
 
 use super::best::best_of;
 use super::{Known, Origin, peers};
-use crate::record::{
-    Claim, Figure, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta,
-};
+use crate::record::{Claim, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
 use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
@@ -130,11 +128,7 @@ fn faster_than<'a>(
 /// whatever the ratio.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     let ratio = |metric: Metric| {
-        let figure = row
-            .figures
-            .get(&metric)
-            .copied()
-            .unwrap_or(Figure::from(f64::NAN));
+        let figure = row.estimate(metric);
         let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
         Ratio {
             value: figure.value,

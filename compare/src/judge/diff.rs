@@ -45,6 +45,18 @@ impl Change {
         Change::Differs,
         Change::Same,
     ];
+
+    /// `worse`, as in a count of them.
+    pub fn word(self) -> &'static str {
+        match self {
+            Change::Worse => "worse",
+            Change::Ambiguous => "undecided",
+            Change::Missing => "not compared",
+            Change::Better => "better",
+            Change::Differs => "neither better nor worse",
+            Change::Same => "the same",
+        }
+    }
 }
 
 impl fmt::Display for Change {
@@ -920,15 +932,8 @@ fn turned(was: Option<Verdict>, is: Verdict, is_comparable: bool) -> Option<Chan
 
 /// Of the medians' intervals.
 fn ratio(old: &Row, new: &Row) -> Ratio {
-    let figure = |row: &Row| {
-        row.figures
-            .get(&Metric::P50)
-            .copied()
-            .unwrap_or(Figure::from(f64::NAN))
-    };
-    let (old, new) = (figure(old), figure(new));
-    let ends = |figure: Figure| figure.interval.unwrap_or((figure.value, figure.value));
-    let ((from_low, from_high), (to_low, to_high)) = (ends(old), ends(new));
+    let [old, new] = [old, new].map(|row| row.estimate(Metric::P50));
+    let ((from_low, from_high), (to_low, to_high)) = (old.ends(), new.ends());
     Ratio {
         value: old.value / new.value,
         interval: Interval {

@@ -30,3 +30,13 @@ pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<
     }
     groups
 }
+
+/// `6 worse, 84 better`: how many there are of each of `words`, in their order and without those that do not occur.
+pub fn tallied(items: impl IntoIterator<Item = &'static str>, words: &[&str]) -> String {
+    let items: Vec<&str> = items.into_iter().collect();
+    let counted = words.iter().filter_map(|word| {
+        let n = items.iter().filter(|item| *item == word).count();
+        (n > 0).then(|| format!("{n} {word}"))
+    });
+    joined(counted, ", ")
+}

@@ -11,6 +11,7 @@ use common::metric::{self, Metric};
 use common::verdict::GateId;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// Data that there is not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +21,12 @@ pub struct Missing {
     pub why: String,
     /// Whether the record should have it: then the exit code is 3.
     pub required: bool,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
 }
 
 fn required(what: impl Into<String>, why: impl Into<String>) -> Missing {

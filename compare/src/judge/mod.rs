@@ -49,6 +49,11 @@ impl<'a> Known<'a> {
         })
     }
 
+    /// The same without its name.
+    pub fn record(&self) -> Option<&'a Record> {
+        self.subject().map(|(_, record)| record)
+    }
+
     /// Where to look for a figure, best first: the run, then the committed records, newest first. What is limited to a
     /// smaller device is not shown beside devices that were there.
     pub fn sources(&self) -> Vec<(Option<&'a str>, &'a Record)> {

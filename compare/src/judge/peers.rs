@@ -37,7 +37,7 @@ pub enum Outcome {
 
 /// By the interval of the ratio, peer's time / ours.
 pub fn outcome(ratio: Figure) -> Outcome {
-    let (low, high) = ratio.interval.unwrap_or((ratio.value, ratio.value));
+    let (low, high) = ratio.ends();
     match () {
         () if low > 1.0 => Outcome::Won,
         () if high < 1.0 => Outcome::Lost,

@@ -2,7 +2,7 @@
 
 use super::claims::{self, Claimed, Status};
 use super::diff::{Change, Difference, Group, SELF_TEST};
-use super::list::joined;
+use super::list::tallied;
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
@@ -49,6 +49,20 @@ pub struct Overall {
     pub actions: Vec<String>,
 }
 
+impl Overall {
+    fn new(exit: Exit, word: &'static str, line: String, mut actions: Vec<String>) -> Self {
+        if actions.is_empty() {
+            actions.push("No action needed.".to_string());
+        }
+        Self {
+            exit,
+            word,
+            line,
+            actions,
+        }
+    }
+}
+
 impl fmt::Display for Overall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.word, self.line)
@@ -82,6 +96,13 @@ pub struct Since<'a> {
     pub overall: Overall,
 }
 
+impl Report<'_> {
+    /// What the record should have.
+    pub fn required(&self) -> impl Iterator<Item = &Missing> {
+        self.missing.iter().filter(|missing| missing.required)
+    }
+}
+
 impl Since<'_> {
     pub fn worse(&self) -> impl Iterator<Item = &Difference> {
         self.differences
@@ -97,10 +118,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
         .map(|(stage, subject)| (subject.clone(), state::state(&known, stage, &subject)))
         .collect();
     let claims = claims::claims(&known);
-    let failures = known
-        .subject()
-        .map(|(_, record)| state::failures(record))
-        .unwrap_or_default();
+    let failures = known.record().map(state::failures).unwrap_or_default();
     let missing = missing::missing(&known, &states, &claims);
     let since = diff::since(&known).map(|(name, record, differences)| {
         let overall = of_differences(&differences);
@@ -113,7 +131,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     });
     let mut report = Report {
         known,
-        overall: undecided(),
+        overall: Overall::new(Exit::Undecided, "NO DATA", String::new(), vec![]),
         states,
         claims,
         failures,
@@ -124,20 +142,11 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     report
 }
 
-fn undecided() -> Overall {
-    Overall {
-        exit: Exit::Undecided,
-        word: "NO DATA",
-        line: String::new(),
-        actions: vec![],
-    }
-}
-
 fn of_report(report: &Report<'_>) -> Overall {
     let mut actions = Vec::new();
     let broken = broken(report, &mut actions);
     let undecided = open(report, &mut actions);
-    let subject = report.known.subject().map(|(_, record)| record);
+    let subject = report.known.record();
     if let Some(since) = report
         .since
         .as_ref()
@@ -191,15 +200,7 @@ fn of_report(report: &Report<'_>) -> Overall {
     if let Some(device) = subject.and_then(|record| record.meta.device) {
         line += &format!(" (limited to what {device} offers)");
     }
-    if actions.is_empty() {
-        actions.push("No action needed.".to_string());
-    }
-    Overall {
-        exit,
-        word,
-        line,
-        actions,
-    }
+    Overall::new(exit, word, line, actions)
 }
 
 fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
@@ -224,12 +225,8 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
                 .and_then(|(_, record)| explanation(record, first)),
         );
     }
-    let wrong: Vec<_> = report
-        .known
-        .subject()
-        .into_iter()
-        .flat_map(|(_, record)| state::self_test(record))
-        .collect();
+    let subject = report.known.record().into_iter();
+    let wrong: Vec<_> = subject.flat_map(state::self_test).collect();
     if let Some(first) = wrong.first() {
         let reason = first.failure().unwrap_or_default();
         let n = count(wrong.len(), "self-test fails", "self-tests fail");
@@ -293,11 +290,7 @@ fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str,
             .filter(|claimed| claimed.is_ambiguous())
             .map(Claimed::title),
     );
-    let missing: Vec<&Missing> = report
-        .missing
-        .iter()
-        .filter(|missing| missing.required)
-        .collect();
+    let missing: Vec<&Missing> = report.required().collect();
     if !ambiguous.is_empty() {
         actions.push("Run again on a quiet machine, or with more samples (`--iters`).".to_string());
     }
@@ -337,27 +330,11 @@ fn passed(report: &Report<'_>) -> String {
 
 /// `6 worse, 84 better`, in the order of [`Change`].
 pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
-    let all: Vec<Change> = differences
-        .into_iter()
-        .map(|difference| difference.change)
-        .collect();
-    let counts =
-        Change::ALL.map(|change| (all.iter().filter(|other| **other == change).count(), change));
-    let words = counts
-        .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, change)| {
-            let word = match change {
-                Change::Worse => "worse",
-                Change::Ambiguous => "undecided",
-                Change::Missing => "not compared",
-                Change::Better => "better",
-                Change::Differs => "neither better nor worse",
-                Change::Same => "the same",
-            };
-            format!("{n} {word}")
-        });
-    joined(words, ", ")
+    let found = differences.into_iter();
+    tallied(
+        found.map(|difference| difference.change.word()),
+        &Change::ALL.map(Change::word),
+    )
 }
 
 /// The verdict on a comparison. A regression fails; without one, what is undecided or missing leaves it undecided.
@@ -384,42 +361,30 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
         (0, None) => "nothing can be compared".to_string(),
         _ => counts(differences),
     };
-    let mut actions = Vec::new();
-    let mut advise = |is: bool, what: &str| actions.extend(is.then(|| what.to_string()));
-    let is_worse = |d: &&Difference| d.change == Change::Worse;
-    advise(
-        differences
-            .iter()
-            .filter(is_worse)
-            .any(|d| d.group == Group::Gates),
-        "Fix what newly fails; do not merge.",
-    );
-    advise(
-        required > 0,
-        "Find out why data is missing that the base had, or say that it is meant to be.",
-    );
-    advise(
-        differences
-            .iter()
-            .filter(is_worse)
-            .any(|d| d.group != Group::Gates),
-        "Look at the regressions; take them back, or say in the change what they buy.",
-    );
-    advise(
-        count(Change::Ambiguous) > 0,
-        "Time the undecided latencies again on a quiet GPU, both sides in one session (A B B A).",
-    );
-    advise(
-        compared == 0,
-        "Run both sides on one machine with the same flags, or name records of the same GPU, driver and backend.",
-    );
-    if actions.is_empty() {
-        actions.push("No action needed.".to_string());
-    }
-    Overall {
-        exit,
-        word,
-        line,
-        actions,
-    }
+    let is_worse = |is_gate: bool| {
+        let mut worse = differences.iter().filter(|d| d.change == Change::Worse);
+        worse.any(|d| (d.group == Group::Gates) == is_gate)
+    };
+    let advice = [
+        (is_worse(true), "Fix what newly fails; do not merge."),
+        (
+            required > 0,
+            "Find out why data is missing that the base had, or say that it is meant to be.",
+        ),
+        (
+            is_worse(false),
+            "Look at the regressions; take them back, or say in the change what they buy.",
+        ),
+        (
+            count(Change::Ambiguous) > 0,
+            "Time the undecided latencies again on a quiet GPU, both sides in one session (A B B A).",
+        ),
+        (
+            compared == 0,
+            "Run both sides on one machine with the same flags, or name records of the same GPU, driver and backend.",
+        ),
+    ];
+    let advice = advice.into_iter().filter(|(is_due, _)| *is_due);
+    let actions = advice.map(|(_, what)| what.to_string()).collect();
+    Overall::new(exit, word, line, actions)
 }

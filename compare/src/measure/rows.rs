@@ -225,12 +225,9 @@ fn with_ratios(row: Row, ratios: &Ratios) -> Row {
         (Metric::SpeedupP90, ratios.p90),
         (Metric::SpeedupMean, ratios.mean),
     ];
-    figures.into_iter().fold(row, |row, (metric, ratio)| {
-        row.figure(
-            metric,
-            (ratio.value, ratio.interval.low, ratio.interval.high),
-        )
-    })
+    figures
+        .into_iter()
+        .fold(row, |row, (metric, ratio)| row.figure(metric, ratio))
 }
 
 /// What was sampled of one arm, ours or a peer's, in the session with peers.

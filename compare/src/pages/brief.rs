@@ -1,19 +1,19 @@
 //! `compare brief`: one stage for whoever tunes it. What follows from the figures first, then the figures.
 
-use super::insights::{insights, register_limit};
+use super::insights::insights;
 use super::show::Show;
 use super::{
-    claimed, clip, gpu, missing, noted, of, or_missing, some, speedup, stale, state, text, us,
+    claimed, clip, each, gpu, ladder, limit, list, noted, of, or_line, some, state, text, us,
     whole, words,
 };
-use crate::judge::best::{self, Latency};
+use crate::judge::best;
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
 use crate::page::{Block, Cell, Document, Table, Text, row};
 use crate::record::meta::Gpu;
 use crate::record::tuning_cache::Entry;
-use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject, TuningCache};
+use crate::record::{On, Record, Row, Source, StageMeta, Subject, TuningCache};
 use common::metric::Metric;
 use common::problem::{Dtype, NAMED_SHAPES};
 use common::resources::multiprocessor;
@@ -84,11 +84,7 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
     }
     for (title, found, otherwise) in sections {
         blocks.push(Block::section(title));
-        blocks.extend(if found.is_empty() {
-            vec![Block::paragraph(words(otherwise))]
-        } else {
-            found
-        });
+        blocks.extend(or_line(found, otherwise));
     }
     blocks.extend(task(stage, found.map(|(_, record)| record)));
     Some(Document {
@@ -96,14 +92,6 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
         blocks,
         ..Document::default()
     })
-}
-
-fn table_or(table: Table, otherwise: &str) -> Block {
-    if table.rows.is_empty() {
-        Block::paragraph(words(otherwise))
-    } else {
-        Block::Table(table)
-    }
 }
 
 /// What the stage claims, with what was measured; what is kept of counters as a count.
@@ -119,13 +107,10 @@ fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
         table.push(row![text(&claim.claim), verdict, clip(&measured, 240)]);
     }
     let kept = (kept > 0).then(|| Block::paragraph(format!("{kept} claims of counters are kept.")));
-    [
-        Block::section("Targets"),
-        table_or(table, "It claims nothing else."),
-    ]
-    .into_iter()
-    .chain(kept)
-    .collect()
+    let mut blocks = vec![Block::section("Targets")];
+    blocks.extend(or_line(some(table), "It claims nothing else."));
+    blocks.extend(kept);
+    blocks
 }
 
 fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
@@ -148,38 +133,25 @@ fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
             (!of_stage.is_empty()).then(|| words(&format!("{name}, why: {}", negative.reason))),
         );
     }
-    let otherwise = || Block::paragraph("No committed record refutes a claim of it.");
-    let list = if lines.is_empty() {
-        otherwise()
-    } else {
-        Block::Bullets(lines)
-    };
-    vec![Block::section("Negative results"), list]
+    let otherwise = "No committed record refutes a claim of it.";
+    let title = vec![Block::section("Negative results")];
+    [title, or_line(list(lines), otherwise)].concat()
 }
 
 fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
-    let record = report.known.subject().map(|(_, record)| record);
+    let record = report.known.record();
     let row = |(subject, of_variant): &(Subject, State)| {
         let note = (subject == best).then_some("best");
-        let mut cells = row![noted(subject.name(), note), state(of_variant)];
-        match best::latency(&report.known, subject, &Place::claims(Dtype::F16)) {
-            Latency::Measured {
-                row,
-                record,
-                origin,
-            } => {
-                cells.push(stale(us(best::p50(row)), &origin));
-                let ratios =
-                    best::speedups(record, row).map(|found| found.map(|(_, ratio)| speedup(ratio)));
-                cells.extend(ratios.map(|ratio| or_missing(ratio, "not timed in this record")));
-            }
-            Latency::Withheld(why) | Latency::NoData(why) => cells.extend(vec![missing(why); 3]),
-        }
-        cells.push(of(
-            record.and_then(|record| summary(record, subject)),
-            Metric::MaxError,
-        ));
-        cells
+        let [time, previous, first] = ladder::times(&report.known, subject);
+        let row = record.and_then(|record| summary(record, subject));
+        row![
+            noted(subject.name(), note),
+            state(of_variant),
+            time,
+            previous,
+            first,
+            of(row, Metric::MaxError)
+        ]
     };
     let columns = [
         "variant",
@@ -224,11 +196,6 @@ fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
     Table::of(["GPU", "problem", "best, p50 µs", "of"], of_stage.map(row))
 }
 
-/// What launch bounds leave to a thread of an instance.
-fn limit(declared: Option<&Row>) -> Cell {
-    or_missing(declared.and_then(register_limit).map(whole), "not declared")
-}
-
 fn presets(record: &Record, stage: &StageMeta) -> Table {
     let columns = [
         "variant",
@@ -249,15 +216,18 @@ fn presets(record: &Record, stage: &StageMeta) -> Table {
         .filter(|row| row.subject.stage() == stage.id && row.on == on);
     let row = |row: &Row| {
         let note = (row.subject.name() == stage.default_variant).then_some("default");
-        row![
-            noted(row.subject.name(), note),
-            of(Some(row), Metric::TileM),
-            of(Some(row), Metric::TileN),
-            of(Some(row), Metric::Threads),
-            of(Some(row), Metric::MinBlocks),
-            limit(Some(row)),
-            of(Some(row), Metric::DynamicSharedBytes),
+        let sizes = [
+            Metric::TileM,
+            Metric::TileN,
+            Metric::Threads,
+            Metric::MinBlocks,
+        ];
+        [
+            row![noted(row.subject.name(), note)],
+            each(Some(row), sizes),
+            row![limit(Some(row)), of(Some(row), Metric::DynamicSharedBytes)],
         ]
+        .concat()
     };
     Table::of(columns, rows.map(row))
 }

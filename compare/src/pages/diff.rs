@@ -1,7 +1,7 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, list, or_missing, short,
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, line, list, or_missing, short,
     speedup, state, titled, tone, us, whole, words,
 };
 use crate::judge::diff::{Change, Difference, Group};
@@ -203,15 +203,7 @@ fn sides(comparison: &Comparison<'_>) -> Text {
 fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     let lines: Vec<Text> = (differences.iter())
         .filter(|difference| difference.required)
-        .map(|difference| {
-            words(&clip(
-                &format!(
-                    "{}: {}: {}",
-                    difference.subject, difference.what, difference.why
-                ),
-                160,
-            ))
-        })
+        .map(|d| line(format!("{}: {}: {}", d.subject, d.what, d.why), 160))
         .collect();
     let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
     titled(

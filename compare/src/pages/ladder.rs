@@ -57,7 +57,8 @@ pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
 }
 
-fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
+/// The time of a variant on the claims' problem with f16, beside the best of the stage before and of the first.
+pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     let place = Place::claims(Dtype::F16);
     let (row, record, origin) = match best::latency(known, subject, &place) {
         Latency::Measured {
@@ -111,8 +112,8 @@ fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
 pub fn about(report: &Report<'_>) -> Text {
     let known = &report.known;
     let shape = known
-        .subject()
-        .and_then(|(_, record)| record.meta.shapes.get("mission"));
+        .record()
+        .and_then(|record| record.meta.shapes.get("mission"));
     let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
     let mut about = Text::from(format!(
         "Device time of one launch in a CUDA graph: mission{shape}, f16, full mask, warm L2. Ratios are base / new of medians \

@@ -14,9 +14,10 @@ pub mod self_test;
 pub mod show;
 pub mod summary;
 
+use self::insights::register_limit;
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Difference, Group, Line};
-use crate::judge::list::joined;
+use crate::judge::list::{joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
@@ -24,7 +25,6 @@ use crate::page::{Block, Cell, Table, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Record, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
-use common::timing::stats::Ratio;
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -91,6 +91,16 @@ fn of(row: Option<&Row>, metric: Metric) -> Cell {
     )
 }
 
+/// The same of several metrics.
+fn each<const N: usize>(row: Option<&Row>, metrics: [Metric; N]) -> Vec<Cell> {
+    metrics.map(|metric| of(row, metric)).to_vec()
+}
+
+/// What launch bounds leave to a thread of an instance.
+fn limit(declared: Option<&Row>) -> Cell {
+    or_missing(declared.and_then(register_limit).map(whole), "not declared")
+}
+
 /// Microseconds in a column that says so.
 pub fn us(value: f64) -> Cell {
     Cell::figure(value, significant(value))
@@ -108,10 +118,6 @@ fn times(of: impl Into<Figure>) -> Cell {
         interval,
         text,
     }
-}
-
-fn ratio(ratio: &Ratio) -> Cell {
-    times((ratio.value, ratio.interval.low, ratio.interval.high))
 }
 
 /// Base / new of a time: `1.54x (−35 %)`.
@@ -190,19 +196,19 @@ fn claimed(claimed: &Claimed) -> (Cell, String, Option<&str>) {
 
 /// `12 kept, 8 refuted and recorded, 2 undecided`
 fn tally(claims: &[Claimed]) -> String {
-    let kind = |claimed: &Claimed| match &claimed.status {
-        Status::Judged { origin, .. } if origin.is_stale() => 4,
+    let word = |claimed: &Claimed| match &claimed.status {
+        Status::Judged { origin, .. } if origin.is_stale() => "stale",
         Status::Judged { finding, .. } => match finding.verdict {
-            Verdict::Fail => 0,
-            Verdict::Pass => 1,
-            Verdict::Ambiguous => 3,
-            Verdict::NoData => 5,
+            Verdict::Fail => "failing",
+            Verdict::Pass => "kept",
+            Verdict::Ambiguous => "undecided",
+            Verdict::NoData => "not measured",
         },
-        Status::UnexpectedPass { .. } => 1,
-        Status::Negative { .. } => 2,
-        Status::NoData { .. } => 5,
+        Status::UnexpectedPass { .. } => "kept",
+        Status::Negative { .. } => "refuted and recorded",
+        Status::NoData { .. } => "not measured",
     };
-    let kinds = [
+    let words = [
         "failing",
         "kept",
         "refuted and recorded",
@@ -210,16 +216,7 @@ fn tally(claims: &[Claimed]) -> String {
         "stale",
         "not measured",
     ];
-    let counts = kinds.iter().enumerate().map(|(at, word)| {
-        let n = claims.iter().filter(|claimed| kind(claimed) == at).count();
-        (n, word)
-    });
-    joined(
-        counts
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, word)| format!("{n} {word}")),
-        ", ",
-    )
+    tallied(claims.iter().map(word), &words)
 }
 
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
@@ -260,7 +257,7 @@ fn unchanged(worse: &[&Difference], base: &Record, new: &Record) -> Option<Strin
 
 /// Differences as a table: where, what, and how far; the reason where there are no values.
 fn changes(differences: &[&Difference]) -> Table {
-    let row = |line: Line| {
+    let row = |of: Line| {
         let Difference {
             subject,
             base,
@@ -269,9 +266,9 @@ fn changes(differences: &[&Difference]) -> Table {
             group,
             ratio: moved,
             ..
-        } = &line.first;
-        let values = Cell::change(&line.base, &line.new);
-        let why = || words(&clip(why, 110));
+        } = &of.first;
+        let values = Cell::change(&of.base, &of.new);
+        let why = || line(why, 110);
         let values = match (base, new) {
             (Some(_), Some(_)) if *group != Group::Gates => values,
             (_, Some(_)) => values.noted(why()),
@@ -279,9 +276,9 @@ fn changes(differences: &[&Difference]) -> Table {
         };
         row![
             short(subject),
-            clip(&line.what, 160),
+            clip(&of.what, 160),
             values,
-            or_missing(moved.as_ref().map(ratio), "no latency")
+            or_missing(moved.map(times), "no latency")
         ]
     };
     let lines = crate::judge::diff::lines(differences.iter().copied());
@@ -319,6 +316,20 @@ fn clip(text: &str, most: usize) -> String {
 fn titled(title: &str, blocks: Vec<Block>) -> Vec<Block> {
     let title = (!blocks.is_empty()).then(|| Block::section(title));
     title.into_iter().chain(blocks).collect()
+}
+
+/// Plain words of a line, cut at the end.
+fn line(of: impl Display, most: usize) -> Text {
+    words(&clip(&of.to_string(), most))
+}
+
+/// What was found, or a line that says why there is nothing.
+fn or_line(found: Vec<Block>, otherwise: &str) -> Vec<Block> {
+    if found.is_empty() {
+        vec![Block::paragraph(words(otherwise))]
+    } else {
+        found
+    }
 }
 
 /// Lines as blocks; none where there are none.

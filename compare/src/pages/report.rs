@@ -1,14 +1,13 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder,
+    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, line,
     missing, or_missing, per_stage, self_test, tally, text, times, titled, tone, unchanged, us,
     words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
-use crate::judge::list::{distinct, grouped, joined};
-use crate::judge::missing::Missing;
+use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, count};
@@ -49,9 +48,10 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
     blocks.extend(refused(report));
-    let self_test = report.known.subject().and_then(|(_, record)| {
-        self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>())
-    });
+    let self_test = report
+        .known
+        .record()
+        .and_then(|record| self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>()));
     blocks.extend(titled("Self-test", self_test.into_iter().collect()));
     blocks.push(Block::section("The rest"));
     blocks.extend(rest(report));
@@ -99,31 +99,28 @@ pub fn verdict(report: &Report<'_>) -> Verdict {
 
 /// Gates, claims and regressions, counted apart.
 pub fn apart(report: &Report<'_>) -> Vec<Text> {
-    let count =
-        |is: &dyn Fn(&State) -> bool| report.states.iter().filter(|(_, state)| is(state)).count();
-    let not_run = count(&|state| matches!(state, State::NotRun(_)));
-    let others = [
-        (count(&|state| matches!(state, State::Failed(_))), "fail"),
-        (
-            count(&|state| matches!(state, State::Ambiguous(_))),
-            "undecided",
-        ),
-        (
-            count(&|state| matches!(state, State::NoData(_))),
-            "without data",
-        ),
-        (count(&|state| *state == State::Stale), "stale"),
-        (not_run, "not in this record"),
+    let word = |(_, state): &(_, State)| match state {
+        State::Green => "green",
+        State::Failed(_) => "fail",
+        State::Ambiguous(_) => "undecided",
+        State::NoData(_) => "without data",
+        State::Stale => "stale",
+        State::NotRun(_) => "not in this record",
+    };
+    let words_of = report.states.iter().map(word);
+    let green = words_of.clone().filter(|word| *word == "green").count();
+    let kinds = [
+        "fail",
+        "undecided",
+        "without data",
+        "stale",
+        "not in this record",
     ];
-    let others: String = others
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!(", {n} {word}"))
-        .collect();
-    let green = count(&|state| *state == State::Green);
+    let of = format!("{green} of {} green", super::variants(report.states.len()));
+    let others = Some(tallied(words_of, &kinds)).filter(|others| !others.is_empty());
     let mut lines = vec![format!(
-        "gates: {green} of {} green{others}",
-        super::variants(report.states.len())
+        "gates: {}",
+        joined([of].into_iter().chain(others), ", ")
     )];
     if !report.claims.is_empty() {
         lines.push(format!("claims: {}", tally(&report.claims)));
@@ -180,7 +177,7 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
         row![
             text(subject),
             Cell::Verdict(Tone::Bad, gate.to_string()),
-            words(&clip(reason, 160))
+            line(reason, 160)
         ]
     };
     let table = |failures: &[Failure]| {
@@ -195,17 +192,8 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
     )
 }
 
-fn line(missing: &Missing) -> Text {
-    words(&clip(&format!("{}: {}", missing.what, missing.why), 200))
-}
-
 fn required(report: &Report<'_>) -> Vec<Block> {
-    let required: Vec<Text> = report
-        .missing
-        .iter()
-        .filter(|missing| missing.required)
-        .map(line)
-        .collect();
+    let required: Vec<Text> = report.required().map(|of| line(of, 200)).collect();
     let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
     titled(
         "Missing that this record should have",
@@ -218,7 +206,7 @@ fn elsewhere(report: &Report<'_>) -> Option<Block> {
         .missing
         .iter()
         .filter(|missing| !missing.required)
-        .map(line)
+        .map(|of| line(of, 200))
         .collect();
     let summary = format!(
         "{} that this machine, tier or build cannot measure",
@@ -257,11 +245,7 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         ];
         cells.extend(match &problem.fastest {
             Some((peer, over)) => {
-                let figure = over
-                    .figures
-                    .get(&Metric::SpeedupP50)
-                    .copied()
-                    .unwrap_or(f64::NAN.into());
+                let figure = over.estimate(Metric::SpeedupP50);
                 row![
                     text(&peer.subject),
                     us(best::p50(peer)),
@@ -400,8 +384,9 @@ fn since(report: &Report<'_>) -> Vec<Block> {
     let (lines, order) = if shown.is_empty() {
         (Block::paragraph("Nothing is worse."), String::new())
     } else {
-        let record = report.known.subject().map(|(_, record)| record);
-        let unchanged = record
+        let unchanged = report
+            .known
+            .record()
             .and_then(|record| unchanged(&worse, since.record, record))
             .unwrap_or_default();
         (
@@ -452,19 +437,12 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
     let mut blocks = vec![Block::section("Claims")];
     blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
     let negative = distinct(reasons).into_iter().map(|(record, reason)| {
-        words(&clip(
-            &format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}"),
-            600,
-        ))
+        let why = format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}");
+        line(why, 600)
     });
     let unmeasured = grouped(unmeasured).into_iter().map(|(why, claims)| {
-        words(&clip(
-            &format!(
-                "NO DATA for {}: {why}",
-                count(claims.len(), "claim", "claims")
-            ),
-            300,
-        ))
+        let claims = count(claims.len(), "claim", "claims");
+        line(format!("NO DATA for {claims}: {why}"), 300)
     });
     let kept = [
         (false, "Kept"),

@@ -1,17 +1,18 @@
 //! `compare show`: everything that COMPARE.md leaves out, on demand.
 
-use super::insights::register_limit;
 use super::{
-    by_weight, changes, claimed, figure, is_candidate, list, missing, of, or_missing, per_stage,
-    report, share, short, some, state, text, times, us, verdict, whole, words,
+    by_weight, changes, claimed, each, figure, is_candidate, ladder, limit, list, missing, of,
+    or_line, or_missing, per_stage, report, share, short, some, state, text, times, us, verdict,
+    whole, words,
 };
+use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
 use crate::judge::list::joined;
 use crate::judge::missing::Missing;
+use crate::judge::peers;
 use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
-use crate::judge::{best, peers};
 use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
@@ -54,12 +55,14 @@ pub enum Section {
 impl Section {
     /// `Self-test`
     fn title(self) -> String {
-        let name = self
-            .to_possible_value()
-            .map(|value| value.get_name().to_string())
-            .unwrap_or_default();
-        name[..1].to_uppercase() + &name[1..]
+        let value = self.to_possible_value();
+        value.map_or(String::new(), |value| capital(value.get_name()))
     }
+}
+
+/// `self-test` as it begins a line.
+fn capital(words: &str) -> String {
+    words[..1].to_uppercase() + &words[1..]
 }
 
 /// The sections asked for, or all; of the stages named, or all. What names a stage or a section has it in full.
@@ -86,11 +89,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         let in_full = what.contains(section) || !stages.is_empty();
         blocks.push(Block::section(section.title()));
         let found = show.section(*section, in_full);
-        blocks.extend(if found.is_empty() {
-            vec![Block::paragraph("NO DATA in this record.")]
-        } else {
-            found
-        });
+        blocks.extend(or_line(found, "NO DATA in this record."));
     }
     Document {
         marker: None,
@@ -151,11 +150,13 @@ impl<'a> Show<'a> {
     }
 
     /// Said of tables that have the best variants only.
-    fn only_best(&self) -> Option<Block> {
-        let words = "Best variants; `--stage STAGE` has every variant of a stage.";
-        self.stages
+    fn only_best(&self) -> Vec<Block> {
+        let said = "Best variants; `--stage STAGE` has every variant of a stage.";
+        let said = self
+            .stages
             .is_empty()
-            .then(|| Block::paragraph(super::words(words)))
+            .then(|| Block::paragraph(words(said)));
+        said.into_iter().collect()
     }
 
     fn gates(&self, in_full: bool) -> Vec<Block> {
@@ -248,32 +249,25 @@ impl<'a> Show<'a> {
     fn latencies(&self) -> Vec<Block> {
         let known = &self.report.known;
         if self.stages.is_empty() {
-            let Some((_, _, places)) = best::by_problem(known) else {
-                return Vec::new();
-            };
-            let ids = known
-                .stages
-                .iter()
-                .map(|stage| super::ladder::short(&stage.id).to_string());
+            let ids = known.stages.iter().map(|stage| ladder::short(&stage.id));
             let timed =
                 |row: Option<&Row>| or_missing(row.map(|row| us(best::p50(row))), "not timed");
-            let rows = places
-                .into_iter()
-                .map(|(place, rows)| [text(place)].into_iter().chain(rows.into_iter().map(timed)));
-            let columns = ["µs of the best variant".to_string()]
-                .into_iter()
-                .chain(ids);
-            let table = Table::of(columns, rows.map(Iterator::collect));
-            return some(table).into_iter().chain(self.only_best()).collect();
+            let row = |(place, rows): OnProblem<'_>| {
+                let times = rows.into_iter().map(timed);
+                [text(place)].into_iter().chain(times).collect()
+            };
+            let columns = ["µs of the best variant"].into_iter().chain(ids);
+            let table = Table::of(columns, best::by_problem(known).into_iter().map(row));
+            return match some(table) {
+                none if none.is_empty() => none,
+                found => [found, self.only_best()].concat(),
+            };
         }
         let row = |row: &Row| {
             let time = best::withheld(self.record, row).map_or_else(|| us(best::p50(row)), missing);
             let metrics = [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz];
-            let others = metrics.map(|metric| of(Some(row), metric));
-            [text(row.subject.name()), text(&row.on), time]
-                .into_iter()
-                .chain(others)
-                .collect()
+            let variant = row![row.subject.name(), text(&row.on), time];
+            [variant, each(Some(row), metrics)].concat()
         };
         let rows = best::timed(self.record)
             .filter(|row| self.takes(row.subject.stage()))
@@ -302,14 +296,10 @@ impl<'a> Show<'a> {
                 scope.stage, scope.left_out, scope.of, scope.why
             ))
         });
-        some(table)
-            .into_iter()
-            .chain(self.method(Source::Gpu))
-            .chain(list(left_out))
-            .collect()
+        [some(table), self.method(Source::Gpu), list(left_out)].concat()
     }
 
-    fn method(&self, of: Source) -> Option<Block> {
+    fn method(&self, of: Source) -> Vec<Block> {
         let tools = self
             .record
             .meta
@@ -317,7 +307,8 @@ impl<'a> Show<'a> {
             .get(&of)
             .map(|tools| tools.join(", "));
         let said = joined(tools.iter().chain(self.record.meta.methods.get(&of)), ": ");
-        (!said.is_empty()).then(|| Block::paragraph(words(&said)))
+        let said = (!said.is_empty()).then(|| Block::paragraph(words(&said)));
+        said.into_iter().collect()
     }
 
     pub fn resources(&self) -> Vec<Block> {
@@ -330,7 +321,7 @@ impl<'a> Show<'a> {
                 short(&row.subject),
                 text(&row.on),
                 of(Some(row), Metric::Registers),
-                or_missing(declared.and_then(register_limit).map(whole), "not declared"),
+                limit(declared),
                 of(declared, Metric::RegisterCap),
                 of(Some(row), Metric::SpillBytes),
                 of(Some(row), Metric::StackBytes),
@@ -391,19 +382,17 @@ impl<'a> Show<'a> {
             ["value", "same-preset baseline", "value / baseline"],
             base,
         );
-        blocks.into_iter().chain(self.only_best()).collect()
+        [blocks, self.only_best()].concat()
     }
 
     pub fn profile(&self) -> Vec<Block> {
         let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
         let blocks = self.beside(Source::Ncu, ["ncu", "emulator", "ncu / emulator"], counted);
-        let method = self.method(Source::Ncu).filter(|_| !blocks.is_empty());
-        blocks
-            .into_iter()
-            .chain(self.waits())
-            .chain(method)
-            .chain(self.only_best())
-            .collect()
+        let method = match blocks.is_empty() {
+            true => vec![],
+            false => self.method(Source::Ncu),
+        };
+        [blocks, self.waits(), method, self.only_best()].concat()
     }
 
     /// The lines of kernel.cu in which warps wait most, where ncu was asked.
@@ -478,10 +467,7 @@ impl<'a> Show<'a> {
             })
         });
         let table = Table::of(["variant", "C7", "tools passed", "launches", "why"], rows);
-        some(table)
-            .into_iter()
-            .chain(self.method(Source::ComputeSanitizer))
-            .collect()
+        [some(table), self.method(Source::ComputeSanitizer)].concat()
     }
 
     fn peers(&self) -> Vec<Block> {
@@ -506,16 +492,16 @@ impl<'a> Show<'a> {
                 Metric::HostP50,
                 Metric::MaxError,
             ];
-            let mut cells = row![text(&candidate.on), text(&candidate.subject)];
-            cells.extend(metrics.map(|metric| of(Some(candidate), metric)));
-            cells.push(or_missing(ratio.map(|ratio| times(*ratio)), "no pair"));
-            cells.push(
-                failed
-                    .or_else(|| candidate.note.clone())
-                    .unwrap_or_default()
-                    .into(),
-            );
-            cells
+            let note = failed.or_else(|| candidate.note.clone());
+            [
+                row![text(&candidate.on), text(&candidate.subject)],
+                each(Some(candidate), metrics),
+                row![
+                    or_missing(ratio.map(|ratio| times(*ratio)), "no pair"),
+                    note.unwrap_or_default()
+                ],
+            ]
+            .concat()
         };
         let columns = [
             "problem",
@@ -596,14 +582,8 @@ impl<'a> Show<'a> {
             "Since {}: {}",
             since.name, since.overall
         ))];
-        let kinds = [
-            (Change::Worse, "Worse"),
-            (Change::Ambiguous, "Undecided"),
-            (Change::Missing, "Not compared"),
-            (Change::Better, "Better"),
-            (Change::Differs, "Neither better nor worse"),
-        ];
-        for (change, title) in kinds {
+        let differing = Change::ALL.into_iter().filter(|of| *of != Change::Same);
+        for change in differing {
             let of_kind = since
                 .differences
                 .iter()
@@ -613,7 +593,7 @@ impl<'a> Show<'a> {
             if !of_kind.is_empty() {
                 blocks.push(Block::Heading {
                     level: 3,
-                    text: title.into(),
+                    text: capital(change.word()).into(),
                 });
                 blocks.push(Block::Table(changes(&of_kind)));
             }
@@ -642,11 +622,7 @@ impl<'a> Show<'a> {
             ["what", "why", "required"],
             self.report.missing.iter().map(row),
         );
-        if table.rows.is_empty() {
-            vec![Block::paragraph("Nothing is missing.")]
-        } else {
-            some(table)
-        }
+        or_line(some(table), "Nothing is missing.")
     }
 
     fn built(&self) -> Vec<Block> {
@@ -693,10 +669,7 @@ impl<'a> Show<'a> {
                 .iter()
                 .map(|(source, tools)| format!("{source}: {}", tools.join(", ")).into()),
         );
-        some(table)
-            .into_iter()
-            .chain([Block::Bullets(lines)])
-            .collect()
+        [some(table), vec![Block::Bullets(lines)]].concat()
     }
 }
 

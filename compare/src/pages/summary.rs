@@ -1,10 +1,10 @@
 //! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
 
 use super::{
-    clip, figure, ladder, list, or_missing, report::verdict, some, state, text, us, words,
+    figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, words,
 };
 use crate::judge::best::{self, Latency};
-use crate::judge::state::{State, summary};
+use crate::judge::state::{Failure, State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Known, Origin};
 use crate::page::{Block, Document, Table, Text, row};
@@ -25,14 +25,9 @@ pub fn document(report: &Report<'_>) -> Document {
         .map(|(subject, of)| row![text(subject), state(of)]);
     blocks.extend(some(Table::of(["not green", "verdict"], rows)));
     blocks.extend(stages(report));
-    let required = report.missing.iter().filter(|missing| missing.required);
-    let lines: Vec<Text> = required
-        .map(|missing| {
-            words(&clip(
-                &format!("missing: {}: {}", missing.what, missing.why),
-                180,
-            ))
-        })
+    let lines: Vec<Text> = report
+        .required()
+        .map(|missing| line(format!("missing: {missing}"), 180))
         .collect();
     let hidden = lines.len().saturating_sub(MOST) + undecided.saturating_sub(MOST);
     let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show gates missing`")));
@@ -76,7 +71,7 @@ pub fn reproach(report: &Report<'_>) -> Option<Document> {
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {
-    let line = |failure: &crate::judge::state::Failure| {
+    let line = |failure: &Failure| {
         words(&format!(
             "FAIL {} of {}: {}",
             failure.gate, failure.subject, failure.reason

@@ -9,44 +9,45 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Formula {
     pub metric: Metric,
-    /// ncu's metrics and their factors.
-    pub sum: &'static [(&'static str, f64)],
+    /// ncu's metrics.
+    pub sum: &'static [&'static str],
+    /// What their sum is multiplied by.
+    pub factor: f64,
     /// What the sum is divided by; empty for 1.
     pub over: &'static [&'static str],
     /// What it means on the GPU, where that is not what the emulator counts.
     pub meaning: &'static str,
 }
 
-const fn sum(
-    metric: Metric,
-    sum: &'static [(&'static str, f64)],
-    meaning: &'static str,
-) -> Formula {
+const fn sum(metric: Metric, sum: &'static [&'static str], meaning: &'static str) -> Formula {
     Formula {
         metric,
         sum,
+        factor: 1.0,
         over: &[],
         meaning,
     }
 }
 
 impl Formula {
+    const fn times(self, factor: f64) -> Self {
+        Self { factor, ..self }
+    }
+
     const fn over(self, over: &'static [&'static str]) -> Self {
         Self { over, ..self }
     }
 
     /// Its value; `None` where ncu has no value for one of the metrics, or the whole that it is a part of is 0.
     pub fn value(&self, metrics: &BTreeMap<String, f64>) -> Option<f64> {
-        let add = |names: &mut dyn Iterator<Item = (&str, f64)>| -> Option<f64> {
-            names
-                .map(|(name, factor)| Some(metrics.get(name)? * factor))
-                .sum()
+        let add = |names: &[&str]| -> Option<f64> {
+            names.iter().map(|name| metrics.get(*name).copied()).sum()
         };
-        let value = add(&mut self.sum.iter().copied())?;
+        let value = self.factor * add(self.sum)?;
         if self.over.is_empty() {
             return Some(value);
         }
-        let whole = add(&mut self.over.iter().map(|name| (*name, 1.0)))?;
+        let whole = add(self.over)?;
         (whole > 0.0).then(|| value / whole)
     }
 }
@@ -58,17 +59,11 @@ pub fn formula(metric: Metric) -> Option<&'static Formula> {
 
 /// Every metric of ncu that the formulas need, each once.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Vec::new();
-    for formula in &FORMULAS {
-        for name in formula
-            .sum
-            .iter()
-            .map(|(name, _)| *name)
-            .chain(formula.over.iter().copied())
-        {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+    let of_one = |formula: &'static Formula| formula.sum.iter().chain(formula.over);
+    let mut names = Vec::new();
+    for name in FORMULAS.iter().flat_map(of_one) {
+        if !names.contains(name) {
+            names.push(*name);
         }
     }
     names
@@ -102,166 +97,140 @@ pub fn without_unseen(mut row: Row) -> Row {
 pub static FORMULAS: [Formula; 27] = [
     sum(
         Metric::ProfiledNs,
-        &[("gpu__time_duration.sum", 1.0)],
+        &["gpu__time_duration.sum"],
         "one launch with cold caches; no latency of the ladder",
     ),
     sum(
         Metric::SmThroughput,
-        &[("sm__throughput.avg.pct_of_peak_sustained_elapsed", PERCENT)],
+        &["sm__throughput.avg.pct_of_peak_sustained_elapsed"],
         "of the busiest unit of an SM, of its peak",
-    ),
+    )
+    .times(PERCENT),
     sum(
         Metric::DramThroughput,
-        &[(
-            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-            PERCENT,
-        )],
+        &["dram__throughput.avg.pct_of_peak_sustained_elapsed"],
         "of its peak",
-    ),
+    )
+    .times(PERCENT),
     sum(
         Metric::DramBytes,
-        &[("dram__bytes.sum", 1.0)],
+        &["dram__bytes.sum"],
         "read and written, with a cold L2",
     ),
     sum(
         Metric::AchievedOccupancy,
-        &[("sm__warps_active.avg.pct_of_peak_sustained_active", PERCENT)],
+        &["sm__warps_active.avg.pct_of_peak_sustained_active"],
         "warps resident on an SM with work, of those possible",
-    ),
+    )
+    .times(PERCENT),
     sum(
         Metric::TensorPipeActive,
-        &[(
-            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-            PERCENT,
-        )],
+        &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"],
         "of the cycles in which an SM has work",
-    ),
+    )
+    .times(PERCENT),
+    // A multiply-add is two operations.
     sum(
         Metric::TensorMacs,
-        // A multiply-add is two operations.
-        &[(
-            "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum",
-            0.5,
-        )],
+        &["sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"],
         "f16 products with f32 sums",
-    ),
+    )
+    .times(0.5),
     sum(
         Metric::TensorOps,
-        &[("sm__inst_executed_pipe_tensor_op_hmma.sum", 1.0)],
+        &["sm__inst_executed_pipe_tensor_op_hmma.sum"],
         "HMMA per warp, and the HFMA2.MMA that nvcc writes constants with",
     ),
     sum(
         Metric::GlobalReadBytes,
-        &[(LOADED_BYTES, 1.0), (COPIED_BYTES, 1.0)],
+        &[LOADED_BYTES, COPIED_BYTES],
         "by loads and cp.async, as the instructions ask",
     ),
-    sum(Metric::PlainReadBytes, &[(LOADED_BYTES, 1.0)], "by loads"),
-    sum(
-        Metric::AsyncCopyBytes,
-        &[(COPIED_BYTES, 1.0)],
-        "by cp.async",
-    ),
-    sum(
-        Metric::AsyncCopyShare,
-        &[(COPIED_BYTES, 1.0)],
-        "of the bytes read",
-    )
-    .over(&[LOADED_BYTES, COPIED_BYTES]),
+    sum(Metric::PlainReadBytes, &[LOADED_BYTES], "by loads"),
+    sum(Metric::AsyncCopyBytes, &[COPIED_BYTES], "by cp.async"),
+    sum(Metric::AsyncCopyShare, &[COPIED_BYTES], "of the bytes read")
+        .over(&[LOADED_BYTES, COPIED_BYTES]),
     sum(
         Metric::GlobalWriteBytes,
-        &[("smsp__sass_data_bytes_mem_global_op_st.sum", 1.0)],
+        &["smsp__sass_data_bytes_mem_global_op_st.sum"],
         "by stores, as the instructions ask",
     ),
     sum(
         Metric::GlobalReadSectors,
-        &[(READ_SECTORS, 1.0)],
+        &[READ_SECTORS],
         "32 bytes each, that L1 looks up",
     ),
     sum(
         Metric::SectorsPerRead,
-        &[(READ_SECTORS, 1.0)],
+        &[READ_SECTORS],
         "16 is all of a request of 16 bytes a lane",
     )
     .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
     sum(
         Metric::L2SectorsRead,
-        &[("lts__t_sectors_srcunit_tex_op_read.sum", 1.0)],
+        &["lts__t_sectors_srcunit_tex_op_read.sum"],
         "that reach L2",
     ),
     sum(
         Metric::L2HitRate,
-        &[("lts__t_sector_hit_rate.pct", PERCENT)],
+        &["lts__t_sector_hit_rate.pct"],
         "of sectors, from a cold cache",
-    ),
+    )
+    .times(PERCENT),
     sum(
         Metric::SharedReadRequests,
         &[
-            ("smsp__sass_inst_executed_op_shared_ld.sum", 1.0),
-            ("smsp__sass_inst_executed_op_ldsm.sum", 1.0),
+            "smsp__sass_inst_executed_op_shared_ld.sum",
+            "smsp__sass_inst_executed_op_ldsm.sum",
         ],
         "loads and ldmatrix, as nvcc joins them",
     ),
     sum(
         Metric::SharedReadWavefronts,
-        &[(LOAD_WAVEFRONTS, 1.0)],
+        &[LOAD_WAVEFRONTS],
         "of loads and ldmatrix",
     ),
     sum(
         Metric::SharedReadConflicts,
-        &[(LOAD_CONFLICTS, 1.0)],
+        &[LOAD_CONFLICTS],
         "wavefronts more than needed",
     ),
     sum(
         Metric::SharedReadConflictShare,
-        &[(LOAD_CONFLICTS, 1.0)],
+        &[LOAD_CONFLICTS],
         "of those wavefronts",
     )
     .over(&[LOAD_WAVEFRONTS]),
     sum(
         Metric::SharedWriteWavefronts,
-        &[(
-            "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-            1.0,
-        )],
+        &["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum"],
         "of stores",
     ),
     sum(
         Metric::AsyncWriteWavefronts,
-        &[(
-            "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",
-            1.0,
-        )],
+        &["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"],
         "of cp.async's writes",
     ),
     sum(
         Metric::LocalInstructions,
-        &[("smsp__sass_inst_executed_op_local.sum", 1.0)],
+        &["smsp__sass_inst_executed_op_local.sum"],
         "spills and stack; 0 is right",
     ),
     sum(
         Metric::BarrierStallShare,
-        &[(
-            "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
-            1.0,
-        )],
+        &["smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio"],
         "named barriers included, mbarriers not",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::LongScoreboardShare,
-        &[(
-            "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
-            1.0,
-        )],
+        &["smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio"],
         "waits for global memory",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::ShortScoreboardShare,
-        &[(
-            "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
-            1.0,
-        )],
+        &["smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio"],
         "waits for shared memory, exp and the like",
     )
     .over(&[WARP_LATENCY]),
@@ -323,7 +292,7 @@ mod tests {
                 "{}",
                 formula.metric
             );
-            let is_part = !formula.over.is_empty() || formula.sum[0].1 == PERCENT;
+            let is_part = !formula.over.is_empty() || formula.factor == PERCENT;
             let unit = formula.metric.spec().unit;
             assert_eq!(
                 is_part,

@@ -2,6 +2,7 @@
 
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, named_shapes};
+use common::timing::stats::Ratio;
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -93,6 +94,12 @@ impl Row {
             Some(if whole == 0.0 { 0.0 } else { part / whole })
         };
         found(metric).or_else(|| metric.parts().and_then(share))
+    }
+
+    /// The same as an estimate, which is no number where there is none.
+    pub fn estimate(&self, metric: Metric) -> Figure {
+        let found = self.figures.get(&metric).copied();
+        found.unwrap_or(f64::NAN.into())
     }
 
     /// What no other row of a record has.
@@ -383,6 +390,12 @@ impl From<(f64, f64, f64)> for Figure {
     }
 }
 
+impl From<Ratio> for Figure {
+    fn from(Ratio { value, interval }: Ratio) -> Self {
+        (value, interval.low, interval.high).into()
+    }
+}
+
 macro_rules! figure_from {
     ($($integer:ty),*) => {
         $(impl From<$integer> for Figure {
@@ -395,6 +408,11 @@ macro_rules! figure_from {
 figure_from!(u32, u64, usize);
 
 impl Figure {
+    /// Of its interval; the value itself where it has none.
+    pub fn ends(self) -> (f64, f64) {
+        self.interval.unwrap_or((self.value, self.value))
+    }
+
     /// As a record keeps it: counts whole, all else at four digits. An interval is rounded outwards, so that no claim is kept
     /// by digits that were not measured.
     pub fn rounded(self, metric: Metric) -> Self {
