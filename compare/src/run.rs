@@ -465,77 +465,85 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
 
 /// What this machine, backend and tier can measure.
 fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
-    let no = |reason: &str| Measurable::No {
-        reason: reason.to_string(),
-    };
-    let compiled = builds
+    let not_compiled = builds
         .iter()
         .find_map(|build| match &build.device_compiler {
-            DeviceCompiler::Absent { reason } => Some(reason.clone()),
+            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
             DeviceCompiler::Built { .. } => None,
         });
-    let writes_lse = builds.iter().any(|stage| {
-        let mut kernels = stage.variants.iter().flat_map(|variant| &variant.kernels);
-        plan.has_stage(&stage.id) && kernels.any(|kernel| kernel.facts.lse)
-    });
-    let scope = |gate: GateId| match gate {
-        GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
-            Measurable::Yes
+    let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
+    let mut kernels = ran()
+        .flat_map(|stage| &stage.variants)
+        .flat_map(|variant| &variant.kernels);
+    let writes_lse = kernels.any(|kernel| kernel.facts.lse);
+    let has_evidence = ran().any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()));
+    let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
+    // What a gate needs, and what is said where that is missing.
+    let needs = |gate: GateId| match gate {
+        GateId::C1
+        | GateId::C2
+        | GateId::C3
+        | GateId::C4
+        | GateId::C5
+        | GateId::C6
+        | GateId::S1 => {
+            vec![]
         }
-        GateId::C7 => no(
+        GateId::C7 => vec![(
+            false,
             "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
-        ),
-        GateId::C8 if !writes_lse => no("no kernel of this run writes log-sum-exps"),
-        GateId::C8 => Measurable::Yes,
-        GateId::B1 if plan.backend == BackendKind::Emulated => {
-            no("one backend alone: a run on a GPU compares its outputs with the emulator's")
-        }
-        GateId::B1 if !plan.cases.iter().any(|case| case.mode == Mode::Both) => {
-            no("no case of this run is computed on both backends; those of a tier are")
-        }
-        GateId::B1 => Measurable::Yes,
-        GateId::H1 if plan.backend == BackendKind::Cuda => {
-            no("hazards are judged by the emulator: run with --backend emulated")
-        }
-        GateId::H1 if !traced => no("the C++ compiler has no traced build; g++ 12 or later has"),
-        GateId::H1
-            if !plan
-                .cases
-                .iter()
-                .any(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce)) =>
-        {
-            no("no problem is small enough to be traced")
-        }
-        GateId::H1 => Measurable::Yes,
-        GateId::R1 => compiled
-            .clone()
-            .map_or(Measurable::Yes, |reason| Measurable::No { reason }),
-        GateId::L1 if plan.timings.is_empty() => {
-            no("latency is measured on a GPU, and not with --iters 0")
-        }
-        GateId::L1 => Measurable::Yes,
-        GateId::E1
-            if !builds.iter().any(|stage| {
-                stage.claims.iter().any(|claim| !claim.is_of_speed()) && plan.has_stage(&stage.id)
-            }) =>
-        {
-            no("no stage of this run states evidence claims")
-        }
-        GateId::E1 if plan.counted.is_empty() => {
-            no("its claims are about mission, full mask, which is not in this run with f16")
-        }
-        GateId::E1 if !traced => {
-            no("the C++ compiler has no traced build, which counts; g++ 12 or later has")
-        }
-        GateId::E1 | GateId::S1 => Measurable::Yes,
+        )],
+        GateId::C8 => vec![(writes_lse, "no kernel of this run writes log-sum-exps")],
+        GateId::B1 => vec![
+            (
+                plan.backend != BackendKind::Emulated,
+                "one backend alone: a run on a GPU compares its outputs with the emulator's",
+            ),
+            (
+                has(&[Mode::Both]),
+                "no case of this run is computed on both backends; those of a tier are",
+            ),
+        ],
+        GateId::H1 => vec![
+            (
+                plan.backend != BackendKind::Cuda,
+                "hazards are judged by the emulator: run with --backend emulated",
+            ),
+            (
+                traced,
+                "the C++ compiler has no traced build; g++ 12 or later has",
+            ),
+            (
+                has(&[Mode::Traced, Mode::TracedOnce]),
+                "no problem is small enough to be traced",
+            ),
+        ],
+        GateId::R1 => vec![(not_compiled.is_none(), not_compiled.unwrap_or_default())],
+        GateId::L1 => vec![(
+            !plan.timings.is_empty(),
+            "latency is measured on a GPU, and not with --iters 0",
+        )],
+        GateId::E1 => vec![
+            (has_evidence, "no stage of this run states evidence claims"),
+            (
+                !plan.counted.is_empty(),
+                "its claims are about mission, full mask, which is not in this run with f16",
+            ),
+            (
+                traced,
+                "the C++ compiler has no traced build, which counts; g++ 12 or later has",
+            ),
+        ],
+    };
+    let scope = |gate: GateId| {
+        let unmet = needs(gate).into_iter().find(|(is_met, _)| !is_met);
+        let measurable = unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
+            reason: reason.to_string(),
+        });
+        GateScope { gate, measurable }
     };
     let of_runs = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    of_runs
-        .map(|gate| GateScope {
-            gate,
-            measurable: scope(gate),
-        })
-        .collect()
+    of_runs.map(scope).collect()
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.

@@ -2,8 +2,8 @@
 
 use crate::judge::Named;
 use crate::measure::machine;
-use crate::record::store::{Found, is_record, read_each};
-use crate::record::{Record, Row, StageMeta, StoreError};
+use crate::record::store::{Found, Samples, is_record, read_each};
+use crate::record::{Meta, Record, StoreError};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::timing::stats::Summary;
@@ -171,39 +171,41 @@ fn add_samples(record: &mut Record, older: &Record) {
         samples,
         ..
     } = record;
-    for sampled in samples {
-        let key = (&sampled.subject, &sampled.on, sampled.by);
-        let identity = |stages: &[StageMeta]| {
-            stages
-                .iter()
-                .find(|stage| stage.id == sampled.subject.stage())
-                .map(|stage| stage.identity.clone())
-        };
-        let find = |rows: &[Row]| {
-            rows.iter()
-                .position(|row| row.key() == (key.0, key.1, key.2, None))
-        };
-        let (Some(at), Some(then)) = (find(rows), find(&older.rows)) else {
+    for Samples {
+        subject,
+        on,
+        by,
+        device_ns,
+    } in samples
+    {
+        let Some(row) = rows
+            .iter_mut()
+            .find(|row| row.key() == (&*subject, &*on, *by, None))
+        else {
             continue;
         };
+        let identity = |meta: &Meta| {
+            let mut stages = meta.stages.iter();
+            let stage = stages.find(|stage| stage.id == subject.stage());
+            stage.map(|stage| stage.identity.clone())
+        };
+        let then = older.row(subject, on, *by);
+        let is_same = then.is_some_and(|then| then.under == row.under)
+            && identity(meta) == identity(&older.meta);
         let found = older
             .samples
             .iter()
-            .find(|other| (&other.subject, &other.on, other.by) == key);
-        let is_same = rows[at].under == older.rows[then].under
-            && identity(&meta.stages) == identity(&older.meta.stages);
+            .find(|other| (&other.subject, &other.on, other.by) == (&*subject, &*on, *by));
         let Some(found) = found.filter(|_| is_same) else {
             continue;
         };
-        sampled.device_ns.extend(&found.device_ns);
-        let us: Vec<f64> = sampled.device_ns.iter().map(|ns| ns / 1e3).collect();
+        device_ns.extend(&found.device_ns);
+        let us: Vec<f64> = device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
             let interval = summary.p50_interval;
-            rows[at].figures.insert(
-                Metric::P50,
-                (summary.p50, interval.low, interval.high).into(),
-            );
-            rows[at].figures.insert(Metric::P90, summary.p90.into());
+            let p50 = (summary.p50, interval.low, interval.high).into();
+            let figures = [(Metric::P50, p50), (Metric::P90, summary.p90.into())];
+            row.figures.extend(figures);
         }
     }
 }

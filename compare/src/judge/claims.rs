@@ -3,7 +3,9 @@
 
 use super::best::best_of;
 use super::{Known, Origin, peers};
-use crate::record::{Claim, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{
+    Claim, Negative, On, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
+};
 use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
@@ -369,30 +371,28 @@ fn values(
 ) -> Result<Vec<(Option<String>, f64)>, String> {
     let Claim { metric, on, .. } = claim;
     let lacks = |what: &str| format!("{subject}: {what}");
-    let of_instance = |source: Source| {
-        let rows = record.by(source).filter(|row| row.subject == *subject);
-        rows.filter_map(|row| match &row.on {
-            On::Instance {
-                dtype,
-                head_dim: 64,
-                arch,
-            } if *dtype == on.dtype => Some((arch.clone(), row.value(*metric)?)),
-            _ => None,
-        })
-        .collect::<Vec<_>>()
+    let launched = |by: Source, otherwise: &str| {
+        let row = record.row(subject, &On::Problem(on.clone()), by);
+        row.ok_or_else(|| lacks(otherwise))
+    };
+    let of_instances = |by: Source, otherwise: &str| {
+        let found: Vec<_> = record
+            .instances(subject, by, on.dtype, 64)
+            .filter_map(|(arch, row)| Some((arch.map(String::from), row.value(*metric)?)))
+            .collect();
+        match found.is_empty() {
+            true => Err(lacks(otherwise)),
+            false => Ok(found),
+        }
     };
     if by == Source::Ncu && metric.is_judged_by_ncu() {
-        let row = record.row(subject, &On::Problem(on.clone()), Source::Ncu);
-        let row = row.ok_or_else(|| lacks("not launched under ncu"))?;
-        let value = row
-            .value(*metric)
-            .ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
+        let value = launched(by, "not launched under ncu")?.value(*metric);
+        let value = value.ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
         return Ok(vec![(None, value)]);
     }
     match metric.source() {
         metric::Source::Counters => {
-            let row = record.row(subject, &On::Problem(on.clone()), Source::Emulator);
-            let row = row.ok_or_else(|| lacks("not counted in this run"))?;
+            let row = launched(Source::Emulator, "not counted in this run")?;
             if let Some(reason) = row.failure() {
                 return Err(lacks(reason));
             }
@@ -401,19 +401,14 @@ fn values(
                 None => Err(lacks(row.note.as_deref().unwrap_or("not counted"))),
             }
         }
-        metric::Source::Declared => match of_instance(Source::Kernel) {
-            found if found.is_empty() => Err(lacks(&format!(
-                "it has no instance for {} and head_dim 64",
-                on.dtype
-            ))),
-            found => Ok(found),
-        },
-        metric::Source::Compiler => match of_instance(Source::Ptxas) {
-            found if found.is_empty() => Err(lacks(
-                "no GPU code was built, or its machine code was not read",
-            )),
-            found => Ok(found),
-        },
+        metric::Source::Declared => of_instances(
+            Source::Kernel,
+            &format!("it has no instance for {} and head_dim 64", on.dtype),
+        ),
+        metric::Source::Compiler => of_instances(
+            Source::Ptxas,
+            "no GPU code was built, or its machine code was not read",
+        ),
         metric::Source::Profile | metric::Source::Gpu => Err(lacks(
             "only ncu measures it; `compare profile` on a GPU completes this record",
         )),
@@ -493,25 +488,21 @@ pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Find
     claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
 }
 
-/// The newest negative record that covers a claim: the same stage, words and identity, and the same GPU where its figures
-/// are of one.
-pub fn refuted_by<'a>(
+/// The newest negative record that covers a claim, and what it says: the same stage, words and identity, and the same GPU
+/// where its figures are of one.
+fn refuted_by<'a>(
     known: &Known<'a>,
     stage: &StageMeta,
     claim: &Claim,
     gpu: Option<&str>,
-) -> Option<(&'a str, &'a Record)> {
+) -> Option<(&'a str, &'a Negative, &'a Refuted)> {
     let words = claim.to_string();
-    let covers = |(_, record): &&(String, Record)| {
+    known.committed.iter().rev().find_map(|(name, record)| {
         let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
-        same_gpu && record.is_of(stage) && record.meta.refuted(&stage.id, &words).is_some()
-    };
-    known
-        .committed
-        .iter()
-        .rev()
-        .find(covers)
-        .map(|(name, record)| (name.as_str(), record))
+        let refuted = record.meta.refuted(&stage.id, &words)?;
+        let negative = record.meta.negative.as_ref()?;
+        (same_gpu && record.is_of(stage)).then_some((name.as_str(), negative, refuted))
+    })
 }
 
 /// What is known of every claim of the ladder as built now.
@@ -529,39 +520,23 @@ pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
 }
 
 fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
-    let find = |record: &Record| {
-        let measured = record.stage(&stage.id)?;
-        judge(record, measured, claim)
-    };
+    let find = |record: &Record| judge(record, record.stage(&stage.id)?, claim);
     let negative =
         |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
-    let evidence = |record: &Record| {
-        let refuted = record.meta.refuted(&stage.id, &claim.to_string());
-        let reason = record
-            .meta
-            .negative
-            .as_ref()
-            .map_or(String::new(), |negative| negative.reason.clone());
-        (
-            reason,
-            refuted.map_or(String::new(), |refuted| refuted.evidence.clone()),
-        )
-    };
     let mut why = "not measured in this run, and no committed record has it".to_string();
     if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
         match (finding.verdict, negative(run)) {
             (Verdict::NoData, _) => why = finding.reason,
-            (Verdict::Pass, Some((record, _))) => {
+            (Verdict::Pass, Some((record, ..))) => {
                 return Status::UnexpectedPass {
                     record: record.to_string(),
                     finding,
                 };
             }
-            (Verdict::Fail, Some((name, record))) => {
-                let (reason, _) = evidence(record);
+            (Verdict::Fail, Some((record, negative, _))) => {
                 return Status::Negative {
-                    record: name.to_string(),
-                    reason,
+                    record: record.to_string(),
+                    reason: negative.reason.clone(),
                     evidence: finding.reason,
                 };
             }
@@ -585,14 +560,11 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
             continue;
         }
         return match negative(record) {
-            Some((name, record)) => {
-                let (reason, evidence) = evidence(record);
-                Status::Negative {
-                    record: name.to_string(),
-                    reason,
-                    evidence,
-                }
-            }
+            Some((record, negative, refuted)) => Status::Negative {
+                record: record.to_string(),
+                reason: negative.reason.clone(),
+                evidence: refuted.evidence.clone(),
+            },
             None => Status::Judged { origin, finding },
         };
     }

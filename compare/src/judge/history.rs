@@ -3,7 +3,7 @@
 use super::list::distinct;
 use super::{Named, best, place};
 use crate::record::meta::Git;
-use crate::record::{On, Place, Record, Source, StageMeta, Subject};
+use crate::record::{On, Place, Record, Source, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 use serde::Serialize;
@@ -75,16 +75,12 @@ fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
     let row = best::best(record, id, &on, |name| {
         variant.is_none_or(|variant| variant == name)
     });
-    let default = |stage: &StageMeta| {
-        row.map_or(stage.default_variant.clone(), |row| {
-            row.subject.name().to_string()
-        })
-    };
-    let chosen = variant.map(String::from).or_else(|| stage.map(default));
-    let chosen = chosen.filter(|chosen| stage.is_some_and(|stage| stage.variant(chosen).is_some()));
-    let subject = chosen
-        .as_deref()
-        .map(|variant| Subject::variant(id, variant));
+    let fastest = row.map(|row| row.subject.name());
+    let default = stage.map(|stage| stage.default_variant.as_str());
+    let chosen = variant.or(fastest).or(default);
+    let chosen = chosen.filter(|name| stage.is_some_and(|stage| stage.variant(name).is_some()));
+    let subject = chosen.map(|name| Subject::variant(id, name));
+    let of = |figure: fn(&Record, &Subject) -> Option<f64>| figure(record, subject.as_ref()?);
     Point {
         record: name.clone(),
         commit: match &record.meta.git {
@@ -94,13 +90,9 @@ fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
             Git::Unknown { .. } => "unknown".to_string(),
         },
         p50_us: row.map(best::p50),
-        registers: subject
-            .as_ref()
-            .and_then(|subject| registers(record, subject)),
-        conflicts: subject
-            .as_ref()
-            .and_then(|subject| conflicts(record, subject)),
-        variant: chosen,
+        registers: of(registers),
+        conflicts: of(conflicts),
+        variant: chosen.map(String::from),
     }
 }
 
@@ -111,18 +103,10 @@ pub fn registers(record: &Record, subject: &Subject) -> Option<f64> {
 
 /// A figure of the f16, head_dim 64 instance as compiled for the GPU of the record, else for the last architecture built.
 pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
-    let built = record
-        .by(Source::Ptxas)
-        .filter(|row| row.subject == *subject);
-    let of_claims = built.filter_map(|row| match &row.on {
-        On::Instance {
-            dtype: Dtype::F16,
-            head_dim: 64,
-            arch: Some(arch),
-        } => Some((arch, row.value(metric)?)),
-        _ => None,
-    });
-    let of_claims: Vec<(&String, f64)> = of_claims.collect();
+    let built = record.instances(subject, Source::Ptxas, Dtype::F16, 64);
+    let of_claims: Vec<(&str, f64)> = built
+        .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
+        .collect();
     let runs = |arch: &str| record.meta.machine.gpu.runs(arch);
     of_claims
         .iter()

@@ -50,15 +50,16 @@ pub const OF_VARIANTS: [GateId; 11] = [
     GateId::R1,
 ];
 
+/// Where a verdict stands among those that a gate says of one subject: the first stands for all.
+pub fn rank(verdict: Verdict) -> usize {
+    let of = |other: &Verdict| *other == verdict;
+    Verdict::WORST_FIRST.iter().position(of).unwrap_or_default()
+}
+
 /// What each gate says of a variant over all rows of a record: any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA.
 /// Single cases are summed up in the row of all.
 pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
-    let rank = |verdict| {
-        Verdict::WORST_FIRST
-            .iter()
-            .position(|other| *other == verdict)
-    };
     let rows = record
         .rows
         .iter()

@@ -7,6 +7,7 @@ use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::timed_problem::TimedProblem;
 use crate::judge::claims::arms;
+use crate::judge::list::grouped;
 use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::input::FileInput;
@@ -267,9 +268,9 @@ impl Executor<'_> {
         });
         meta.left_out.extend(plan.timing_scopes.iter().cloned());
         let mut bench: Option<TimedProblem> = None;
-        let mut timings: Vec<&PlannedTiming> = plan.timings.iter().collect();
         // Problem by problem, so that all variants read the same buffers.
-        timings.sort_by_key(|timing| first_index(&plan.timings, timing));
+        let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
+        let timings: Vec<&PlannedTiming> = by_problem.into_iter().flat_map(|(_, of)| of).collect();
         // The first arm brings the GPU to its clocks, and each keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
@@ -349,9 +350,7 @@ impl Executor<'_> {
             .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
         let mut claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
         // Problem by problem, so that one upload serves all claims about it.
-        claims.sort_by(|(_, a), (_, b)| {
-            (&a.on.shape, a.on.dtype, a.on.mask).cmp(&(&b.on.shape, b.on.dtype, b.on.mask))
-        });
+        claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
         let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
             let Some((new, base, same_preset)) = arms(&measured.record, stage, claim) else {
@@ -499,13 +498,6 @@ fn by_problem(cases: Vec<&PlannedCase>) -> Vec<Vec<&PlannedCase>> {
         groups[group].push(case);
     }
     groups
-}
-
-fn first_index(timings: &[PlannedTiming], timing: &PlannedTiming) -> usize {
-    timings
-        .iter()
-        .position(|other| other.problem == timing.problem)
-        .unwrap_or(timings.len())
 }
 
 #[cfg(test)]

@@ -34,6 +34,13 @@ pub enum FileError {
     },
 }
 
+fn wrong(file: &str, why: impl Display) -> FileError {
+    FileError::Wrong {
+        file: file.to_string(),
+        why: why.to_string(),
+    }
+}
+
 /// The tensors of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInput {
@@ -56,10 +63,7 @@ impl FileInput {
             source,
         })?;
         let file = name_of(path);
-        let wrong = |why: String| FileError::Wrong {
-            file: file.clone(),
-            why,
-        };
+        let wrong = |why: String| wrong(&file, why);
         if let Some(name) = named_twice(&bytes) {
             return Err(wrong(format!(
                 "there are two tensors '{name}'; write the file again with one of each name"
@@ -186,10 +190,7 @@ impl Reader<'_> {
         if is_right {
             Ok(())
         } else {
-            Err(FileError::Wrong {
-                file: self.file.to_string(),
-                why: why(),
-            })
+            Err(wrong(self.file, why()))
         }
     }
 
@@ -204,10 +205,7 @@ impl Reader<'_> {
             };
             let expected = format!("q, k and v, and for F8_E4M3 also {SCALES}");
             let why = format!("no tensor '{name}'; expected {expected}; the file has {found}");
-            FileError::Wrong {
-                file: self.file.to_string(),
-                why,
-            }
+            wrong(self.file, why)
         })
     }
 
@@ -230,10 +228,7 @@ impl Reader<'_> {
             }
         };
         let operand = Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales?);
-        operand.map_err(|reason| FileError::Wrong {
-            file: self.file.to_string(),
-            why: reason.to_string(),
-        })
+        operand.map_err(|reason| wrong(self.file, reason))
     }
 
     /// One scale for each batch and head.

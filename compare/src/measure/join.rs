@@ -61,26 +61,30 @@ pub fn join(name: &str, before: Record, now: Measured) -> Result<Measured, JoinE
     {
         return Err(JoinError::Committed { name });
     }
-    if was_interrupted {
-        let Meta {
-            started,
-            command,
-            git,
-            tier,
-            scope,
-            ..
-        } = now.record.meta;
-        joined.record.meta.joined.push(Joined {
-            started,
-            command,
-            git,
-            tier,
-            scope,
-        });
-    } else {
-        add(&mut joined.record.meta, now.record.meta);
+    let now = now.record.meta;
+    match was_interrupted {
+        true => joined.record.meta.joined.push(added(now)),
+        false => add(&mut joined.record.meta, now),
     }
     Ok(joined)
+}
+
+fn added(now: Meta) -> Joined {
+    let Meta {
+        started,
+        command,
+        git,
+        tier,
+        scope,
+        ..
+    } = now;
+    Joined {
+        started,
+        command,
+        git,
+        tier,
+        scope,
+    }
 }
 
 /// What the last run set out to do.
@@ -136,7 +140,6 @@ fn differences(before: &Meta, now: &Meta) -> Vec<String> {
 /// What the two runs covered together: the whole of the higher tier that one of them covered whole, else what either
 /// selected.
 fn add(meta: &mut Meta, now: Meta) {
-    let (tier, scope) = (now.tier, now.scope.clone());
     let whole = |scope: &Scope| *scope == Scope::Whole;
     (meta.tier, meta.scope) = match (whole(&meta.scope), whole(&now.scope)) {
         (true, true) => (meta.tier.max(now.tier), Scope::Whole),
@@ -163,13 +166,7 @@ fn add(meta: &mut Meta, now: Meta) {
             gate.measurable = Measurable::Yes;
         }
     }
-    meta.joined.push(Joined {
-        started: now.started,
-        command: now.command,
-        git: now.git,
-        tier,
-        scope,
-    });
+    meta.joined.push(added(now));
 }
 
 #[cfg(test)]

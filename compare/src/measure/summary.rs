@@ -2,6 +2,7 @@
 
 use super::distinction::{Case, tell_apart};
 use super::rows;
+use crate::judge::state::rank;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
 use common::device::BackendKind;
@@ -128,14 +129,10 @@ fn fold(
             .count()
     };
     let (passed, judged) = (count(Verdict::Pass), of_gate.len() - count(Verdict::NoData));
-    let decisive = Verdict::WORST_FIRST
-        .into_iter()
-        .find(|&verdict| count(verdict) > 0)
-        .expect("the gate has results");
-    let (.., reason, case) = of_gate
+    let (_, decisive, reason, case) = of_gate
         .iter()
-        .find(|(_, verdict, ..)| *verdict == decisive)
-        .expect("counted above");
+        .min_by_key(|(_, verdict, ..)| rank(*verdict))
+        .expect("the gate has results");
     let at = case
         .map(|case| format!("{}: ", case.row.on))
         .unwrap_or_default();
@@ -154,7 +151,7 @@ fn fold(
     let reason = format!("{which}{at}{reason}");
     Judged::from(&GateResult {
         gate,
-        verdict: decisive,
+        verdict: *decisive,
         reason,
     })
     .cases(passed, judged)

@@ -19,12 +19,8 @@ pub fn terminal(document: &Document, width: u16) -> String {
             .as_ref()
             .map(|verdict| wrapped(&verdict.to_string(), width)),
     );
-    let drawn = document
-        .blocks
-        .iter()
-        .filter(|block| !matches!(block, Block::Chart(_)));
-    parts.extend(drawn.map(|block| {
-        match block {
+    let drawn = document.blocks.iter().filter_map(|block| {
+        Some(match block {
             Block::Heading { text, .. } => wrapped(&format!("== {text} =="), width),
             Block::Paragraph(text) => wrapped(&text.to_string(), width),
             Block::Bullets(items) => items
@@ -33,10 +29,11 @@ pub fn terminal(document: &Document, width: u16) -> String {
                 .collect::<Vec<_>>()
                 .join("\n"),
             Block::Table(of) => table(of, width),
-            Block::Chart(_) => String::new(),
+            Block::Chart(_) => return None,
             Block::Folded { summary, .. } => wrapped(&format!("{summary} (in COMPARE.md)"), width),
-        }
-    }));
+        })
+    });
+    parts.extend(drawn);
     parts.join("\n\n") + "\n"
 }
 

@@ -162,10 +162,7 @@ pub fn register_limit(declared: &Row) -> Option<f64> {
 
 fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
     let [mut spilled, mut full] = [vec![], vec![]];
-    for row in record
-        .by(Source::Ptxas)
-        .filter(|row| row.subject == *subject)
-    {
+    for row in record.of(subject, Source::Ptxas) {
         let limit = record.declared(row).and_then(register_limit);
         if let (Some(used), Some(limit)) = (row.value(Metric::Registers), limit)
             && used + REGISTERS_LEFT > limit

@@ -6,7 +6,7 @@ use super::files::{is_listed, read, write_atomically};
 use super::meta::Meta;
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::Shape;
+use common::problem::{Dtype, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -90,23 +90,32 @@ impl Record {
             .find(|row| row.key() == (subject, on, by, None))
     }
 
+    /// The instances of a subject for these inputs, each with the architecture that it was compiled for.
+    pub fn instances<'a>(
+        &'a self,
+        subject: &Subject,
+        by: Source,
+        dtype: Dtype,
+        head_dim: usize,
+    ) -> impl Iterator<Item = (Option<&'a str>, &'a Row)> {
+        let rows = self.of(subject, by);
+        rows.filter_map(move |row| match &row.on {
+            On::Instance {
+                dtype: of,
+                head_dim: dim,
+                arch,
+            } if (*of, *dim) == (dtype, head_dim) => Some((arch.as_deref(), row)),
+            _ => None,
+        })
+    }
+
     /// What `kernel.cu` declares of a compiled instance.
     pub fn declared(&self, compiled: &Row) -> Option<&Row> {
-        let On::Instance {
-            dtype, head_dim, ..
-        } = compiled.on
-        else {
-            return None;
-        };
-        self.row(
-            &compiled.subject,
-            &On::Instance {
-                dtype,
-                head_dim,
-                arch: None,
-            },
-            Source::Kernel,
-        )
+        let mut on = compiled.on.clone();
+        if let On::Instance { arch, .. } = &mut on {
+            *arch = None;
+        }
+        self.row(&compiled.subject, &on, Source::Kernel)
     }
 
     /// The row of two candidates that were interleaved.
@@ -134,8 +143,7 @@ impl Record {
 
     /// The hash of the machine code of each instance that was built.
     fn machine_code(&self, subject: &Subject) -> BTreeMap<String, &str> {
-        let built = self.by(Source::Ptxas).filter(|row| row.subject == *subject);
-        built
+        self.of(subject, Source::Ptxas)
             .filter_map(|row| Some((row.on.to_string(), row.sass.as_deref()?)))
             .collect()
     }
@@ -147,6 +155,11 @@ impl Record {
 
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
+    }
+
+    /// What one source says of a subject.
+    pub fn of<'a>(&'a self, subject: &Subject, by: Source) -> impl Iterator<Item = &'a Row> {
+        self.by(by).filter(move |row| row.subject == *subject)
     }
 
     pub fn read(folder: &Path) -> Result<Self, StoreError> {

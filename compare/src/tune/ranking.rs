@@ -126,19 +126,11 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         is_wrong,
         was_tried: true,
     };
-    let built: Vec<(&str, &Row)> = (record
-        .by(Source::Ptxas)
-        .filter(|row| row.subject == *subject))
-    .filter_map(|row| match &row.on {
-        On::Instance {
-            dtype,
-            head_dim,
-            arch: Some(arch),
-        } => ((*dtype, *head_dim) == (problem.dtype, problem.shape.head_dim))
-            .then_some((arch.as_str(), row)),
-        _ => None,
-    })
-    .collect();
+    let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
+    let built: Vec<(&str, &Row)> = record
+        .instances(subject, Source::Ptxas, dtype, head_dim)
+        .filter_map(|(arch, row)| Some((arch?, row)))
+        .collect();
     if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
         return Err(refused(format!("{gate}: {}", judged.reason), true));
     }
@@ -209,17 +201,11 @@ fn unsupported(
     {
         return case.note.clone();
     }
-    let instance = On::Instance {
-        dtype: problem.dtype,
-        head_dim: problem.shape.head_dim,
-        arch: None,
-    };
     let mut refused = record.stage(subject.stage())?.refused.iter();
     let refusal = refused.find(|refusal| refusal.variant == subject.name())?;
-    record
-        .row(subject, &instance, Source::Kernel)
-        .is_none()
-        .then(|| refusal.reason.clone())
+    let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
+    let mut declared = record.instances(subject, Source::Kernel, dtype, head_dim);
+    (declared.next().is_none()).then(|| refusal.reason.clone())
 }
 
 /// Takes out of `plan` what need not be timed: beside the problems of the claims, variants that `cache`, read from `file`,
