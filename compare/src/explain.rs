@@ -15,7 +15,7 @@ use common::explain::{Chain, InvestigateError, Step, dense, investigate};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem};
 use safetensors::tensor::{Dtype as Stored, TensorView};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares what it computes of one row, tile of keys by tile, with FP64: S, the running maximum,
@@ -116,11 +116,7 @@ fn row(text: &str) -> Result<[usize; 3], String> {
 
 /// Explains a row.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    let inputs: Vec<(&str, &Path)> = args
-        .input
-        .iter()
-        .map(|path| ("--input", path.as_path()))
-        .collect();
+    let inputs = output::input("--input", &args.input);
     output::check(&Output::text("--dump", args.dump.as_ref()), &inputs)?;
     let ladder = Ladder::open()?;
     let builds = ladder.builds();

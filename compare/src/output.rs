@@ -81,6 +81,11 @@ impl Output {
     }
 }
 
+/// What is read, if one is given, and the flag that names it.
+pub fn input<'a>(flag: &'static str, path: &'a Option<PathBuf>) -> Vec<(&'static str, &'a Path)> {
+    path.iter().map(|path| (flag, path.as_path())).collect()
+}
+
 /// Where the report goes: as asked, else COMPARE.md of the workspace.
 pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
     match asked {

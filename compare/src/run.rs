@@ -167,12 +167,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         path: path.clone(),
         content: Content::Json,
     }));
-    let input: Vec<_> = args
-        .input
-        .iter()
-        .map(|path| ("--input", path.as_path()))
-        .collect();
-    output::check(&outputs, &input)?;
+    output::check(&outputs, &output::input("--input", &args.input))?;
     let Finished {
         folder,
         name,
@@ -277,14 +272,8 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
     // Of what is run, and not where a run is to be quick: a stage's code takes seconds to read.
-    let is_run = |build: &StageBuild| {
-        plan.tier > Tier::T0
-            && plan
-                .cases
-                .iter()
-                .any(|case| case.subject.stage() == build.id)
-    };
-    let code = sass::read(stages, builds.iter_mut().filter(|build| is_run(build)));
+    let is_run = |build: &&mut StageBuild| plan.tier > Tier::T0 && plan.has_stage(&build.id);
+    let code = sass::read(stages, builds.iter_mut().filter(is_run));
     let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
     match code {
         Ok(tool) => {
@@ -320,34 +309,27 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         folder.display()
     ));
     let missing = measured.missing(&plan.cases);
-    let of_plan = |stage: &&LoadedStage| {
+    let is_planned = |stage: &&LoadedStage| {
         missing
             .iter()
             .any(|case| case.subject.stage() == stage.info().id)
     };
-    let planned: Vec<&LoadedStage> = stages.iter().filter(of_plan).collect();
     let planned_cases = measured.finished() + missing.len();
     // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
-    let is_settled = |id: &&str| planned.iter().all(|stage| stage.info().id != *id);
-    measured.settled = stages
-        .iter()
-        .map(|stage| stage.info().id)
-        .filter(is_settled)
-        .map(String::from)
-        .collect();
+    let (planned, settled): (Vec<&LoadedStage>, Vec<&LoadedStage>) =
+        stages.iter().partition(is_planned);
+    let settled = settled.iter().map(|stage| stage.info().id.to_string());
+    measured.settled = settled.collect();
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
         bars.step("self-test", stage.info().id, done, planned.len());
         done += 1;
     });
-    rows::self_test(faults::selftest(), &synchronisation)
-        .into_iter()
-        .for_each(|row| measured.record.append(row));
+    let found = rows::self_test(faults::selftest(), &synchronisation);
+    measured.record.extend(found);
     measured.broken = synchronisation.map_or(vec![], |suppressed| suppressed.broken);
     if let Some(file) = &file {
-        judge_given_output(file, &plan)
-            .into_iter()
-            .for_each(|row| measured.record.append(row));
+        measured.record.extend(judge_given_output(file, &plan));
     }
     measured.record.write(&folder)?;
     let mut recorder = Recorder {

@@ -59,11 +59,7 @@ pub struct SassArgs {
 
 /// Prints what the chosen instances consist of.
 pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
-    let inputs: Vec<(&str, &Path)> = args
-        .against
-        .iter()
-        .map(|path| ("--against", path.as_path()))
-        .collect();
+    let inputs = output::input("--against", &args.against);
     output::check(&Output::text("--save", args.save.as_ref()), &inputs)?;
     let ladder = Ladder::without_gpu("code is read, not run")?;
     let builds = ladder.builds();

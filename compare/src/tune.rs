@@ -12,8 +12,8 @@ use crate::answer::{Answer, NoData};
 use crate::judge::verdict::Exit;
 use crate::measure::execute::{Executor, in_flight};
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::measured::{Measured, Sink, SinkError};
-use crate::measure::plan::{self, PlannedCase};
+use crate::measure::measured::{Measured, Sink};
+use crate::measure::plan;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::output::{self, Output};
@@ -261,13 +261,5 @@ struct Tuning(Bars);
 impl Sink for Tuning {
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.0.step(kind, label, done, total);
-    }
-
-    fn output(&mut self, _: &PlannedCase, _: &[f32]) -> Result<(), SinkError> {
-        Ok(())
-    }
-
-    fn grown(&mut self, _: &mut Measured) -> Result<(), SinkError> {
-        Ok(())
     }
 }

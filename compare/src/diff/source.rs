@@ -192,11 +192,7 @@ fn add_samples(record: &mut Record, older: &Record) {
         let then = older.row(subject, on, *by);
         let is_same = then.is_some_and(|then| then.under == row.under)
             && identity(meta) == identity(&older.meta);
-        let found = older
-            .samples
-            .iter()
-            .find(|other| (&other.subject, &other.on, other.by) == (&*subject, &*on, *by));
-        let Some(found) = found.filter(|_| is_same) else {
+        let Some(found) = older.samples(subject, on, *by).filter(|_| is_same) else {
             continue;
         };
         device_ns.extend(&found.device_ns);

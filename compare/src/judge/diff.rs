@@ -8,6 +8,7 @@ use super::claims::{self, Finding, is_of_gpu};
 use super::list::{grouped, joined};
 use super::{Known, best, place, state};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
+use crate::record::store::Samples;
 use crate::record::{Claim, Figure, On, Record, Row, Source, StageMeta, Subject};
 use common::metric::{self, Better, Metric, Threshold};
 use common::timing::Change as Decided;
@@ -476,16 +477,6 @@ impl<'a> Sides<'a> {
                 .map(|stage| row(stage, why.clone()).required(is_required))
                 .collect();
         }
-        let samples = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a [f64]> {
-            let of_gpu = record
-                .samples
-                .iter()
-                .filter(|samples| samples.by == Source::Gpu);
-            of_gpu
-                .map(|samples| ((&samples.subject, &samples.on), &*samples.device_ns))
-                .collect()
-        };
-        let (old_samples, new_samples) = (samples(self.base), samples(self.new));
         let timed_in = |rows: &Index<'a>, row: &Row| {
             let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
             found.filter(|other| other.figures.contains_key(&Metric::P50))
@@ -494,15 +485,8 @@ impl<'a> Sides<'a> {
             .filter_map(|row| Some((timed_in(&self.old_rows, row)?, row)))
             .collect();
         let latency = |(old, row): &(&Row, &Row)| {
-            let key = (&row.subject, &row.on);
-            self.latency(
-                old,
-                row,
-                old_samples
-                    .get(&key)
-                    .copied()
-                    .zip(new_samples.get(&key).copied()),
-            )
+            let samples = |record: &'a Record| record.samples(&row.subject, &row.on, row.by);
+            self.latency(old, row, samples(self.base).zip(samples(self.new)))
         };
         let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
@@ -564,19 +548,13 @@ impl<'a> Sides<'a> {
             .or(untimed("the new record", self.new))
             .or_else(|| {
                 let ((was, old_driver), (is, driver)) = (gpu(self.base)?, gpu(self.new)?);
-                let other_driver = || {
-                    (old_driver != driver).then(|| format!("driver {old_driver} against {driver}"))
-                };
-                if was != is {
-                    Some(format!("{was} against {is}"))
-                } else {
-                    other_driver()
-                }
+                let other_driver = || Some(format!("driver {}", against(old_driver, driver)?));
+                against(was, is).or_else(other_driver)
             })
     }
 
     /// One latency on both sides, by the interval of the medians' ratio.
-    fn latency(&self, old: &Row, new: &Row, raw: Option<(&[f64], &[f64])>) -> Difference {
+    fn latency(&self, old: &Row, new: &Row, raw: Option<(&Samples, &Samples)>) -> Difference {
         let row = |change, why| {
             Difference::new(&new.subject, "p50", Group::Latency, change, why)
                 .on(&new.on)
@@ -594,11 +572,12 @@ impl<'a> Sides<'a> {
                 format!("{} is another shape in the base", place.shape),
             );
         }
-        if old.under != new.under {
-            let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
-            return row(Change::Missing, format!("{was} against {is}"));
+        let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
+        if let Some(why) = against(was, is) {
+            return row(Change::Missing, why);
         }
-        let resampled = raw.and_then(|(old, new)| Ratio::of_medians(old, new).ok());
+        let resampled =
+            raw.and_then(|(old, new)| Ratio::of_medians(&old.device_ns, &new.device_ns).ok());
         let is_resampled = Some(resampled.is_some());
         let ratio = resampled.unwrap_or_else(|| ratio(old, new));
         let (change, mut why) = self.judge_latency(&ratio, old, new);
@@ -693,8 +672,8 @@ impl<'a> Sides<'a> {
         let same_cases = (self.base.meta.tier, &self.base.meta.scope)
             == (self.new.meta.tier, &self.new.meta.scope);
         for subject in self.new.variants() {
-            let key = (&subject, &On::All, state::source(self.new));
-            let (Some(was), Some(is)) = (self.old_rows.get(&key), self.new_rows.get(&key)) else {
+            let both = [self.base, self.new].map(|record| state::summary(record, &subject));
+            let [Some(was), Some(is)] = both else {
                 continue;
             };
             // The largest of other cases is another figure.
@@ -837,12 +816,11 @@ impl<'a> Sides<'a> {
             DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}"),
             DeviceCompiler::Absent { .. } => "no GPU compiler".to_string(),
         };
-        let (was, is) = match by {
-            Source::Ptxas => (nvcc(&old.device_compiler), nvcc(&new.device_compiler)),
-            Source::Emulator => (old.host_compiler.clone(), new.host_compiler.clone()),
-            _ => return None,
-        };
-        (was != is).then(|| format!("{was} against {is}"))
+        match by {
+            Source::Ptxas => against(nvcc(&old.device_compiler), nvcc(&new.device_compiler)),
+            Source::Emulator => against(&old.host_compiler, &new.host_compiler),
+            _ => None,
+        }
     }
 
     /// What the latencies of both sides say of what a row is about: better (every one that decides is), worse, or neither.
@@ -902,6 +880,11 @@ fn is_measured(metric: Metric, by: Source) -> bool {
 fn retired_claim(claim: &serde_json::Value) -> String {
     let word = |key: &str| claim[key].as_str().unwrap_or("?").to_string();
     format!("{}: {}", word("family"), word("metric"))
+}
+
+/// What cannot be compared as if it were the same.
+fn against<T: fmt::Display + PartialEq>(was: T, is: T) -> Option<String> {
+    (was != is).then(|| format!("{was} against {is}"))
 }
 
 pub const SELF_TEST: &str = "self-test (S1)";

@@ -34,21 +34,11 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// The gates that a variant is judged by: correctness, hazards, resources. Claims are judged by L1 and E1, the gates
+/// Whether a variant is judged by it: correctness, hazards, resources. Claims are judged by L1 and E1, the gates
 /// themselves by S1.
-pub const OF_VARIANTS: [GateId; 11] = [
-    GateId::C1,
-    GateId::C2,
-    GateId::C3,
-    GateId::C4,
-    GateId::C5,
-    GateId::C6,
-    GateId::C7,
-    GateId::C8,
-    GateId::B1,
-    GateId::H1,
-    GateId::R1,
-];
+fn is_of_variants(gate: GateId) -> bool {
+    !matches!(gate, GateId::L1 | GateId::E1 | GateId::S1)
+}
 
 /// Where a verdict stands among those that a gate says of one subject: the first stands for all.
 pub fn rank(verdict: Verdict) -> usize {
@@ -74,7 +64,7 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
         for (&gate, judged) in row
             .verdicts
             .iter()
-            .filter(|(gate, _)| OF_VARIANTS.contains(gate) || row.by == Source::Peers)
+            .filter(|(gate, _)| is_of_variants(**gate) || row.by == Source::Peers)
         {
             if row.by == Source::Gpu && row.on != On::All {
                 continue;
@@ -231,9 +221,9 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
             .get(&gate)
             .is_some_and(|judged| judged.verdict == Verdict::Pass)
     };
-    let due = OF_VARIANTS
+    let due = GateId::ALL
         .into_iter()
-        .filter(|&gate| !waived(gate) && measurable(record, gate));
+        .filter(|&gate| is_of_variants(gate) && !waived(gate) && measurable(record, gate));
     let is_whole = record.meta.scope == Scope::Whole;
     let mut lacking: Vec<GateId> = due.filter(|&gate| is_whole && !has_data(gate)).collect();
     // A run ends before `compare sanitize` can begin.

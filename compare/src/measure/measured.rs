@@ -67,9 +67,13 @@ pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
     /// A case ended with this output, where it has one.
-    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError>;
+    fn output(&mut self, _: &PlannedCase, _: &[f32]) -> Result<(), SinkError> {
+        Ok(())
+    }
     /// It has grown; the sink may bring its summaries up to date, or want no more.
-    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError>;
+    fn grown(&mut self, _: &mut Measured) -> Result<(), SinkError> {
+        Ok(())
+    }
 }
 
 /// What a run has measured so far.
@@ -126,10 +130,7 @@ impl Measured {
             joined: vec![],
             negative: None,
         });
-        builds
-            .iter()
-            .flat_map(rows::built)
-            .for_each(|row| record.append(row));
+        record.extend(builds.iter().flat_map(rows::built));
         Self::new(record)
     }
 
@@ -180,7 +181,7 @@ impl Measured {
             .iter()
             .filter(|stage| !self.settled.contains(&stage.id));
         let rows = summarise(stages, &cases, &self.broken, meta.backend);
-        rows.into_iter().for_each(|row| self.record.append(row));
+        self.record.extend(rows);
     }
 
     /// A case that passed is context, and stays with the run.

@@ -109,11 +109,7 @@ fn metrics() -> Table {
             Unit::Error => "error",
             Unit::Rate => "per second",
         };
-        let better = match spec.better {
-            Better::Lower => "lower",
-            Better::Higher => "higher",
-            Better::Informational => "informational",
-        };
+        let better = format!("{:?}", spec.better).to_lowercase();
         let name = Text::default().code(metric.name());
         let gate = or_missing(spec.gate.map(text), "no gate judges it");
         row![

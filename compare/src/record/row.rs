@@ -321,19 +321,16 @@ impl std::str::FromStr for On {
             && let (Ok(dtype), Some(Ok(head_dim))) =
                 (dtype.parse(), head_dim.strip_prefix('d').map(str::parse))
         {
-            return match rest {
-                [] => Ok(On::Instance {
-                    dtype,
-                    head_dim,
-                    arch: None,
-                }),
-                [arch] => Ok(On::Instance {
-                    dtype,
-                    head_dim,
-                    arch: Some(arch.to_string()),
-                }),
-                _ => Err(wrong()),
+            let arch = match rest {
+                [] => None,
+                [arch] => Some(arch.to_string()),
+                _ => return Err(wrong()),
             };
+            return Ok(On::Instance {
+                dtype,
+                head_dim,
+                arch,
+            });
         }
         let [shape, dtype, mask, rest @ ..] = &words[..] else {
             return Err(wrong());

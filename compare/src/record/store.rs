@@ -72,6 +72,10 @@ impl Record {
         }
     }
 
+    pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        rows.into_iter().for_each(|row| self.append(row));
+    }
+
     /// Says which extents a name of the rows stands for.
     pub fn names(&mut self, name: &str, shape: Shape) {
         if name != shape.to_string() {
@@ -155,6 +159,12 @@ impl Record {
 
     pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
+    }
+
+    /// The raw samples of a row.
+    pub fn samples(&self, subject: &Subject, on: &On, by: Source) -> Option<&Samples> {
+        let is_of = |other: &&Samples| (&other.subject, &other.on, other.by) == (subject, on, by);
+        self.samples.iter().find(is_of)
     }
 
     /// What one source says of a subject.

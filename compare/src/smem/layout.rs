@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// One array, or one value, of a struct or of a struct within it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buffer {
     /// `ring[4].k`: of arrays of structs with their lengths.
     pub name: String,
@@ -105,21 +105,12 @@ fn read(dwarf: &Dwarf<Slice<'_>>) -> Result<BTreeMap<String, Layout>, gimli::Err
                 continue;
             };
             let mut buffers = Vec::new();
-            types.members(&of.entry, &Way::default(), &mut buffers)?;
+            types.members(&of.entry, &Buffer::default(), &mut buffers)?;
             let bytes = of.bytes;
             layouts.insert(name, Layout { bytes, buffers });
         }
     }
     Ok(layouts)
-}
-
-/// How a member is reached.
-#[derive(Clone, Debug, Default)]
-struct Way {
-    name: String,
-    offset: u64,
-    repeated: Vec<(u64, u64)>,
-    instead_of: Option<String>,
 }
 
 /// A type without names for it and arrays of it.
@@ -221,10 +212,11 @@ impl<'a> Types<'a, '_> {
         Ok(fields)
     }
 
+    /// Adds what lies in a struct or union that is reached as `way` says.
     fn members(
         &self,
         of: &Entry<Slice<'a>>,
-        way: &Way,
+        way: &Buffer,
         buffers: &mut Vec<Buffer>,
     ) -> Result<(), gimli::Error> {
         let is_union = of.tag() == dw::DW_TAG_union_type;
@@ -235,7 +227,7 @@ impl<'a> Types<'a, '_> {
             } else {
                 "."
             };
-            let mut to = Way {
+            let mut to = Buffer {
                 name: format!("{}{dot}{name}", way.name),
                 offset: way.offset + offset,
                 ..way.clone()
@@ -248,13 +240,10 @@ impl<'a> Types<'a, '_> {
             if !name.is_empty() && self.is_whole(&found)? {
                 let count: u64 = found.extents.iter().product();
                 buffers.push(Buffer {
-                    name: to.name,
                     element: found.name,
                     bytes: found.bytes * count,
                     extents: found.extents,
-                    offset: to.offset,
-                    repeated: to.repeated,
-                    instead_of: to.instead_of,
+                    ..to
                 });
                 continue;
             }
