@@ -99,6 +99,11 @@ pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
     found.map_or(&stage.default_variant, |row| row.subject.name())
 }
 
+/// The same as a subject.
+pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
+    stage.subject(variant(known, stage))
+}
+
 /// The latency of a variant on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency<'a> {

@@ -232,11 +232,7 @@ pub fn compared<'a>(
 /// variant is not as predicted, whatever else is missing. `None` where the record has no variant of the family.
 pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
     let on = On::Problem(claim.on.clone());
-    let has = |variant: &VariantMeta| {
-        record
-            .row(&Subject::variant(&stage.id, &variant.name), &on, by)
-            .is_some()
-    };
+    let has = |variant: &VariantMeta| record.row(&stage.subject(&variant.name), &on, by).is_some();
     if !stage.family(&claim.family).any(has) {
         return None;
     }
@@ -303,12 +299,7 @@ fn compare(
             .unwrap_or_default();
         format!("{name}{arch} {}", claim.metric.show(value))
     };
-    let values = values(
-        record,
-        &Subject::variant(&stage.id, &variant.name),
-        claim,
-        by,
-    )?;
+    let values = values(record, &stage.subject(&variant.name), claim, by)?;
     let Some((base_stage, base)) = base else {
         let judge = |(arch, value): &(_, f64)| {
             (
@@ -318,12 +309,7 @@ fn compare(
         };
         return Ok(values.iter().map(judge).collect());
     };
-    let bases = self::values(
-        record,
-        &Subject::variant(&base_stage.id, &base.name),
-        claim,
-        by,
-    )?;
+    let bases = self::values(record, &base_stage.subject(&base.name), claim, by)?;
     let judge = |(arch, value): &(Option<String>, f64)| {
         let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
         let ratio = if *old == 0.0 {

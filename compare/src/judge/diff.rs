@@ -895,7 +895,7 @@ fn refused(record: &Record) -> impl Iterator<Item = Subject> {
         stage
             .refused
             .iter()
-            .map(|refusal| Subject::variant(&stage.id, &refusal.variant))
+            .map(|refusal| stage.subject(&refusal.variant))
     })
 }
 

@@ -572,7 +572,7 @@ pub fn plan(
                         .filter(takes),
                 )
                 .map(|item| PlannedCase {
-                    subject: Subject::variant(&stage.id, &variant.name),
+                    subject: stage.subject(&variant.name),
                     place: item.place.clone(),
                     source: item.source.clone(),
                     problem: item.problem,
@@ -673,7 +673,7 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
         let bases = pairs
             .filter(|(other, _)| other.name == variant.name)
             .filter_map(|(_, base)| base);
-        wanted.extend(bases.map(|(stage, variant)| Subject::variant(&stage.id, &variant.name)));
+        wanted.extend(bases.map(|(stage, variant)| stage.subject(&variant.name)));
     }
     stages
         .iter()
@@ -743,7 +743,7 @@ fn claimed(
     let places = claims.filter(is_side).map(|(_, claim)| &claim.on);
     once_each(places.filter(is_large).filter_map(|place| {
         Some(PlannedTiming {
-            subject: Subject::variant(&stage.id, &variant.name),
+            subject: stage.subject(&variant.name),
             place: place.clone(),
             problem: place.problem().filter(&chosen)?,
         })

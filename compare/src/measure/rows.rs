@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 pub fn built(stage: &StageBuild) -> Vec<Row> {
     let mut rows = Vec::new();
     for variant in &stage.variants {
-        let subject = || Subject::variant(&stage.id, &variant.name);
+        let subject = || stage.subject(&variant.name);
         for kernel in &variant.kernels {
             let facts = &kernel.facts;
             let on = |arch: Option<&str>| On::Instance {

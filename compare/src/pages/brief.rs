@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// `None` where there is no such stage. `tuned` are the files of tune/.
 pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<Document> {
     let stage = report.known.stage(id)?;
-    let best = Subject::variant(id, best::variant(&report.known, stage));
+    let best = best::subject(&report.known, stage);
     let found = report.known.subject();
     let mut blocks = vec![Block::paragraph(match found {
         Some((name, record)) => words(&format!(

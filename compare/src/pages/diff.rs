@@ -1,8 +1,8 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, line, list, or_missing, short,
-    speedup, state, titled, tone, us, whole, words,
+    by_weight, changes, clip, counts, first_of, gpu, is_candidate, ladder, line, list, or_missing,
+    short, state, titled, tone, whole, words,
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
@@ -10,8 +10,7 @@ use crate::judge::state::state as judged;
 use crate::judge::verdict::{Overall, count};
 use crate::judge::{Known, best, history};
 use crate::page::{Block, Document, Table, Text, Verdict, row};
-use crate::record::{Place, Record, Subject};
-use common::problem::Dtype;
+use crate::record::{Record, Subject};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -219,7 +218,7 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
     for stage in &record.meta.stages {
         match pair.base.1.stage(&stage.id) {
             None => {
-                let best = Subject::variant(&stage.id, best::variant(&known, stage));
+                let best = best::subject(&known, stage);
                 subjects.push((
                     best,
                     format!("new stage, {}", super::variants(stage.variants.len())),
@@ -230,32 +229,23 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
                     .variants
                     .iter()
                     .filter(|variant| before.variant(&variant.name).is_none());
-                subjects.extend(new.map(|variant| {
-                    (
-                        Subject::variant(&stage.id, &variant.name),
-                        "new variant".into(),
-                    )
-                }));
+                subjects.extend(
+                    new.map(|variant| (stage.subject(&variant.name), "new variant".into())),
+                );
             }
         }
     }
     let row = |(subject, what): &(Subject, String)| {
         let stage = known.stage(subject.stage());
         let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
-        let place = Place::claims(Dtype::F16);
-        let timed = best::shown(record)
-            .find(|row| row.subject == *subject && row.on.problem() == Some(&place));
-        let not_timed = "not timed in this record";
-        let [previous, _] = timed
-            .map(|row| best::speedups(record, row))
-            .unwrap_or_default();
+        let [time, previous, _] = ladder::times(&known, subject);
         let registers = history::registers(record, subject).map(whole);
         row![
             short(subject),
             what,
             or_missing(gates, "not declared"),
-            or_missing(timed.map(|row| us(best::p50(row))), not_timed),
-            or_missing(previous.map(|(_, ratio)| speedup(ratio)), not_timed),
+            time,
+            previous,
             or_missing(registers, "not built by nvcc"),
         ]
     };
@@ -356,6 +346,7 @@ mod tests {
     use crate::record::{Figure, On, Row, Source};
     use crate::testing::committed;
     use common::metric::Metric;
+    use common::problem::Dtype;
     use common::verdict::{GateId, GateResult};
 
     fn compare<'a>(base: (&'a str, &'a Record), new: (&'a str, &'a Record)) -> Comparison<'a> {

@@ -22,7 +22,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
             format!("vs {}", short(&stage.id))
         });
     let row = |stage: &StageMeta| {
-        let subject = Subject::variant(&stage.id, best::variant(known, stage));
+        let subject = best::subject(known, stage);
         let gates = report.states.iter().find(|(other, _)| *other == subject);
         let gates = or_missing(gates.map(|(_, of)| state(of)), "not declared");
         let [time, previous, first] = times(known, &subject);
@@ -121,7 +121,7 @@ pub fn about(report: &Report<'_>) -> Text {
     ));
     let (mut committed, mut others) = (Vec::new(), Vec::new());
     for stage in known.stages {
-        let subject = Subject::variant(&stage.id, best::variant(known, stage));
+        let subject = best::subject(known, stage);
         match best::latency(known, &subject, &Place::claims(Dtype::F16)) {
             Latency::Measured {
                 origin: Origin::Committed { record, gpu },

@@ -369,7 +369,7 @@ impl<'a> Show<'a> {
             .family(family)
             .find(same)
             .or_else(|| before.variants.iter().find(same))?;
-        Some(Subject::variant(&before.id, &found.name))
+        Some(before.subject(&found.name))
     }
 
     pub fn counters(&self) -> Vec<Block> {

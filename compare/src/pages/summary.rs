@@ -85,7 +85,7 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
     let row = |stage: &StageMeta| {
         let (green, ran) = ladder::green(report, &stage.id);
         let best = shown(&report.known, report, stage);
-        let subject = Subject::variant(&stage.id, best);
+        let subject = stage.subject(best);
         let time = match best::latency(&report.known, &subject, &Place::claims(Dtype::F16)) {
             Latency::Measured {
                 row,

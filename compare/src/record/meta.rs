@@ -125,7 +125,12 @@ impl StageMeta {
     pub fn subjects(&self) -> impl Iterator<Item = Subject> {
         self.variants
             .iter()
-            .map(|variant| Subject::variant(&self.id, &variant.name))
+            .map(|variant| self.subject(&variant.name))
+    }
+
+    /// A variant of it, by its name.
+    pub fn subject(&self, variant: &str) -> Subject {
+        Subject::variant(&self.id, variant)
     }
 
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
