@@ -380,7 +380,7 @@ fn b1_judges_at_its_bound_and_names_the_row() {
 }
 
 #[test]
-fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_twenty_units_breaks() {
+fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_one_percent_breaks() {
     const { assert!(B1_FACTOR <= 3.0) };
     for dtype in Dtype::ALL {
         for family in Family::ALL {
@@ -390,10 +390,13 @@ fn b1_has_a_figure_for_every_family_whose_bound_a_row_off_by_twenty_units_breaks
                 Family::for_dtype(dtype).contains(&family),
                 "{dtype} {family}"
             );
-            // Of f16 and E4M3, one percent.
-            let units = 20.0 * dtype.output().unit();
+            // Logits of huge are known to 2e-3, and a rounding to bf16 is 4e-3.
+            let off = match (dtype, family) {
+                (Dtype::Bf16, Family::Huge) => 0.015,
+                _ => 0.01,
+            };
             assert!(
-                B1_FACTOR * measured < 0.92 * units,
+                B1_FACTOR * measured < 0.92 * off,
                 "{dtype} {family}: {measured:e}"
             );
         }

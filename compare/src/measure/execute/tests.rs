@@ -7,7 +7,6 @@ use crate::{registry, testing};
 use clap::Parser;
 use common::check::{both_backends, check};
 use common::device::BackendKind;
-use common::format::Format;
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -244,8 +243,11 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
                 Verdict::Pass,
                 "{dtype} {family}"
             );
-            // As many roundoffs of O in each type as 1 % is in f16: bounds grow with them.
-            let part = 0.01 * (dtype.output().unit() / Format::F16.unit()) as f32;
+            // P of huge in bf16 is rounded by 0.4 % here and there.
+            let part = match (dtype, family) {
+                (Dtype::Bf16, Family::Huge) => 0.015,
+                _ => 0.01,
+            };
             let wrong: [&dyn Fn(f32) -> f32; 4] = [
                 &|x| (1.0 + part) * x,
                 &|x| (1.0 - part) * x,
