@@ -1,13 +1,13 @@
 //! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
 
 use crate::judge::list::grouped;
-use crate::judge::verdict::{self, Exit};
+use crate::judge::verdict::{self, Exit, Report};
 use crate::judge::{self, Known, best, claims, state};
 use crate::measure::machine;
 use crate::record::files::name_of;
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
-use crate::record::{Negative, Record, Refuted, Row};
+use crate::record::{Negative, Of, Record, Refuted, Row};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::limits::Limited;
@@ -24,10 +24,33 @@ const LEADING: usize = 3;
 /// What the others keep: what `diff` judges them by.
 const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
+/// What is shown of what was timed beside a candidate.
+const OF_RIVALS: [Metric; 4] = [
+    Metric::P50,
+    Metric::SingleP50,
+    Metric::HostP50,
+    Metric::MaxError,
+];
+
+pub const EXAMPLES: &str = "\
+Of the ladder's record, by `compare run`: it has ended, no gate fails, no claim does without --negative, nor the self-test; of a
+full run on a GPU every variant has gate C7 (`compare sanitize`). Of a candidate's, by `compare candidate`: it has ended, and
+all that it takes is green. A candidate has no C7, claims or caps; nothing is said of the ladder from its record.
+Passing cases, samples and most of what was slow stay with the run; what is left takes at most 1 MB.
+
+Examples:
+  compare accept target/compare/20261120T183000Z-nvidia-h200
+  compare accept target/compare/20261120T183000Z-nvidia-h200 --negative \"the copies hide nothing at this length\"
+  compare accept target/candidate/20261120T183000Z-nvidia-h200
+
+Exit codes:
+  0  taken; commit the folder with what `compare render` writes
+  2  refused, with the reason, or wrong usage";
+
 /// The flags of `accept`.
 #[derive(Clone, Debug, Args)]
 pub struct AcceptArgs {
-    /// The record: a folder that `compare run` wrote, here or on another machine
+    /// The record: a folder that `compare run` or `compare candidate` wrote, here or on another machine
     #[arg(value_name = "DIR")]
     pub record: PathBuf,
     /// Where committed records are [default: results/ of the workspace]
@@ -83,8 +106,9 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Accepted> {
 
 fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepted> {
     let record = Record::read(&args.record);
-    let mut record =
-        record.context("the record cannot be taken; give a folder that `compare run` wrote")?;
+    let mut record = record.context(
+        "the record cannot be taken; give a folder that `compare run` or `compare candidate` wrote",
+    )?;
     let name = name_of(&args.record);
     ensure!(
         !name.is_empty() && !name.starts_with('.'),
@@ -101,7 +125,14 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         "{} exists already and committed records are not overwritten; remove it first, or choose another place with --into",
         target.display()
     );
-    let verdict = judge(&name, &record, &read_all(&into)?, args.negative.is_some())?;
+    let of = record.meta.of();
+    let verdict = match of {
+        Of::Ladder => {
+            let committed = read_all(&into, Of::Ladder)?;
+            judge(&name, &record, &committed, args.negative.is_some())?
+        }
+        Of::Candidate => judge_candidate(&name, &record)?,
+    };
     record.meta.negative = args
         .negative
         .as_deref()
@@ -109,7 +140,10 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         .transpose()?;
     // What no reader of a change needs stays with the run: passing cases, raw samples, and most of what is slow.
     (record.cases, record.samples) = Default::default();
-    keep_leading(&mut record.rows, LEADING);
+    match of {
+        Of::Ladder => keep_leading(&mut record.rows, LEADING),
+        Of::Candidate => keep_compared(&mut record),
+    }
     let bytes = record
         .committed()
         .iter()
@@ -147,7 +181,43 @@ fn keep_leading(rows: &mut [Row], leading: usize) {
     }
 }
 
-/// What a report says of the record, unless that keeps it out. Failed claims do, unless they are `waived`.
+/// Leaves of what was timed beside a candidate no more than it is compared by.
+fn keep_compared(record: &mut Record) {
+    let stages = &record.meta.stages;
+    let is_rival = |row: &&mut Row| stages.iter().all(|stage| stage.id != row.subject.stage());
+    for rival in record.rows.iter_mut().filter(is_rival) {
+        rival.figures.retain(|metric, _| OF_RIVALS.contains(metric));
+    }
+}
+
+/// What a report says of a candidate's record, unless that keeps it out.
+fn judge_candidate(name: &str, record: &Record) -> anyhow::Result<String> {
+    ensure!(
+        matches!(record.meta.progress, Progress::Complete { .. }),
+        "{name} is of a run that was ended; run `compare candidate` again"
+    );
+    let report = verdict::report(Known::alone(name, record));
+    none(
+        gates(&report),
+        &format!("{name} has failed gates; fix the candidate and run `compare candidate` again"),
+    )?;
+    ensure!(
+        report.overall.exit == Exit::Pass,
+        "{name} is not green ({}); run `compare candidate` on problems that it takes",
+        report.overall
+    );
+    Ok(report.overall.to_string())
+}
+
+/// The gates that fail in a report, in words.
+fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
+    report
+        .failures
+        .iter()
+        .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason))
+}
+
+/// What a report says of the ladder's record, unless that keeps it out. Failed claims do, unless they are `waived`.
 fn judge(
     name: &str,
     record: &Record,
@@ -159,10 +229,6 @@ fn judge(
             "{name} is of a run that was ended, with {finished} of {planned} cases; let `compare run --into` it finish"
         );
     }
-    ensure!(
-        !record.meta.is_of_candidate(),
-        "{name} is of a candidate, which is no stage of the ladder; committed records are the ladder's"
-    );
     let sources = sources(record);
     ensure!(
         record.meta.joined.is_empty() || sources.len() < 2,
@@ -181,10 +247,6 @@ fn judge(
         committed,
     };
     let report = verdict::report(known);
-    let gates = report
-        .failures
-        .iter()
-        .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason));
     let as_timed = best::timed(record).flat_map(|row| {
         let failed = row.failed();
         failed.map(move |(gate, judged)| {
@@ -195,7 +257,7 @@ fn judge(
         })
     });
     none(
-        gates.chain(as_timed),
+        gates(&report).chain(as_timed),
         &format!("{name} has failed gates, which cannot be waived; fix the kernels and run again"),
     )?;
     let unsanitized = state::unsanitized(record);

@@ -11,7 +11,7 @@ use crate::page::markdown::markdown;
 use crate::pages::brief as layout;
 use crate::record::files::write_atomically;
 use crate::record::store::read_all;
-use crate::record::{TuningCache, tuning_cache};
+use crate::record::{Of, TuningCache, tuning_cache};
 use crate::registry;
 use anyhow::Context;
 use clap::Args;
@@ -51,7 +51,8 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     let builds = registry::builds()?;
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();
-    let committed = read_all(&args.results.clone().unwrap_or_else(|| root.join("results")))?;
+    let results = args.results.clone().unwrap_or_else(|| root.join("results"));
+    let committed = read_all(&results, Of::Ladder)?;
     let caches = caches(&root.join("tune"))?;
     let stages = metas(&builds);
     let report = report(Known {

@@ -29,7 +29,7 @@ use crate::record::meta::{
     CANDIDATE, DeviceCompiler, GateScope, Measurable, Progress, StageMeta, VariantMeta,
 };
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, Subject};
+use crate::record::{Of, On, Record, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::render;
 use crate::run::{Recorder, interrupted};
@@ -325,11 +325,7 @@ fn answer(
     folder: &Path,
     record: &Record,
 ) -> anyhow::Result<Answer> {
-    let report = verdict::report(Known {
-        stages: &record.meta.stages,
-        run: Some((name, record)),
-        committed: &[],
-    });
+    let report = verdict::report(Known::alone(name, record));
     let path = args
         .report
         .clone()
@@ -558,7 +554,7 @@ impl Timing<'_> {
             Some(folder) => {
                 Record::read(folder).map(|record| vec![(folder.display().to_string(), record)])
             }
-            None => read_all(&machine::results()),
+            None => read_all(&machine::results(), Of::Ladder),
         };
         let mut records = records
             .map_err(|error| error.to_string())?

@@ -68,7 +68,8 @@ pub enum Command {
     /// Show what lies where in the kernels' shared memory, and what a launch asks for; needs no GPU
     #[command(after_help = crate::smem::EXAMPLES)]
     Smem(crate::smem::SmemArgs),
-    /// Check a record and copy it into results/ for committing. A full run on a GPU needs gate C7 (`compare sanitize`)
+    /// Check a record, of the ladder or of a candidate, and copy it into results/ for committing
+    #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
     Render(crate::render::RenderArgs),

@@ -9,7 +9,7 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::names;
-use crate::record::{On, Record, Row, Source, StageMeta, StoreError, Subject};
+use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError, Subject};
 use crate::registry::{Ladder, LadderError};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -173,11 +173,13 @@ impl Completing {
     }
 }
 
-/// The newest record in `folder`: names begin with the time.
+/// The newest record of the ladder in `folder`: names begin with the time.
 fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
-    let newest = names(folder)?.pop().ok_or_else(|| CompletionError::None {
-        folder: folder.to_path_buf(),
-    })?;
+    let newest = names(folder, Of::Ladder)?
+        .pop()
+        .ok_or_else(|| CompletionError::None {
+            folder: folder.to_path_buf(),
+        })?;
     Ok(folder.join(newest))
 }
 
@@ -211,7 +213,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), Compl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, candidate, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -232,6 +234,8 @@ mod tests {
         ];
         let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
+        let of_candidate = folder.path().join("29991122T000000Z-candidate");
+        candidate().write(&of_candidate).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
         let missing = newest(&folder.path().join("nowhere"))
             .unwrap_err()

@@ -22,7 +22,7 @@ use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, StoreError};
+use crate::record::{Of, On, Record, Row, Source, StoreError};
 use crate::registry::{self, Ladder};
 use crate::render;
 use common::device::cuda::CudaDevice;
@@ -43,7 +43,8 @@ pub const METHOD: &str = "two processes on one GPU, ours and a Python that calls
 time. Device time: a CUDA graph of N launches that rotate over the input sets, replayed for at least 20 ms and 50 launches after a \
 quarter of that untimed, divided by the launches; N, sets and values are the same for all. A round takes such a chunk of every arm, there \
 and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; peer/ours from rounds, bootstrap \
-95 % interval. Single: one eager call between two events on an idle stream. Host: the wall time until that call returns. \
+95 % interval. Single: one eager call between two events on an idle stream. Host: the wall time until a call returns; of a peer or \
+candidate of 20 calls from Python back to back, whose queue starts empty and does not fill, of ours of a launch on an idle stream. \
 Outputs of the timed graph, filled with NaN and computed once more, are judged by the same FP64 reference and bounds as ours";
 
 /// Why peers could not be measured.
@@ -91,7 +92,10 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
         record,
         folder,
     } = &completing;
-    let (stages, committed) = (registry::metas()?, read_all(&machine::results())?);
+    let (stages, committed) = (
+        registry::metas()?,
+        read_all(&machine::results(), Of::Ladder)?,
+    );
     let report = judge::verdict::report(Known {
         stages: &stages,
         run: Some((name, record)),

@@ -7,9 +7,9 @@ use crate::measure::machine;
 use crate::output::{self, Output};
 use crate::page;
 use crate::pages;
-use crate::record::StoreError;
 use crate::record::files::{is_stream, write_atomically};
 use crate::record::store::read_all;
+use crate::record::{Of, StoreError};
 use crate::registry;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -42,19 +42,16 @@ pub struct Rendered {
     pub text: String,
 }
 
-pub fn compare_md(report: &Report<'_>, path: &Path) -> Rendered {
-    Rendered {
-        path: path.to_path_buf(),
-        text: page::markdown::markdown(&pages::report::document(report)),
-    }
-}
-
 /// The report at `path`, and in the record's own folder the same as a page beside it.
 pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
-    let beside = compare_md(report, &folder.join("COMPARE.md"));
+    let document = pages::report::document(report, &[]);
+    let beside = Rendered {
+        path: folder.join("COMPARE.md"),
+        text: page::markdown::markdown(&document),
+    };
     let page = Rendered {
         path: folder.join("report.html"),
-        text: page::html::page(&pages::report::document(report)),
+        text: page::html::page(&document),
     };
     let asked = Rendered {
         path: path.to_path_buf(),
@@ -77,7 +74,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     if !args.check {
         output::check(&Output::report(&report_path), &[])?;
     }
-    let committed = read_all(&results)?;
+    let committed = read_all(&results, Of::Ladder)?;
     if committed.is_empty() {
         bail!(
             "there is no record in {}, so that everything would be 'not run'; name the folder with --results, or commit a record \
@@ -88,13 +85,17 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     committed
         .iter()
         .try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
+    let candidates = read_all(&results, Of::Candidate)?;
     let stages = registry::metas()?;
     let report = verdict::report(Known {
         stages: &stages,
         run: None,
         committed: &committed,
     });
-    let mut files = vec![compare_md(&report, &report_path)];
+    let mut files = vec![Rendered {
+        text: page::markdown::markdown(&pages::report::document(&report, &candidates)),
+        path: report_path,
+    }];
     if args.report.is_none() {
         let path = machine::root("--report FILE")?.join("README.md");
         let text = std::fs::read_to_string(&path)
@@ -118,7 +119,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     Ok(match stale.is_empty() {
         true => Answer::pass(format!(
             "up to date with {} committed records",
-            committed.len()
+            committed.len() + candidates.len()
         )),
         false => Answer::new(
             Exit::Fail,
@@ -174,6 +175,34 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{US, candidate, timed};
+
+    #[test]
+    fn the_page_is_of_the_ladders_records_and_has_candidates_where_there_are_any() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("results");
+        let path = folder.path().join("COMPARE.md");
+        let page = || {
+            let args = RenderArgs {
+                check: false,
+                results: Some(results.clone()),
+                report: Some(path.clone()),
+            };
+            render(&args).map(|_| std::fs::read_to_string(&path).unwrap())
+        };
+        candidate().write(&results.join("2-candidate")).unwrap();
+        let error = page().unwrap_err().to_string();
+        assert!(error.contains("there is no record in"), "{error}");
+        timed(US).write(&results.join("1-ladder")).unwrap();
+        let with = page().unwrap();
+        assert!(with.contains("The committed record `1-ladder`"), "{with}");
+        std::fs::remove_dir_all(results.join("2-candidate")).unwrap();
+        let without = page().unwrap();
+        let (head, rest) = with.split_once("## Candidates\n").unwrap();
+        let (section, tail) = rest.split_once("\n## ").unwrap();
+        assert!(section.contains("`mine.py:attention`: GREEN over 14 cases"));
+        assert_eq!(format!("{head}## {tail}"), without);
+    }
 
     #[test]
     fn markers_that_are_missing_doubled_or_reversed_are_errors() {

@@ -20,7 +20,7 @@ use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, Subject, tuning_cache};
+use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
 use crate::registry::{self, Gpus, Ladder};
 use crate::tune;
 use crate::{pages, render, sass};
@@ -173,7 +173,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         name,
         record,
     } = measure(args)?;
-    let committed = read_all(&machine::results())?;
+    let committed = read_all(&machine::results(), Of::Ladder)?;
     // The stages of this very run: on a smaller device they are without what it refuses.
     let known = Known {
         stages: &record.meta.stages,

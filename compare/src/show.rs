@@ -9,7 +9,7 @@ use crate::measure::select;
 use crate::pages::show::{self as layout, Section};
 use crate::record::files::name_of;
 use crate::record::store::read_all;
-use crate::record::{On, Record};
+use crate::record::{Of, On, Record, StoreError};
 use crate::registry;
 use anyhow::bail;
 use clap::Args;
@@ -64,13 +64,9 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
             } else {
                 results.join(path)
             };
-            let name = name_of(&folder);
-            // Of a committed record what came later is not known.
-            let before = read_all(&results)?
-                .into_iter()
-                .filter(|(other, _)| *other < name)
-                .collect();
-            (Some((name, Record::read(&folder)?)), before)
+            let (name, record) = (name_of(&folder), Record::read(&folder)?);
+            let before = before(&name, &record, &results)?;
+            (Some((name, record)), before)
         }
     };
     let stages = named
@@ -87,6 +83,17 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         &ids,
     );
     Ok(Answer::pass(args.format.print(&document, &document)))
+}
+
+/// The committed records that `record` is judged beside: of a committed one what came later is not known, and a candidate stands
+/// alone.
+fn before(name: &str, record: &Record, results: &Path) -> Result<Vec<Named>, StoreError> {
+    let mut committed = match record.meta.of() {
+        Of::Ladder => read_all(results, Of::Ladder)?,
+        Of::Candidate => vec![],
+    };
+    committed.retain(|(other, _)| other.as_str() < name);
+    Ok(committed)
 }
 
 /// The records up to the newest that includes these stages; all, where none does. A later one of other stages says nothing of them.
@@ -106,9 +113,9 @@ fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
     committed
 }
 
-/// The records in `results`, oldest first; there is one at least.
+/// The records of the ladder in `results`, oldest first; there is one at least.
 pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
-    let committed = read_all(results)?;
+    let committed = read_all(results, Of::Ladder)?;
     if committed.is_empty() {
         bail!(NoData(format!(
             "there is no record in {}; commit one with `compare accept`",
@@ -121,6 +128,23 @@ pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_candidate_is_among_the_ladders_records_nor_shown_beside_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |record: Record, name: &str| record.write(&folder.path().join(name)).unwrap();
+        write(crate::testing::timed(crate::testing::US), "1-ladder");
+        write(crate::testing::candidate(), "2-candidate");
+        let of = |records: Vec<Named>| -> Vec<String> {
+            records.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(of(committed(folder.path()).unwrap()), ["1-ladder"]);
+        let before = |record: &Record| of(before("3", record, folder.path()).unwrap());
+        assert_eq!(before(&crate::testing::emulated()), ["1-ladder"]);
+        assert_eq!(before(&crate::testing::candidate()), [""; 0]);
+        std::fs::remove_dir_all(folder.path().join("1-ladder")).unwrap();
+        assert!(committed(folder.path()).is_err());
+    }
 
     #[test]
     fn a_stage_is_shown_from_the_newest_record_that_includes_it() {

@@ -6,12 +6,12 @@ use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::peers::pair::{Sampled, pairs};
 use crate::record::meta::{
-    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
+    CANDIDATE, DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };
 use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
-    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta,
-    Subject, VariantMeta,
+    Claim, Judged, Meta, Negative, Of, On, Place, Record, Refuted, Relation, Row, Source,
+    StageMeta, Subject, VariantMeta,
 };
 use common::check::Outcome;
 use common::claim::Rival;
@@ -33,6 +33,9 @@ pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
 pub const WMMA: &str = "stage0-scalar/wmma-qk-32x64";
 pub const CPASYNC: &str = "stage1-cpasync/cpasync-32x64";
 pub const VARIANTS: [&str; 3] = [SCALAR, WMMA, CPASYNC];
+
+/// The callable of [`candidate`].
+pub const MINE: &str = "candidate/mine.py:attention";
 
 pub const GPU: &str = "NVIDIA H200";
 
@@ -409,10 +412,44 @@ pub fn timed(us: [f64; 3]) -> Record {
         .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
+/// The record of a candidate on a GPU: green on its one case, slower than ours on mission and faster than PyTorch.
+pub fn candidate() -> Record {
+    let name = Subject::from(MINE).name().to_string();
+    let stage = StageMeta {
+        id: CANDIDATE.into(),
+        idea: "a callable of the user's own".into(),
+        default_variant: name.clone(),
+        identity: "sha-256".into(),
+        claims: vec![],
+        variants: vec![VariantMeta {
+            family: name.clone(),
+            name,
+            takes_claims: vec![],
+        }],
+        ..ladder().remove(0)
+    };
+    let meta = Meta {
+        tier: Tier::T2,
+        backend: BackendKind::Cuda,
+        gates: C1_TO_C6
+            .map(|gate| GateScope {
+                gate,
+                measurable: Measurable::Yes,
+            })
+            .into(),
+        ..meta(vec![stage])
+    };
+    let rivals = [(CPASYNC, 8.0, true), ("torch-default", 16.0, true)];
+    Record::new(meta)
+        .on_gpu(GPU)
+        .with(checked(MINE, Source::Gpu).figure(Metric::Cases, 14_u32))
+        .beside(MINE, "mission", 10.0, &rivals)
+}
+
 /// The committed records, oldest first.
 pub fn committed() -> Vec<crate::judge::Named> {
-    crate::record::store::read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../results"))
-        .unwrap()
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+    crate::record::store::read_all(&results, Of::Ladder).unwrap()
 }
 
 /// What tests change in a record.
@@ -566,8 +603,19 @@ impl Record {
     /// what they take and whether they are right. The ladder claims something of them.
     pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
         self.meta.stages[1].claims = claiming().remove(1).claims;
+        self.beside(CPASYNC, shape, ours, peers)
+    }
+
+    /// The same of any subject.
+    pub fn beside(
+        mut self,
+        subject: &str,
+        shape: &str,
+        us: f64,
+        peers: &[(&str, f64, bool)],
+    ) -> Self {
         let place = Place::new(shape, Dtype::F16, Mask::Full);
-        let ours = peer_sampled(CPASYNC, ours, true);
+        let ours = peer_sampled(subject, us, true);
         self = self.with(ours.row(&place, "warm L2").unwrap());
         for &(peer, us, is_right) in peers {
             let theirs = peer_sampled(peer, us, is_right);

@@ -3,7 +3,7 @@
 use crate::judge::Named;
 use crate::measure::machine;
 use crate::record::store::{Found, Samples, is_record, read_each};
-use crate::record::{Meta, Record, StoreError};
+use crate::record::{Meta, Of, Record, StoreError};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::timing::stats::Summary;
@@ -48,7 +48,7 @@ pub enum SourceError {
         source: StoreError,
     },
     /// A place of records is empty.
-    #[error("{name} has no records in {place}")]
+    #[error("{name} has no records of the ladder in {place}")]
     NoRecords {
         /// As it was named.
         name: String,
@@ -137,11 +137,11 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
             );
             side(vec![(name, Record::read(&folder))], "it")
         }
-        Some(folder) => side(read_each(&folder).map_err(store)?, "it"),
+        Some(folder) => side(read_each(&folder, Of::Ladder).map_err(store)?, "it"),
         None => {
             let folder = revision(name, root)?;
             side(
-                read_each(&folder.0).map_err(store)?,
+                read_each(&folder.0, Of::Ladder).map_err(store)?,
                 "results/ of that revision",
             )
         }

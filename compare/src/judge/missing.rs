@@ -115,7 +115,6 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     missing.extend(
         absent
             .into_iter()
-            .filter(|_| !meta.is_of_candidate())
             .map(|why| elsewhere("registers, spills, occupancy and GPU code", why)),
     );
     if meta.backend == BackendKind::Cpu {

@@ -30,11 +30,20 @@ pub struct Known<'a> {
     pub stages: &'a [StageMeta],
     /// This invocation's record.
     pub run: Option<(&'a str, &'a Record)>,
-    /// Oldest first.
+    /// Of the ladder, oldest first.
     pub committed: &'a [Named],
 }
 
 impl<'a> Known<'a> {
+    /// A record by itself.
+    pub fn alone(name: &'a str, record: &'a Record) -> Self {
+        Self {
+            stages: &record.meta.stages,
+            run: Some((name, record)),
+            committed: &[],
+        }
+    }
+
     /// The record that a report is of: the run's; else the newest committed one that timed something, else the newest.
     pub fn subject(&self) -> Option<(&'a str, &'a Record)> {
         let timed = self

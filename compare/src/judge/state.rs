@@ -3,7 +3,7 @@
 use super::list::distinct;
 use super::{Known, place};
 use crate::record::meta::{Measurable, Scope, Tier};
-use crate::record::{Judged, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -56,7 +56,7 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
         .filter(|row| row.subject == *subject && row.against.is_none());
     // A candidate is timed by nobody else: what is wrong there is all that is known of it.
     let counts = |by: Source| match by {
-        Source::Peers => record.meta.is_of_candidate(),
+        Source::Peers => record.meta.of() == Of::Candidate,
         by => by != Source::SelfTest,
     };
     for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
@@ -131,8 +131,8 @@ pub fn measurable(record: &Record, gate: GateId) -> bool {
 /// Whether gate C7 is part of the record: of the full tier on a GPU, which `compare sanitize` completes. A selection of
 /// stages needs it as well: once committed it stands for them.
 pub fn needs_sanitizer(record: &Record) -> bool {
-    (record.meta.tier, record.meta.backend) == (Tier::T2, BackendKind::Cuda)
-        && !record.meta.is_of_candidate()
+    let of = (record.meta.of(), record.meta.tier, record.meta.backend);
+    of == (Of::Ladder, Tier::T2, BackendKind::Cuda)
 }
 
 /// Whether compute-sanitizer was run on anything.

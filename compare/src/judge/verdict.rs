@@ -6,7 +6,7 @@ use super::list::tallied;
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
-use crate::record::{On, Record, Subject};
+use crate::record::{Of, On, Record, Subject};
 use common::verdict::GateId;
 use std::fmt;
 
@@ -221,7 +221,7 @@ fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
             report
                 .known
                 .subject()
-                .filter(|(_, record)| !record.meta.is_of_candidate())
+                .filter(|(_, record)| record.meta.of() == Of::Ladder)
                 .and_then(|(_, record)| explanation(record, first)),
         );
     }

@@ -45,11 +45,7 @@ pub struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn known(&self) -> Known<'a> {
-        Known {
-            stages: &self.new.1.meta.stages,
-            run: Some(self.new),
-            committed: &[],
-        }
+        Known::alone(self.new.0, self.new.1)
     }
 
     fn of(&self, change: Change) -> Vec<&Difference> {

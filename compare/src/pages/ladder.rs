@@ -1,6 +1,6 @@
 //! The ladder, a row per stage: of COMPARE.md and of the README.
 
-use super::{missing, or_missing, stale, state, us};
+use super::{Sides, missing, or_missing, sides, stale, state, us};
 use crate::judge::best::{self, Latency};
 use crate::judge::history::of_instance;
 use crate::judge::list::{grouped, joined};
@@ -178,14 +178,11 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         0 => format!(" and behind on {lost}"),
         open => format!(", behind on {lost} and undecided on {open}"),
     };
-    let (who, rival) = match beside.record.meta.is_of_candidate() {
-        true => ("The candidate", "rival"),
-        false => ("Our fastest stage", "peer"),
-    };
+    let Sides { who, rival, .. } = sides(beside.record);
     Some(
         Text::from(stale)
             .strong(format!(
-                "{who} is ahead of the fastest {rival} on {won} of {of} problems{rest}"
+                "{who} is ahead of the {rival} on {won} of {of} problems{rest}"
             ))
             .plain(format!(
                 ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."

@@ -2,6 +2,7 @@
 //! for every format.
 
 pub mod brief;
+mod candidates;
 pub mod diff;
 pub mod explain;
 pub mod history;
@@ -23,7 +24,7 @@ use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
 use crate::page::{Block, Cell, Table, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Record, Row, StageMeta, Subject};
+use crate::record::{Figure, Of, Record, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
@@ -217,6 +218,37 @@ fn tally(claims: &[Claimed]) -> String {
         "not measured",
     ];
     tallied(claims.iter().map(word), &words)
+}
+
+/// The two sides of a session with peers, in words.
+struct Sides {
+    /// `The candidate`
+    who: &'static str,
+    ours: &'static str,
+    /// The same as a column.
+    column: &'static str,
+    rival: &'static str,
+    ratio: &'static str,
+}
+
+/// Ours beside peers, or a candidate beside both.
+fn sides(record: &Record) -> Sides {
+    match record.meta.of() {
+        Of::Ladder => Sides {
+            who: "Our fastest stage",
+            ours: "ours",
+            column: "our fastest",
+            rival: "fastest peer",
+            ratio: "its / ours",
+        },
+        Of::Candidate => Sides {
+            who: "The candidate",
+            ours: "the candidate",
+            column: "candidate",
+            rival: "fastest rival",
+            ratio: "its / candidate's",
+        },
+    }
 }
 
 /// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.

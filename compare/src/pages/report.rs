@@ -1,9 +1,9 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate, ladder, line,
-    missing, or_missing, per_stage, self_test, tally, text, times, titled, tone, unchanged, us,
-    words,
+    by_weight, candidates, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate,
+    ladder, line, missing, or_missing, per_stage, self_test, sides, tally, text, times, titled,
+    tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -11,7 +11,7 @@ use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, count};
-use crate::judge::{Origin, best};
+use crate::judge::{Named, Origin, best};
 use crate::page::{Block, Cell, Chart, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
 use crate::record::{Figure, Record, Row, Source};
@@ -25,7 +25,8 @@ const MOST_FAILURES: usize = 12;
 const MOST_CLAIMS: usize = 21;
 const MOST_MISSING: usize = 12;
 
-pub fn document(report: &Report<'_>) -> Document {
+/// Of a report, and of what committed candidates reached beside the ladder.
+pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
     let mut blocks = vec![Block::Bullets(apart(report))];
     blocks.push(Block::section("What to do first"));
     blocks.push(Block::bullets(
@@ -44,6 +45,10 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.push(Block::Paragraph(ladder::about(report)));
     blocks.extend(beside(report));
     blocks.extend(growth(report));
+    // Where gates fail they have the room.
+    if report.failures.is_empty() {
+        blocks.extend(titled("Candidates", candidates::blocks(candidates)));
+    }
     blocks.extend(since(report));
     blocks.extend(claims(report));
     blocks.extend(elsewhere(report));
@@ -257,11 +262,16 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         });
         cells
     };
-    let [who, rival, ratio] = match beside.record.meta.is_of_candidate() {
-        true => ["candidate", "fastest rival", "its / candidate's"],
-        false => ["our fastest", "fastest peer", "its / ours"],
-    };
-    let columns = ["problem", who, "its µs", rival, "its µs", ratio, "outcome"];
+    let sides = sides(beside.record);
+    let columns = [
+        "problem",
+        sides.column,
+        "its µs",
+        sides.rival,
+        "its µs",
+        sides.ratio,
+        "outcome",
+    ];
     let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
     let whose = match &beside.origin {
@@ -271,7 +281,8 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         }
         Origin::Stale { record, gpu, why } => format!(" STALE: from {record} ({gpu}): {why}."),
     };
-    let fast = beside.fast.as_ref().map(fast_p).unwrap_or_default();
+    let fast = beside.fast.as_ref().map(|fast| fast_p(fast, sides.ours));
+    let fast = fast.unwrap_or_default();
     if let Some(score) = ladder::score(&report.known) {
         blocks.push(Block::Paragraph(score.plain(whose).plain(fast)));
     }
@@ -350,14 +361,14 @@ fn outcome(ratio: Figure) -> Cell {
 }
 
 /// KernelBench's fast_p, in words.
-fn fast_p(fast: &FastP) -> String {
+fn fast_p(fast: &FastP, ours: &str) -> String {
     let words = fast.faster.iter().map(|(p, n)| match p {
         1.0 => format!("faster on {n}"),
         p => format!("more than {p} times as fast on {n}"),
     });
     let words = joined(words, ", ");
     format!(
-        " Against PyTorch's default, over the {} f16 problems of the session, ours is right and {words} (fast_p of KernelBench).",
+        " Against PyTorch's default, over the {} f16 problems of the session, {ours} is right and {words} (fast_p of KernelBench).",
         fast.of
     )
 }
@@ -512,7 +523,7 @@ mod tests {
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, mission, record, row};
     use crate::record::{On, StageMeta, Subject};
-    use crate::testing::committed;
+    use crate::testing::{MINE, candidate, committed};
     use common::verdict::{GateId, GateResult};
 
     fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {
@@ -533,7 +544,7 @@ mod tests {
         }
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
         let stages = &records[1].1.meta.stages;
-        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records))), @r##"
+        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records), &[])), @r##"
 # COMPARE
 
 **PASS: 3 variants are green; 2 worse since 1**
@@ -613,14 +624,14 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
             let stages = records.last().unwrap().1.meta.stages.clone();
             let report = of(&stages, &records);
             assert!(ladder::ladder(&report).columns.len() <= 8);
-            let text = markdown::markdown(&document(&report));
+            let text = markdown::markdown(&document(&report, &many_candidates()));
             let (bytes, lines) = (text.len(), text.lines().count());
             assert!(
                 bytes <= 20 * 1024 && lines <= 200,
                 "{} stages: {bytes} bytes, {lines} lines",
                 stages.len()
             );
-            let text = terminal::terminal(&document(&report), terminal::WIDTH);
+            let text = terminal::terminal(&document(&report, &many_candidates()), terminal::WIDTH);
             assert!(
                 text.lines().all(|line| line.chars().count() <= 100),
                 "{text}"
@@ -631,7 +642,7 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
     #[test]
     fn without_a_record_it_says_so() {
         let stages = record().meta.stages;
-        let text = markdown::markdown(&document(&of(&stages, &[])));
+        let text = markdown::markdown(&document(&of(&stages, &[]), &[]));
         assert!(text.starts_with("# COMPARE\n\n**INCOMPLETE: "), "{text}");
         assert!(text.contains("| stage1-mma | mma-32x64 |"), "{text}");
     }
@@ -652,7 +663,7 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
         };
         last.meta.negative = None;
         let stages = records.last().unwrap().1.meta.stages.clone();
-        let text = markdown::markdown(&document(&of(&stages, &records)));
+        let text = markdown::markdown(&document(&of(&stages, &records), &many_candidates()));
         let (bytes, lines) = (text.len(), text.lines().count());
         assert!(
             bytes <= 20 * 1024 && lines <= 200,
@@ -662,6 +673,22 @@ Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and g
             text.lines().nth(2).unwrap().starts_with("**FAIL: "),
             "{text}"
         );
+    }
+
+    /// More than are shown, each with more problems than are.
+    fn many_candidates() -> Vec<Named> {
+        let named = |of: usize| {
+            let mut record = candidate().on_gpu(&format!("NVIDIA H20{of}"));
+            for shape in ["long", "stretch", "wide", "big", "big_wide"] {
+                let rivals = [
+                    ("stage8-overlap/overlap-lazy-128x128", 8.0, true),
+                    ("torch-default", 16.0, true),
+                ];
+                record = record.beside(MINE, shape, 10.0, &rivals);
+            }
+            (format!("20261122T23173{of}Z-nvidia-h20{of}"), record)
+        };
+        (0..6).map(named).collect()
     }
 
     /// Three stages more, which are the last three again.

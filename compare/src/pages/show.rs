@@ -2,8 +2,8 @@
 
 use super::{
     by_weight, changes, claimed, each, figure, is_candidate, ladder, limit, list, missing, of,
-    or_line, or_missing, per_stage, report, share, short, some, state, text, times, us, verdict,
-    whole, words,
+    or_line, or_missing, per_stage, report, share, short, sides, some, state, text, times, us,
+    verdict, whole, words,
 };
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::{Claimed, Status};
@@ -510,11 +510,7 @@ impl<'a> Show<'a> {
             "one launch",
             "host call",
             "max error",
-            if found.record.meta.is_of_candidate() {
-                "its / candidate's"
-            } else {
-                "its / ours"
-            },
+            sides(found.record).ratio,
             "note",
         ];
         let table = Table::of(columns, peers::arms(found.record).map(row));

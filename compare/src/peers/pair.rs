@@ -54,7 +54,7 @@ pub struct Sampled {
     pub device_us: Vec<f64>,
     /// Single calls between two events.
     pub single_us: Vec<f64>,
-    /// Of the host.
+    /// Of the host, for a call.
     pub host_us: Vec<f64>,
     /// The gates.
     pub judged: crate::measure::timed_problem::Judged,

@@ -149,7 +149,7 @@ pub struct Called {
 pub struct PeerCalls {
     /// Between two events.
     pub single_us: Vec<f64>,
-    /// Of the host.
+    /// Of the host, for one of calls back to back: one a round.
     pub host_us: Vec<f64>,
 }
 
@@ -275,7 +275,7 @@ impl Session {
             .map(|DeviceTime { device_us }| device_us)
     }
 
-    /// `count` single calls.
+    /// `count` single calls, and the host's time for one.
     pub fn calls(&mut self, peer: &str, count: usize) -> Result<PeerCalls, SessionError> {
         self.ask("calls", json!({ "peer": peer, "count": count }))
     }

@@ -104,6 +104,54 @@ fn python_is_asked_and_answers() {
     );
 }
 
+/// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the first of all a second.
+const ON_A_CLOCK: &str = r#"
+import types
+
+now, queued = 10.0, 0
+time.perf_counter = lambda: now
+
+class Event:
+    def __init__(self, enable_timing):
+        pass
+
+    def record(self):
+        self.at = now + 600e-6 * queued / 40
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) * 1e3
+
+def call(q, k, v):
+    global now, queued
+    now, queued = now + (5e-6 if now > 11 else 2.0), queued + 40
+    assert queued <= 1000, "the host waits for the queue"
+
+def synchronize():
+    global now, queued
+    now, queued = now + 600e-6 * queued / 40, 0
+
+cuda = types.SimpleNamespace(Event=Event, synchronize=synchronize)
+worker = object.__new__(Worker)
+worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
+worker.device, worker.candidate = "cuda", None
+worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": (call, contextlib.nullcontext)}
+input()
+print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
+"#;
+
+#[test]
+fn the_hosts_time_of_a_call_is_that_of_calls_back_to_back_without_what_the_gpu_takes() {
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let Some(mut session) = python(&format!("{script}{ON_A_CLOCK}")) else {
+        return;
+    };
+    let calls = session.calls("torch-flash", 5).unwrap();
+    let are = |samples: &[f64], us: f64| samples.iter().all(|sample| (sample - us).abs() < 1e-3);
+    assert!(are(&calls.host_us, 5.0), "{:?}", calls.host_us);
+    assert!(are(&calls.single_us, 605.0), "{:?}", calls.single_us);
+    assert_eq!((calls.single_us.len(), calls.host_us.len()), (5, 10));
+}
+
 #[test]
 fn a_python_that_dies_is_reported_with_its_last_words() {
     let script = "import sys\ninput()\nprint('{\"ok\": true, \"device_us\": 9.5}')\ninput()\nsys.exit('CUDA error: lost')";

@@ -14,6 +14,14 @@ use std::fmt;
 /// The stage that a candidate's record has in place of the ladder: what is no stage of ours has a record of its own.
 pub const CANDIDATE: &str = "candidate";
 
+/// What a record is of. What is said of the ladder stands on the ladder's records alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    Ladder,
+    /// A callable of the user's own, with the variants of ours that were timed beside it.
+    Candidate,
+}
+
 /// What was built, where, and what the run set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -304,9 +312,11 @@ impl Meta {
             .or_else(|| Some(parse_shape(name).ok()?.1))
     }
 
-    /// Whether it is of a candidate, and not of the ladder.
-    pub fn is_of_candidate(&self) -> bool {
-        self.stages.iter().any(|stage| stage.id == CANDIDATE)
+    pub fn of(&self) -> Of {
+        match self.stages.iter().any(|stage| stage.id == CANDIDATE) {
+            true => Of::Candidate,
+            false => Of::Ladder,
+        }
     }
 
     /// What this record refutes of a claim of `stage`, which it names by its words.

@@ -9,7 +9,7 @@ pub mod store;
 pub mod tuning_cache;
 
 pub use error::StoreError;
-pub use meta::{Claim, Meta, Negative, Refuted, Relation, StageMeta, VariantMeta};
+pub use meta::{Claim, Meta, Negative, Of, Refuted, Relation, StageMeta, VariantMeta};
 pub use row::{Figure, Judged, On, Place, Row, Source, Subject};
 pub use store::Record;
 pub use tuning_cache::TuningCache;

@@ -3,7 +3,7 @@
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::Meta;
+use super::meta::{Meta, Of};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
@@ -348,9 +348,10 @@ pub fn is_record(folder: &Path) -> bool {
         .any(|file| folder.join(file).is_file())
 }
 
-/// The finished records below `folder`, oldest first, by folder name; none if there is no such folder.
-pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
-    read_each(folder)?
+/// The finished records in `folder` of the ladder, or of candidates: oldest first, by folder name; none if there is no such
+/// folder.
+pub fn read_all(folder: &Path, of: Of) -> Result<Vec<(String, Record)>, StoreError> {
+    read_each(folder, of)?
         .into_iter()
         .map(|(name, record)| record.map(|record| (name, record)))
         .collect()
@@ -360,16 +361,18 @@ pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
 pub type Found = (String, Result<Record, StoreError>);
 
 /// The same, each with the reason where it cannot be read.
-pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
+pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
     let read = |name: String| {
         let record = Record::read(&folder.join(&name));
         (name, record)
     };
-    Ok(names(folder)?.into_iter().map(read).collect())
+    Ok(names(folder, of)?.into_iter().map(read).collect())
 }
 
-/// The names of the finished records in `folder`, oldest first; none where there is no such folder.
-pub fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+/// The names of these records.
+pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
+    // One that cannot be read counts as the ladder's, whose readers say why.
+    let is_of = |record: &Path| read_meta(record).map_or(Of::Ladder, |meta| meta.of()) == of;
     let fail = |source| StoreError::Read {
         path: folder.to_path_buf(),
         source,
@@ -382,7 +385,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     for entry in entries {
         let entry = entry.map_err(fail)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_listed(&name) && is_record(&entry.path()) {
+        if is_listed(&name) && is_record(&entry.path()) && is_of(&entry.path()) {
             names.push(name);
         }
     }

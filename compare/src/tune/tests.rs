@@ -291,15 +291,20 @@ fn a_record_that_timed_all_is_ranked_without_a_gpu() {
         (Exit::Fail, Some(&*format!("  {reason}")))
     );
     let untimed = built().without(|row| row.figures.contains_key(&Metric::P50));
-    let empty = tuned("untimed", &untimed);
-    assert_eq!(empty.exit, Exit::Undecided);
-    assert!(
-        empty
-            .text
-            .ends_with("has no timings; run `compare` on a GPU"),
-        "{}",
-        empty.text
-    );
+    for (name, record) in [
+        ("untimed", untimed),
+        ("candidate", crate::testing::candidate()),
+    ] {
+        let empty = tuned(name, &record);
+        assert_eq!(empty.exit, Exit::Undecided);
+        assert!(
+            empty
+                .text
+                .ends_with("has no timings; run `compare` on a GPU"),
+            "{}",
+            empty.text
+        );
+    }
     assert_eq!(shared_code(&built().rows), [""; 0]);
 }
 
