@@ -114,8 +114,16 @@ fn a_right_callable_passes_and_its_record_is_of_no_stage() {
     };
     let shown = compare(&["show", "gates", "--record", record.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("candidate/right.py:attention"));
-    let accepted = compare(&["accept", record.to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&accepted.stderr).contains("of a candidate"));
+    let into = ran.folder.path().join("committed");
+    let arguments = ["accept", record.to_str().unwrap(), "--into"];
+    let accepted = compare(&[&arguments[..], &[into.to_str().unwrap()]].concat());
+    let said = String::from_utf8_lossy(&accepted.stderr);
+    assert_eq!(accepted.status.code(), Some(0), "{said}");
+    assert!(
+        into.join(record.file_name().unwrap())
+            .join("rows.jsonl")
+            .is_file()
+    );
 }
 
 #[test]
