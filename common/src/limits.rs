@@ -247,5 +247,19 @@ mod tests {
             device("sm_89").lacks(&alone),
             words("102400 bytes of shared memory", "101376 (sm_89)")
         );
+        let fits = KernelFacts {
+            dynamic_shared_bytes: 99 << 10,
+            ..alone
+        };
+        assert_eq!(device("sm_89").lacks(&fits), None);
+        let of_capability = |capability| DeviceLimits {
+            capability,
+            shared_opt_in_bytes: 99 << 10,
+        };
+        assert_eq!(of_capability(80).lacks(&fits), None);
+        assert_eq!(
+            of_capability(75).lacks(&fits),
+            words("compute capability 8.0", "compute capability 7.5")
+        );
     }
 }

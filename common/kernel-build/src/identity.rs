@@ -48,7 +48,8 @@ impl Sources {
         Ok(Self { files })
     }
 
-    /// SHA-256 over flags, names and contents.
+    /// SHA-256 over flags, names and contents, less what no compiler looks at: a better comment does not make measured
+    /// figures those of another kernel.
     pub fn identity(&self, flags: &[&str]) -> String {
         let mut hash = Sha256::new();
         // Every part goes with its length, or "ab"+"c" would hash like "a"+"bc".
@@ -62,7 +63,7 @@ impl Sources {
         part(b"files");
         for (name, content) in &self.files {
             part(name.as_bytes());
-            part(content);
+            part(code(&String::from_utf8_lossy(content)).as_bytes());
         }
         hex(&hash.finalize())
     }
@@ -80,6 +81,49 @@ impl Sources {
                 && !self.files.contains_key(&relative(root, &path))
         })
     }
+}
+
+/// C++ without comments, indentation, trailing blanks and empty lines. Literals stay as they are; raw strings count as plain
+/// ones, which at worst keeps a comment.
+fn code(text: &str) -> String {
+    let mut rest = text;
+    let mut kept = String::new();
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            let end = rest.find('\n').unwrap_or(rest.len());
+            rest = &rest[end..];
+            continue;
+        } else if rest.starts_with("/*") {
+            let end = rest.find("*/").map_or(rest.len(), |at| at + 2);
+            rest = &rest[end..];
+            kept.push(' ');
+            continue;
+        } else if first == '"' || first == '\'' && !kept.ends_with(|c: char| c.is_ascii_hexdigit())
+        {
+            literal(rest, first)
+        } else {
+            first.len_utf8()
+        };
+        kept.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    let lines = kept.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Bytes of the literal that `text` starts with, its quotes included; those of the line where it does not end in it.
+fn literal(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, character) in text.char_indices().skip(1) {
+        match character {
+            '\n' if !is_escaped => return at,
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            _ if character == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 struct Include<'a> {
@@ -213,6 +257,45 @@ mod tests {
         })
         .0;
         assert_eq!(unused, plain);
+    }
+
+    #[test]
+    fn identity_is_of_what_a_compiler_sees() {
+        let plain = identity_of(|_| ()).0;
+        let of = |text: &str| {
+            identity_of(|root| std::fs::write(root.join("stage/local.h"), text).unwrap()).0
+        };
+        for same in [
+            "int local; // of the block\n",
+            "/* of\n the block */\n\n  int local;\r\n",
+            "int local;",
+        ] {
+            assert_eq!(of(same), plain, "{same:?}");
+        }
+        for other in [
+            "int local2;\n",
+            "int\nlocal;\n",
+            "// int local;\n",
+            "intlocal;\n",
+        ] {
+            assert_ne!(of(other), plain, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn literals_are_code_whatever_they_hold() {
+        for text in [
+            "asm(\"// a \\\" /* b\"); f('\"', '\\'', '/');",
+            "x = 1'000'000 / 2;",
+        ] {
+            assert_eq!(code(&format!("{text} // c")), format!("{text}\n"));
+        }
+        assert_eq!(code("a = \"open\nb; // c"), "a = \"open\nb;\n");
+        assert_eq!(
+            code("#define A(x) \\\n    f(x) /* g */ + 1"),
+            "#define A(x) \\\nf(x)   + 1\n"
+        );
+        assert_eq!(code("a /* never closed"), "a\n");
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub fn h1(launches: &[Traced<'_>]) -> GateResult {
         }
         return GateResult::judge(GateId::H1, false, reasons.join("; "));
     }
+    // A trace that was switched off finds nothing either.
+    let is_untraced = |launch: &&Traced<'_>| launch.report.counted.traced_blocks == 0;
+    if let Some(untraced) = launches.iter().find(is_untraced) {
+        return GateResult::no_data(
+            GateId::H1,
+            format!("{}: no block was traced", untraced.label),
+        );
+    }
     let blocks: u64 = launches
         .iter()
         .map(|launch| launch.report.counted.traced_blocks)
@@ -110,5 +118,37 @@ mod tests {
             "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing"
         );
         assert!(of(&[&worse]).reason.ends_with("; and 3 more"));
+        let kept_in_part = TraceReport {
+            more_hazards: 4,
+            ..report(1)
+        };
+        assert!(of(&[&kept_in_part]).reason.ends_with("; and 4 more"));
+    }
+
+    #[test]
+    fn a_launch_of_which_no_block_was_traced_is_no_evidence() {
+        let untraced = TraceReport {
+            counted: Counted::default(),
+            ..report(0)
+        };
+        let launches = [report(0), untraced];
+        let launches = launches.each_ref().map(|report| Traced {
+            label: "small",
+            report,
+        });
+        let judged = h1(&launches);
+        assert_eq!(
+            (judged.verdict, judged.reason.as_str()),
+            (Verdict::NoData, "small: no block was traced")
+        );
+        let deadlocked = TraceReport {
+            counted: Counted::default(),
+            ..report(1)
+        };
+        let launch = Traced {
+            label: "small",
+            report: &deadlocked,
+        };
+        assert_eq!(h1(&[launch]).verdict, Verdict::Fail);
     }
 }
