@@ -39,8 +39,8 @@ struct Tile {
     static constexpr int PROBABILITY = ATTENTION_P_F32;
 
     // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
-    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor does the softmax, four lanes a row; the
-    // store of the WMMA accumulator alone meets a two-way one.
+    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor do the softmax, four lanes a row, and the
+    // store of the WMMA accumulator, of which a lane holds pairs of rows.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int SCORE_PITCH = BLOCK_N + 4;
     using Ring = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;

@@ -39,7 +39,7 @@ struct Tile {
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 different groups of 8. No access meets a conflict.
+    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads meet no conflict; stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;

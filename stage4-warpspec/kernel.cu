@@ -1,7 +1,7 @@
-// Stage 4: warps with roles. One warp produces: it copies tiles of K and V into a ring, as far ahead as there is room. The
+// Stage 4: warps with roles. Two warps produce: they copy tiles of K and V into a ring, as far ahead as there is room. The
 // others consume: each computes as in stage 3, and waits only for tiles that have not arrived. Roles meet at mbarriers, two
 // a slot: `full` ends a phase when a tile has landed, `empty` when every consumer has read it. After the roles part there
-// is no block barrier: the producer never comes to one.
+// is no block barrier: the producers never come to one.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -45,7 +45,7 @@ struct Tile {
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 different groups of 8. No access meets a conflict.
+    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads meet no conflict; stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;

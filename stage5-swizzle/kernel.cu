@@ -284,7 +284,7 @@ template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
-// Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+// At head_dim 64 twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 template <class Element, int HEAD_DIM>

@@ -172,7 +172,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         load_k(tile);
         load_v(tile);
     }
-    attn::mbarrier_wait_tx(&smem.q_landed, 0);
+    attn::mbarrier_wait_tx(&smem.q_landed, 0); // TMA has written Q, which every warp reads into fragments
 
     typename Preset::QFragments q_frag;
     int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
@@ -289,7 +289,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
 template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
-// Twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+// At head_dim 64 twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 template <class Element, int HEAD_DIM>

@@ -110,7 +110,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         else return smem.q;
     };
     if (tiles > 0) {
-        attn::mbarrier_wait_tx(&smem.q_full, 0);
+        attn::mbarrier_wait_tx(&smem.q_full, 0); // TMA has written Q
         if constexpr (Preset::WIDENS) halves_of(smem.q, smem.wide.q);
     }
 
@@ -145,7 +145,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         // Meanwhile the slot of the tile before is filled anew, once the other warpgroups have read it too.
         if (threadIdx.x == 0 && tile > 0) {
             if (tile - 1 + STAGES < tiles) {
-                attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity);
+                attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity); // all warpgroups have read it
                 load_tile(tile - 1 + STAGES, refill.slot);
             }
             refill.advance();

@@ -15,8 +15,8 @@ struct LinearLayout {
     static __device__ __forceinline__ int offset(int row, int chunk) { return row * PITCH_BYTES + chunk * 16; }
 };
 
-// Each row followed by 16 unused bytes: the next row starts one bank group later. No conflict, and 1/8 (rows of 128
-// bytes) to 1/4 more memory.
+// Each row followed by 16 unused bytes: the next row starts one bank group later. No conflict, and 1/16 (rows of 256
+// bytes) to 1/4 (of 64) more memory.
 template <int ROW_BYTES>
 struct PaddedLayout {
     static constexpr int PITCH_BYTES = ROW_BYTES + 16;

@@ -27,9 +27,9 @@ static __device__ __forceinline__ float row_sum(float value) {
     return value;
 }
 
-// The running state of one row, the same in each of its lanes. Like every type that lives in registers it initialises
-// nothing by itself, and a named function gives it its first value: nvcc drops initialisers from arrays of arrays
-// (common/docs/nvcc-array-initialisers.md).
+// The running state of one row: alike in the lanes that hold it where update() kept it, each lane's own part where update_own()
+// did. Like every type that lives in registers it initialises nothing by itself, and a named function gives it its first
+// value: nvcc drops initialisers from arrays of arrays (common/docs/nvcc-array-initialisers.md).
 struct RowState {
     float max; // of score * scale_log2 over the keys seen so far; -inf before the first visible key
     float sum; // of exp2(score * scale_log2 - max) over the keys seen so far

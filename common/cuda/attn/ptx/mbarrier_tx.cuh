@@ -5,8 +5,8 @@
 
 namespace attn {
 
-// Makes initialised barriers known to the async proxy. The thread that initialised them, before the block barrier that
-// comes before the first TMA.
+// Releases this thread's mbarrier.init to the cluster and the async proxy, before TMA or another block counts on the
+// barriers: then this thread may start TMA at once, any other behind a barrier of the block or the cluster.
 static __device__ __forceinline__ void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
