@@ -324,13 +324,18 @@ impl Launched {
         };
         let (errors, numeric) = gate::numeric_gates(&evidence);
         let mut gates = numeric.to_vec();
+        let lses: Vec<Option<Vec<f32>>> = images
+            .clone()
+            .map(|(staged, run)| Some(staged.lse.floats(run.execution.lse.as_ref()?)))
+            .collect();
         let repeats: Vec<Repeat<'_>> = self
             .runs
             .iter()
-            .zip(&outputs)
-            .map(|(run, output)| Repeat {
+            .zip(outputs.iter().zip(&lses))
+            .map(|(run, (output, lse))| Repeat {
                 label: &run.label,
                 output,
+                lse: lse.as_deref(),
             })
             .collect();
         gates.push(gate::c5(problem, &repeats));
@@ -340,10 +345,8 @@ impl Launched {
                 .flat_map(|(staged, run)| buffers(staged, &run.execution))
                 .collect::<Vec<_>>(),
         ));
-        gates.extend(images.clone().find_map(|(staged, run)| {
-            let lse = staged.lse.floats(run.execution.lse.as_ref()?);
-            Some(gate::c8(problem, reference, &lse))
-        }));
+        let lse = lses.iter().flatten().next();
+        gates.extend(lse.map(|lse| gate::c8(problem, reference, lse)));
         gates.retain(|gate| self.findings.iter().all(|found| found.gate != gate.gate));
         gates.extend(self.findings);
         Checked {
@@ -413,10 +416,11 @@ pub fn buffers<'a>(
         .chain(lse.map(|after| output("lse", &staged.lse, after)))
 }
 
-/// `prepared` as launch number `index` of a case takes it: the first one with log-sum-exps, where there are any.
+/// `prepared` as launch number `index` of a case takes it: every second one with log-sum-exps, where there are any, so that
+/// they can be compared with each other, and the output with that of a launch without.
 fn of_launch<'a>(prepared: &Prepared<'a>, index: usize) -> Prepared<'a> {
     Prepared {
-        lse: index == 0 && prepared.kernel.lse,
+        lse: index.is_multiple_of(2) && prepared.kernel.lse,
         ..prepared.clone()
     }
 }
@@ -481,5 +485,6 @@ fn judge_hazards(
         .iter()
         .map(|(label, report)| Traced { label, report })
         .collect();
-    Ok(gate::h1(&traced))
+    let elements: usize = staged.problem.shape.q_extents().iter().product();
+    Ok(gate::h1(&traced, 2 * elements as u64))
 }

@@ -236,6 +236,8 @@ pub struct Problem {
     pub softmax_scale: f32,
 }
 
+/// The head sizes that the stages are compiled for.
+pub const HEAD_DIMS: [usize; 2] = [64, 128];
 /// Rows and heads are indexed with 32-bit integers; blockIdx.y and blockIdx.z end at 65,535.
 const MAX_SEQ: usize = 1 << 24;
 const MAX_GRID_YZ: usize = 65_535;
@@ -273,7 +275,7 @@ impl Problem {
                 return Err(ProblemError::TooLarge { name, value, max });
             }
         }
-        if !matches!(shape.head_dim, 64 | 128) {
+        if !HEAD_DIMS.contains(&shape.head_dim) {
             return Err(ProblemError::HeadDim {
                 head_dim: shape.head_dim,
             });

@@ -560,6 +560,13 @@ fn read_record(
         params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
         other => return Err(fail(format!("P's type {other} is unknown"))),
     };
+    // P's type sets how far C2 and C3 let an output be off: no less exact one than 16 bits.
+    if ![Probability::F32, Probability::half(dtype)].contains(&probability) {
+        let (allowed, found) = (Probability::half(dtype).name(), probability.name());
+        return Err(fail(format!(
+            "P of {dtype} is held in f32 or {allowed}, not in {found}"
+        )));
+    }
     #[cfg(feature = "emulated")]
     let entry = record
         .emulated

@@ -296,6 +296,12 @@ impl<'a> FamilyOfKernels<'a> {
             }
         }
         let sites: Vec<Site> = sites.into_values().collect();
+        if sites.is_empty() {
+            errors.push(format!(
+                "{}: no barrier, wait, arrive or commit was reached, so none was left out: is the traced build instrumented?",
+                self.name
+            ));
+        }
         // One preset may not reach all that is listed.
         if presets == Presets::All {
             let words: Vec<&str> = sites.iter().map(|site| site.words.all.as_str()).collect();
@@ -348,6 +354,12 @@ impl<'a> FamilyOfKernels<'a> {
     ) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
         for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
             if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
+                // With all sites it was traced under the first schedule alone.
+                if *schedule != SCHEDULES[0]
+                    && let Some(broken) = case.hazardous(&case.trace(None, *schedule)?)
+                {
+                    return Err(Unfit::Broken(vec![broken]));
+                }
                 let (gate, what, at) = (
                     GateId::H1,
                     in_a_line(hazard, &site.place.file),

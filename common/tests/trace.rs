@@ -160,10 +160,11 @@ fn rows_are_elements_and_what_lies_between_is_not() {
             .to_string()
             .contains("past the end of row [0, 0, 6] of k")
     );
-    let gate = h1(&[Traced {
+    let strided = Traced {
         label: "strided",
         report: &past,
-    }]);
+    };
+    let gate = h1(&[strided], 0);
     assert_eq!(gate.verdict, Verdict::Fail);
     assert!(
         gate.reason

@@ -1,10 +1,11 @@
 //! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
 
 use crate::judge::list::grouped;
+use crate::judge::missing::Missing;
 use crate::judge::verdict::{self, Exit, Report};
 use crate::judge::{self, Known, best, claims, state};
 use crate::measure::machine;
-use crate::record::files::name_of;
+use crate::record::files::{PARTIAL, name_of};
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
 use crate::record::{Negative, Of, Record, Refuted, Row};
@@ -114,6 +115,10 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         !name.is_empty() && !name.starts_with('.'),
         "{} has no name that a record can have; give the folder itself, such as target/compare/20261120T183000Z-nvidia-h200",
         args.record.display()
+    );
+    ensure!(
+        !name.ends_with(PARTIAL),
+        "{name} is of a run that was ended or has not ended yet; let `compare run --into` it finish"
     );
     let into = match &args.into {
         Some(into) => into.clone(),
@@ -247,17 +252,8 @@ fn judge(
         committed,
     };
     let report = verdict::report(known);
-    let as_timed = best::timed(record).flat_map(|row| {
-        let failed = row.failed();
-        failed.map(move |(gate, judged)| {
-            format!(
-                "{} {} as timed, {gate}: {}",
-                row.subject, row.on, judged.reason
-            )
-        })
-    });
     none(
-        gates(&report).chain(as_timed),
+        gates(&report),
         &format!("{name} has failed gates, which cannot be waived; fix the kernels and run again"),
     )?;
     let unsanitized = state::unsanitized(record);
@@ -279,6 +275,11 @@ fn judge(
         wrong,
         &format!("the self-test of {name} fails; fix it (`compare selftest`) and run again"),
     )?;
+    complete(
+        name,
+        &report,
+        "run again what is missing with `compare run --into`",
+    )?;
     // What is left to fail is a claim that no committed record refutes.
     if report.overall.exit == Exit::Fail && !waived {
         let claims = refuted(record)
@@ -292,6 +293,14 @@ fn judge(
         );
     }
     Ok(report.overall.to_string())
+}
+
+/// Refuses a record without what it should have measured: what is not there cannot fail.
+fn complete(name: &str, report: &Report<'_>, remedy: &str) -> anyhow::Result<()> {
+    none(
+        report.required().map(Missing::to_string),
+        &format!("{name} lacks what it should have measured; {remedy}"),
+    )
 }
 
 /// Refuses a record of which there is anything to say.

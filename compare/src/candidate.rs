@@ -5,6 +5,7 @@ mod call;
 
 use crate::answer::Answer;
 use crate::estimate;
+use crate::interrupt::interrupted;
 use crate::judge::verdict::{self, Exit};
 use crate::judge::{Known, best, state};
 use crate::measure::builds::{StageBuild, VariantBuild};
@@ -32,7 +33,7 @@ use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::render;
-use crate::run::{Recorder, interrupted};
+use crate::run::Recorder;
 use anyhow::{Context, bail};
 use call::Caller;
 use clap::Args;

@@ -142,7 +142,6 @@ impl Completing {
         terminal(&document, WIDTH)
     }
 
-    /// Adds rows, or puts them in the place of those that they renew, and writes the record.
     /// An empty folder below target/ for what a tool writes of it.
     pub fn work(&self, below: &str) -> anyhow::Result<PathBuf> {
         let work = machine::workspace()
@@ -167,6 +166,7 @@ impl Completing {
         }
     }
 
+    /// Adds rows, or puts them in the place of those that they renew, and writes the record.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
         rows.into_iter().for_each(|row| self.record.append(row));
         self.record.write(&self.folder)

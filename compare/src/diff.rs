@@ -75,8 +75,7 @@ pub struct DiffArgs {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        Ok(_) => Err("give percent above 0, and 100 at most".to_string()),
-        Err(error) => Err(error.to_string()),
+        _ => Err("give percent above 0, and 100 at most, such as 2".to_string()),
     }
 }
 

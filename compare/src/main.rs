@@ -13,6 +13,7 @@ mod doctor;
 mod estimate;
 mod explain;
 mod history;
+mod interrupt;
 mod judge;
 mod launch;
 mod list;
@@ -93,9 +94,22 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
 /// Where the gates were asked, and a launch ended them, a stage has failed; all else is of the machine or its user.
 fn exit_of(error: &anyhow::Error) -> Exit {
     let is_of_a_launch = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<CudaError>() || matches!(cause.downcast_ref(), Some(ExecuteError::Sticky { .. }))
+        let is_of_gpu = matches!(
+            cause.downcast_ref(),
+            Some(
+                CudaError::Launch { .. }
+                    | CudaError::Hang { .. }
+                    | CudaError::Sticky
+                    | CudaError::ScalesChanged { .. }
+            )
+        );
+        is_of_gpu || matches!(cause.downcast_ref(), Some(ExecuteError::Sticky { .. }))
     };
-    if error.is::<Interrupted>() {
+    let is_interrupt = |cause: &(dyn std::error::Error + 'static)| {
+        let of_io: Option<&std::io::Error> = cause.downcast_ref();
+        of_io.is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
+    };
+    if error.is::<Interrupted>() || error.chain().any(is_interrupt) {
         return Exit::Interrupted;
     }
     if error.chain().any(is_of_a_launch) {

@@ -22,7 +22,7 @@ Examples:
 
 Exit codes:
   0  made
-  2  the name is taken or none of a stage, there is no such stage to copy, or this is no checkout; nothing is written";
+  2  the name is taken, or is not one of a stage such as stage10-mine, there is no such stage to copy, or this is no checkout; nothing is written";
 
 /// The flags of `new`.
 #[derive(Clone, Debug, Args)]

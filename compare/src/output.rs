@@ -110,7 +110,12 @@ pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> anyhow::Re
             continue;
         }
         let shown = path.display();
-        ensure!(!path.is_dir(), "{flag} {shown}: is a folder; give a file");
+        let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        ensure!(!is_folder, "{flag} {shown}: is a folder; give a file");
+        ensure!(
+            path.as_os_str() != "-",
+            "{flag} -: give a file; standard output is for --json"
+        );
         let others = outputs[..index]
             .iter()
             .map(|other| (other.flag, other.path.as_path()));
@@ -289,6 +294,8 @@ mod tests {
         let check = |path: &Path| check(&[output("--json", path, Content::Json)], &[]);
         let refused = |path: &Path| check(path).unwrap_err().to_string();
         assert!(refused(folder.path()).contains("is a folder"));
+        assert!(refused(Path::new("no/such/")).contains("is a folder"));
+        assert!(refused(Path::new("-")).contains("standard output is for --json"));
         assert!(refused(&file.join("below")).contains("cannot write"));
         // Below target/: the check tries the folder, and build scripts watch the crate's own.
         assert!(

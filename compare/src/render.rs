@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 /// The flags of `render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
-    /// Write nothing; exit with 1 if COMPARE.md, report.html, the charts or the README's ladder are not what the records
-    /// say
+    /// Write nothing; exit with 1 if COMPARE.md or the README's ladder are not what the records say
     #[arg(long)]
     pub check: bool,
     /// Where committed records are [default: results/ of the workspace]

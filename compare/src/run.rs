@@ -2,9 +2,10 @@
 
 use crate::answer::{self, Answer};
 use crate::estimate;
+use crate::interrupt::interrupted;
 use crate::judge::Known;
 use crate::judge::list::distinct;
-use crate::judge::verdict::{self, Exit};
+use crate::judge::verdict;
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::{self, Executor};
 use crate::measure::input::{self, FileInput};
@@ -38,7 +39,6 @@ use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use safetensors::tensor::TensorView;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ pub struct RunArgs {
     /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
-    /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16 or F8_E4M3, optionally `out` (F16 or F32),
+    /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3, optionally `out` (theirs or F32),
     /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
     pub input: Option<PathBuf>,
@@ -111,7 +111,7 @@ pub struct RunArgs {
     /// and driver. What it has stays
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "input"])]
     pub into: Option<PathBuf>,
-    /// Where the report goes [default: COMPARE.md of the workspace; report.html and compare-plots/ go beside it]
+    /// Where the report goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write every row as JSON to a file, or to standard output with `-`
@@ -304,6 +304,8 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         None => Unfinished::create(&out, &base_name)?,
     };
     let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
+    // From here on Ctrl-C leaves a record that `--into` goes on with, if one without a case.
+    let interrupted = interrupted().context("cannot wait for signals")?;
     bars.say(&format!(
         "record: {} until the run has ended",
         folder.display()
@@ -314,7 +316,13 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
             .iter()
             .any(|case| case.subject.stage() == stage.info().id)
     };
-    let planned_cases = measured.finished() + missing.len();
+    let finished = measured.finished();
+    let planned_cases = finished + missing.len();
+    measured.record.meta.progress = Progress::Partial {
+        finished,
+        planned: planned_cases,
+    };
+    measured.record.write(&folder)?;
     // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
     let (planned, settled): (Vec<&LoadedStage>, Vec<&LoadedStage>) =
         stages.iter().partition(is_planned);
@@ -338,7 +346,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
         planned: planned_cases,
         builds: &builds,
         write_after: Instant::now() + WRITE_INTERVAL,
-        interrupted: interrupted().context("cannot wait for signals")?,
+        interrupted,
         bars,
     };
     let iters = args.request.iters.filter(|&iters| iters > 0);
@@ -391,22 +399,6 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     })
 }
 
-/// Whether Ctrl-C was pressed, or the process asked to end, from now on. What has ended is then kept; a second time ends the
-/// process at once.
-pub fn interrupted() -> std::io::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first time the flag is not set yet.
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            Exit::Interrupted.code().into(),
-            Arc::clone(&flag),
-        )?;
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
-    }
-    Ok(flag)
-}
-
 /// Flags about GPUs and timing, where there is no GPU. `--iters 0` asks for just that.
 fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
     let flags = [
@@ -426,7 +418,7 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
         |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
     ensure!(
         !canonical(out)?.starts_with(canonical(results)?),
-        "--out {}: that is where committed records are; run elsewhere, then `compare accept` the record",
+        "{}: that is where committed records are; run elsewhere, then `compare accept` the record",
         out.display()
     );
     Ok(())

@@ -122,6 +122,20 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         work: &work,
         limit: args.limit,
     };
+    let launched = problems
+        .iter()
+        .map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
+    let blind_spots = BLIND_SPOTS
+        .iter()
+        .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
+    let method = format!(
+        "launched on {}. Not seen: {}",
+        joined(launched, ", "),
+        joined(blind_spots, "; ")
+    );
+    let version = format!("compute-sanitizer {}", tool.version);
+    record.by(Source::ComputeSanitizer, version, method);
+    let is_undecided = |check: &Check| check.result.verdict == Verdict::NoData;
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, Picked { stage, variants }) in selected.iter().enumerate() {
@@ -129,6 +143,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             .iter()
             .map(|variant| variant.name.clone())
             .collect();
+        let before = checks.len();
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
             bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
@@ -141,6 +156,11 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
                 checks.extend(session.check(stage, &variants, name, options)?);
             }
         }
+        // Stage by stage: an interrupt loses one, and a tool that says nothing overwrites nothing.
+        let of_stage = &checks[before..];
+        if !of_stage.iter().all(is_undecided) {
+            record.append(found(of_stage))?;
+        }
     }
     bars.finish();
     let with = |verdict: Verdict| {
@@ -151,30 +171,13 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let failed: Vec<String> = with(Verdict::Fail)
         .map(|check| format!("FAIL C7 {check}"))
         .collect();
-    let undecided = with(Verdict::NoData).count();
+    let undecided = checks.iter().filter(|check| is_undecided(check)).count();
     if undecided == checks.len() {
         bail!(NoData(checks.first().map_or(
             "no variant was selected".to_string(),
             Check::to_string
         )));
     }
-    let launched = problems
-        .iter()
-        .map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
-    let blind_spots = BLIND_SPOTS
-        .iter()
-        .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
-    let method = format!(
-        "launched on {}. Not seen: {}",
-        joined(launched, ", "),
-        joined(blind_spots, "; ")
-    );
-    record.by(
-        Source::ComputeSanitizer,
-        format!("compute-sanitizer {}", tool.version),
-        method,
-    );
-    record.append(found(&checks))?;
     let text = record.shown(&metas(&builds), Section::Sanitizer);
     let text = format!(
         "{text}\nsanitizer: {}\nlogs: {}",
@@ -257,6 +260,7 @@ impl Session<'_> {
         let mut command = Command::new(&self.tool.path);
         command
             .args(["--tool", name, "--error-exitcode", FOUND])
+            .args(["--print-limit", &log::PRINTED.to_string()])
             .args(options);
         let label = format!("{}-{name}", stage.id);
         let (text, ended, launched) = self.run(command, &places, &label, WATCHDOG_SECONDS)?;

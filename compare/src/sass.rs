@@ -73,6 +73,13 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
             .with_context(|| format!("cannot read {}; --save writes one", path.display()))
     });
     let before = before.transpose()?;
+    if let (Some(text), Some(path)) = (&before, &args.against) {
+        anyhow::ensure!(
+            text.contains("Function : "),
+            "{} is no listing that --save wrote: it has no function",
+            path.display()
+        );
+    }
     let tool = match CUOBJDUMP.find() {
         Ok(tool) => tool,
         Err(reason) => return Ok(Answer::no_data(reason)),
@@ -128,6 +135,9 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
                 }
             }
         }
+    }
+    if lines.is_empty() {
+        anyhow::bail!(args.instances.absent());
     }
     let document = Document {
         blocks: vec![Block::bullets(lines)],

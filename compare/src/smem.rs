@@ -88,6 +88,9 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
             blocks.push(Block::Table(table(layout)));
         }
     }
+    if blocks.is_empty() {
+        anyhow::bail!(args.instances.absent());
+    }
     let document = Document {
         blocks,
         ..Document::default()

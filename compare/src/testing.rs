@@ -306,6 +306,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         tools: Default::default(),
         methods: Default::default(),
         left_out: vec![],
+        rows: 0,
         shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
         stages,
         joined: vec![],

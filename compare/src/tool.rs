@@ -1,11 +1,13 @@
 //! NVIDIA's tools as processes: where they are, which version, and a run with a time limit.
 
+use crate::interrupt::interrupted;
 use crate::measure::machine;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often a process that runs is looked at.
@@ -147,14 +149,14 @@ impl Ended {
 }
 
 /// Runs `command` with both output streams in the file `log`, for `limit` at most. `look` is called again and again
-/// while it runs.
+/// while it runs. Ctrl-C ends it, with all that it started, and is an error of that kind.
 pub fn run(
     mut command: Command,
     log: &Path,
     limit: Duration,
     mut look: impl FnMut(),
 ) -> io::Result<Ended> {
-    let out = File::create(log)?;
+    let (out, interrupted) = (File::create(log)?, interrupted()?);
     command
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
@@ -169,6 +171,10 @@ pub fn run(
         if start.elapsed() > limit {
             kill_group(&mut child)?;
             return Ok(Ended::TimedOut);
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            kill_group(&mut child)?;
+            return Err(io::ErrorKind::Interrupted.into());
         }
         look();
         std::thread::sleep(POLL);

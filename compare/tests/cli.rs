@@ -1,7 +1,7 @@
 //! The program as its users run it: exit codes, messages, and what it leaves behind. On the emulator, small problems.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 struct Folder(tempfile::TempDir);
@@ -140,7 +140,8 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         (&["--shapes", "1x8x512"], "BATCHxHEADSxSEQxDIM"),
         (&["--input", "no/such/file.safetensors"], "cannot read"),
         (&["--unknown-flag"], "unexpected argument"),
-        (&["--seeds", "many"], "invalid"),
+        (&["--seeds", "many"], "give a whole number, 0 or more"),
+        (&["--seeds", "-1"], "give a whole number, 0 or more"),
         (
             &["--device", "sm_42"],
             "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86",
@@ -489,18 +490,11 @@ fn a_run_goes_on_where_another_ended_and_joins_what_is_of_the_same_build() {
     );
 }
 
-#[test]
-fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
-    let folder = Folder::new();
-    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
-    // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-    let mut child = folder
-        .command(&["--full", "--stages", "stage0-scalar", "--quiet"])
-        .spawn()
-        .unwrap();
+/// Waits until the run that `child` is has a record with so many cases, and returns how many it has then.
+fn recorded(child: &mut Child, folder: &Folder, at_least: u64) -> u64 {
     // A hang would end here; how fast the machine is does not matter.
     let deadline = Instant::now() + Duration::from_secs(900);
-    let finished = loop {
+    loop {
         assert!(
             child.try_wait().unwrap().is_none(),
             "the run ended before it could be interrupted"
@@ -522,17 +516,46 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
         let meta: serde_json::Value =
             serde_json::from_slice(&bytes).expect("a record is whole at every moment");
         let finished = meta["progress"]["finished"].as_u64().unwrap_or(0);
-        if finished > 0 {
-            break finished;
+        if finished >= at_least {
+            return finished;
         }
-    };
-    // Handled as Ctrl-C is, which all that a shell runs in the background ignores.
+    }
+}
+
+/// Ends a run as Ctrl-C does, which all that a shell runs in the background ignores; it exits as interrupted.
+fn interrupt(mut child: Child) {
     let interrupted = Command::new("kill")
         .args(["-TERM", &child.id().to_string()])
         .status()
         .unwrap();
     assert!(interrupted.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn an_interrupt_before_the_first_case_leaves_a_record_to_go_on_with() {
+    let folder = Folder::new();
+    let mut child = folder
+        .command(&["--full", "--stages", "stage0-scalar", "--quiet"])
+        .spawn()
+        .unwrap();
+    // It is written before the self-test begins.
+    recorded(&mut child, &folder, 0);
+    interrupt(child);
+    assert!(folder.record().join("meta.json").is_file());
+}
+
+#[test]
+fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("REPORT.md"), "# COMPARE\nkept").unwrap();
+    // Long enough to be interrupted: tier T2, which takes minutes after its first case.
+    let mut child = folder
+        .command(&["--full", "--stages", "stage0-scalar", "--quiet"])
+        .spawn()
+        .unwrap();
+    let finished = recorded(&mut child, &folder, 1);
+    interrupt(child);
     assert_eq!(
         std::fs::read_to_string(folder.path("REPORT.md")).unwrap(),
         "# COMPARE\nkept"

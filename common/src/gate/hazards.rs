@@ -17,8 +17,8 @@ const QUOTED: usize = 3;
 
 /// H1: no race, no read of an in-flight copy or of uninitialised shared memory, nothing out of bounds or misaligned, no
 /// divergent barrier and no deadlock in any of the traced launches. Judged by what is ordered, not by the order that
-/// was run.
-pub fn h1(launches: &[Traced<'_>]) -> GateResult {
+/// was run. A trace that saw less than `output_bytes` stored is no evidence, and fails too.
+pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(
             GateId::H1,
@@ -44,13 +44,17 @@ pub fn h1(launches: &[Traced<'_>]) -> GateResult {
         }
         return GateResult::judge(GateId::H1, false, reasons.join("; "));
     }
-    // A trace that was switched off finds nothing either.
-    let is_untraced = |launch: &&Traced<'_>| launch.report.counted.traced_blocks == 0;
-    if let Some(untraced) = launches.iter().find(is_untraced) {
-        return GateResult::no_data(
-            GateId::H1,
-            format!("{}: no block was traced", untraced.label),
+    // Nothing was seen either where the build was not instrumented or the trace was off.
+    let unseen = launches
+        .iter()
+        .find(|launch| launch.report.counted.sum.global_write.bytes < output_bytes);
+    if let Some(Traced { label, report }) = unseen {
+        let seen = report.counted.sum.global_write.bytes;
+        let reason = format!(
+            "{label}: the trace saw {seen} bytes written to global memory, and the output has {output_bytes}: not all of \
+             the kernel is traced"
         );
+        return GateResult::judge(GateId::H1, false, reason);
     }
     let blocks: u64 = launches
         .iter()
@@ -67,7 +71,9 @@ pub fn h1(launches: &[Traced<'_>]) -> GateResult {
 mod tests {
     use super::*;
     use crate::verdict::Verdict;
-    use emulator::trace::{Counted, Hazard, HazardKind};
+    use emulator::trace::{Counted, Counters, GlobalTraffic, Hazard, HazardKind};
+
+    const OUTPUT_BYTES: u64 = 64;
 
     fn report(hazards: usize) -> TraceReport {
         let hazard = Hazard {
@@ -85,6 +91,13 @@ mod tests {
             more_hazards: 0,
             counted: Counted {
                 traced_blocks: 2,
+                sum: Counters {
+                    global_write: GlobalTraffic {
+                        bytes: OUTPUT_BYTES,
+                        ..GlobalTraffic::default()
+                    },
+                    ..Counters::default()
+                },
                 ..Counted::default()
             },
             unwaited_copies: 0,
@@ -97,13 +110,11 @@ mod tests {
     fn any_hazard_fails_and_none_is_evidence() {
         let (clean, dirty, worse) = (report(0), report(1), report(6));
         let of = |reports: &[&TraceReport]| {
-            h1(&reports
-                .iter()
-                .map(|report| Traced {
-                    label: "small",
-                    report,
-                })
-                .collect::<Vec<_>>())
+            let launches = reports.iter().map(|report| Traced {
+                label: "small",
+                report,
+            });
+            h1(&launches.collect::<Vec<_>>(), OUTPUT_BYTES)
         };
         assert_eq!(of(&[]).verdict, Verdict::NoData);
         let pass = of(&[&clean, &clean]);
@@ -126,29 +137,28 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_of_which_no_block_was_traced_is_no_evidence() {
-        let untraced = TraceReport {
-            counted: Counted::default(),
-            ..report(0)
+    fn a_trace_that_missed_stores_is_no_evidence() {
+        let of = |report: &TraceReport, output_bytes| {
+            let label = "small";
+            h1(&[Traced { label, report }], output_bytes)
         };
-        let launches = [report(0), untraced];
-        let launches = launches.each_ref().map(|report| Traced {
-            label: "small",
-            report,
-        });
-        let judged = h1(&launches);
-        assert_eq!(
-            (judged.verdict, judged.reason.as_str()),
-            (Verdict::NoData, "small: no block was traced")
+        let judged = of(&report(0), OUTPUT_BYTES + 1);
+        assert_eq!(judged.verdict, Verdict::Fail);
+        assert!(
+            judged.reason.starts_with(
+                "small: the trace saw 64 bytes written to global memory, and the output has 65"
+            ),
+            "{}",
+            judged.reason
         );
         let deadlocked = TraceReport {
             counted: Counted::default(),
             ..report(1)
         };
-        let launch = Traced {
-            label: "small",
-            report: &deadlocked,
-        };
-        assert_eq!(h1(&[launch]).verdict, Verdict::Fail);
+        assert!(
+            of(&deadlocked, OUTPUT_BYTES)
+                .reason
+                .contains("A barrier is missing")
+        );
     }
 }

@@ -8,8 +8,7 @@ use super::{
 use crate::format::Format;
 use crate::reference::{Probability, row_index};
 
-/// How far an output is from its reference. In records, a number that is not finite is null and reads back as NaN,
-/// which every gate fails.
+/// How far an output is from its reference. Every gate fails NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Errors {
     /// Rows compared.
@@ -30,7 +29,7 @@ pub struct Errors {
     pub max_row_rel: f64,
     /// Which row, `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
-    /// Root mean square of the same over all rows; older records have 0 here and where `default` stands.
+    /// Root mean square of the same over all rows.
     pub rms_row_rel: f64,
     /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
     pub allclose: f64,
@@ -55,6 +54,9 @@ pub struct Errors {
 
 impl Errors {
     /// Measures the rows of the reference. An output of the wrong length measures NaN.
+    ///
+    /// # Panics
+    /// If the reference lacks something of a row: what is not there would be off by nothing.
     pub fn measure(evidence: &Evidence<'_>) -> Self {
         let Evidence {
             problem,
@@ -67,6 +69,16 @@ impl Errors {
         let floor = c3_floor(problem);
         let format = problem.dtype.output();
 
+        let rows = reference.rows.len();
+        assert_eq!(
+            [
+                reference.output.len(),
+                reference.baseline.len(),
+                reference.value_rms.len() * dim
+            ],
+            [rows * dim; 3],
+            "a reference has output, baseline and size of V for each of its {rows} rows"
+        );
         let mut max_abs = Worst::new([0; 4]);
         let mut allclose = Worst::new([0; 4]);
         let mut max_row = Worst::new([0; 3]);

@@ -2,6 +2,7 @@
 
 use crate::inputs::index_of;
 use crate::problem::Problem;
+use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
 /// One of several outputs of the same launch.
@@ -11,10 +12,20 @@ pub struct Repeat<'a> {
     pub label: &'a str,
     /// The dense output.
     pub output: &'a [f32],
+    /// Its log-sum-exps, where they were asked for.
+    pub lse: Option<&'a [f32]>,
 }
 
-/// C5: all outputs have the same bits (NaN payloads and signs of zero included) as the first. One output alone is no
-/// evidence.
+/// Of values that should have the same bits: how many differ, and the first that does.
+fn differing(first: &[f32], other: &[f32]) -> Option<(usize, usize)> {
+    let differs = |i: &usize| first[*i].to_bits() != other[*i].to_bits();
+    let mut all = (0..first.len()).filter(differs);
+    let at = all.next()?;
+    Some((1 + all.count(), at))
+}
+
+/// C5: all outputs have the same bits (NaN payloads and signs of zero included) as the first, and so have the log-sum-exps of the
+/// runs that were asked for them. One output alone is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
     let Some((first, rest)) = repeats.split_first().filter(|(_, rest)| !rest.is_empty()) else {
         return GateResult::no_data(GateId::C5, "fewer than two runs");
@@ -26,9 +37,7 @@ pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
             let reason = format!("{} has {a} elements, {} has {b}", first.label, other.label);
             return GateResult::judge(GateId::C5, false, reason);
         }
-        let differs = |i: &usize| first.output[*i].to_bits() != other.output[*i].to_bits();
-        let count = (0..first.output.len()).filter(differs).count();
-        if let Some(element) = (0..first.output.len()).find(differs) {
+        if let Some((count, element)) = differing(first.output, other.output) {
             let reason = format!(
                 "{count} of {} elements differ between {} and {}, first at {}: {:e} and {:e}",
                 first.output.len(),
@@ -39,6 +48,29 @@ pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
                 other.output[element],
             );
             return GateResult::judge(GateId::C5, false, reason);
+        }
+    }
+    let mut lses = repeats
+        .iter()
+        .filter_map(|repeat| Some((repeat.label, repeat.lse?)));
+    if let Some((first_label, first)) = lses.next() {
+        for (label, other) in lses {
+            if first.len() != other.len() {
+                let (a, b) = (first.len(), other.len());
+                let reason = format!("{first_label} has {a} log-sum-exps, {label} has {b}");
+                return GateResult::judge(GateId::C5, false, reason);
+            }
+            if let Some((count, row)) = differing(first, other) {
+                let [b, h, s] = row_index(problem, row);
+                let reason = format!(
+                    "{count} of {} log-sum-exps differ between {first_label} and {label}, first of row [{b}, {h}, {s}]: \
+                     {:e} and {:e}",
+                    first.len(),
+                    first[row],
+                    other[row],
+                );
+                return GateResult::judge(GateId::C5, false, reason);
+            }
         }
     }
     let labels: Vec<&str> = repeats.iter().map(|repeat| repeat.label).collect();

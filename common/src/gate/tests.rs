@@ -412,10 +412,12 @@ fn c5_compares_bits() {
             Repeat {
                 label: "in order",
                 output: &case.output,
+                lse: None,
             },
             Repeat {
                 label: "reversed",
                 output: other,
+                lse: None,
             },
         ];
         let result = c5(&case.problem, &repeats);
@@ -440,12 +442,44 @@ fn c5_compares_bits() {
             &case.problem,
             &[Repeat {
                 label: "only",
-                output: &case.output
+                output: &case.output,
+                lse: None,
             }]
         )
         .verdict,
         Verdict::NoData
     );
+}
+
+#[test]
+fn c5_compares_the_log_sum_exps_of_runs_that_have_them() {
+    let case = Case::small();
+    let rows = case.output.len() / case.problem.shape.head_dim;
+    let lse = vec![0.5; rows];
+    let judge = |third: &[f32]| {
+        let repeat = |label, lse| Repeat {
+            label,
+            output: &case.output,
+            lse,
+        };
+        let repeats = [
+            repeat("first", Some(&lse[..])),
+            repeat("without", None),
+            repeat("third", Some(third)),
+        ];
+        let result = c5(&case.problem, &repeats);
+        (result.verdict, result.reason)
+    };
+    assert_eq!(judge(&lse).0, Verdict::Pass);
+    let mut other = lse.clone();
+    other[1] = -0.5;
+    let (verdict, reason) = judge(&other);
+    assert_eq!(verdict, Verdict::Fail);
+    let expected = format!(
+        "1 of {rows} log-sum-exps differ between first and third, first of row [0, 0, 1]: 5e-1 and -5e-1"
+    );
+    assert_eq!(reason, expected);
+    assert_eq!(judge(&lse[1..]).0, Verdict::Fail);
 }
 
 #[test]

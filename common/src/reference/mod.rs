@@ -260,7 +260,7 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
         problem.shape.seq_q,
     );
     let rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
-    let per_head = (rows as usize / heads).clamp(2, seq);
+    let per_head = (rows as usize / heads).max(2).min(seq);
     let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
     let mut sample = Vec::with_capacity(heads * per_head);
     for head in 0..heads {

@@ -115,6 +115,17 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
 }
 
 #[test]
+fn a_sample_of_single_rows_is_all_of_them() {
+    let shape = Shape {
+        seq_kv: 1 << 20,
+        ..Shape::bhsd(8, 64, 1, 64)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    assert!(problem.scores() > MAX_FULL_SCORES);
+    assert_eq!(sample_rows(&problem), (0..512).collect::<Vec<_>>());
+}
+
+#[test]
 fn sampled_rows_equal_those_of_the_whole() {
     let shape = Shape {
         batch: 1,

@@ -122,6 +122,23 @@ fn a_good_record_is_taken_without_passing_cases_and_samples() {
 }
 
 #[test]
+fn a_record_without_what_it_should_have_is_refused_whatever_it_refutes() {
+    let is_summary = |row: &Row| row.on == On::All && row.subject.as_str() == WMMA;
+    let partly = good().without(is_summary);
+    let said = refused(&partly, Some("slower here"));
+    assert!(
+        said.contains("lacks what it should have measured")
+            && said.contains("every gate: no case of it ran"),
+        "{said}"
+    );
+    let empty = good().without(|_| true);
+    for record in [empty, candidate().without(|_| true)] {
+        let (_root, args) = written(&record);
+        assert!(accept(&args).is_err());
+    }
+}
+
+#[test]
 fn a_green_candidate_is_taken_with_what_it_is_compared_by_and_is_none_of_the_ladders_records() {
     let (_root, args) = written(&with_cases(candidate()));
     let accepted = accept(&args).unwrap();
@@ -351,11 +368,11 @@ fn failed_gates_are_refused_and_cannot_be_waived() {
         ),
         (
             timed_wrong(fail(GateId::L1, "impossible: below 3 us")),
-            "wmma-qk-32x64 mission f16 full as timed, L1: impossible",
+            "wmma-qk-32x64 L1: mission f16 full as timed: impossible",
         ),
         (
             timed_wrong(fail(GateId::C5, "they differ")),
-            "wmma-qk-32x64 mission f16 full as timed, C5: they differ",
+            "wmma-qk-32x64 C5: mission f16 full as timed: they differ",
         ),
     ] {
         for negative in [None, Some("the kernel is new")] {

@@ -2,8 +2,8 @@
 
 use crate::judge::Named;
 use crate::measure::machine;
-use crate::record::store::{Found, Samples, is_record, read_each};
-use crate::record::{Meta, Of, Record, StoreError};
+use crate::record::store::{Found, is_record, read_each};
+use crate::record::{Of, Record, Row, StoreError, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::timing::stats::Summary;
@@ -155,6 +155,7 @@ fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
         if let Some(at) = newest.iter().position(|other| kind(other) == kind(&record)) {
             let (_, older) = newest.remove(at);
             if pool {
+                add_failures(&mut record.1, &older);
                 add_samples(&mut record.1, &older);
             }
         }
@@ -163,40 +164,52 @@ fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
     newest
 }
 
-/// Adds the raw samples that `older` has of the arms of `record`, of the same kernels.
-fn add_samples(record: &mut Record, older: &Record) {
-    let Record {
-        meta,
-        rows,
-        samples,
-        ..
-    } = record;
-    for Samples {
-        subject,
-        on,
-        by,
-        device_ns,
-    } in samples
-    {
-        let Some(row) = rows
-            .iter_mut()
-            .find(|row| row.key() == (&*subject, &*on, *by, None))
+/// Adds what failed in `older` of the same kernels: a session that is green does not make up for one that is not.
+fn add_failures(record: &mut Record, older: &Record) {
+    for row in &older.rows {
+        if row.failure().is_none() || !has_one_identity(record, older, &row.subject) {
+            continue;
+        }
+        let Some(at) = record
+            .rows
+            .iter()
+            .position(|other| other.key() == row.key())
         else {
+            record.rows.push(row.clone());
             continue;
         };
-        let identity = |meta: &Meta| {
-            let mut stages = meta.stages.iter();
-            let stage = stages.find(|stage| stage.id == subject.stage());
-            stage.map(|stage| stage.identity.clone())
-        };
-        let then = older.row(subject, on, *by);
-        let is_same = then.is_some_and(|then| then.under == row.under)
-            && identity(meta) == identity(&older.meta);
-        let Some(found) = older.samples(subject, on, *by).filter(|_| is_same) else {
+        for (gate, judged) in row.failed() {
+            record.rows[at].judge(gate, judged.clone());
+        }
+    }
+}
+
+/// Whether both are of one version of a subject's kernel.
+fn has_one_identity(a: &Record, b: &Record, subject: &Subject) -> bool {
+    let identity = |record: &Record| {
+        let stage = record.stage(subject.stage());
+        stage.map(|stage| stage.identity.clone())
+    };
+    identity(a) == identity(b)
+}
+
+/// Adds the raw samples that `older` has of the arms of `record`, of the same kernels, where neither was wrong.
+fn add_samples(record: &mut Record, older: &Record) {
+    let mut pooled = std::mem::take(&mut record.samples);
+    for of_row in &mut pooled {
+        let key = (&of_row.subject, &of_row.on, of_row.by, None);
+        let then = older.row(&of_row.subject, &of_row.on, of_row.by);
+        let is_alike = has_one_identity(record, older, &of_row.subject);
+        let Some(row) = record.rows.iter_mut().find(|row| row.key() == key) else {
             continue;
         };
-        device_ns.extend(&found.device_ns);
-        let us: Vec<f64> = device_ns.iter().map(|ns| ns / 1e3).collect();
+        let is_pooled = |then: &Row| then.under == row.under && then.failure().is_none();
+        let found = older.samples(&of_row.subject, &of_row.on, of_row.by);
+        let Some(found) = found.filter(|_| is_alike && then.is_some_and(is_pooled)) else {
+            continue;
+        };
+        of_row.device_ns.extend(&found.device_ns);
+        let us: Vec<f64> = of_row.device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
             let interval = summary.p50_interval;
             let p50 = (summary.p50, interval.low, interval.high).into();
@@ -204,6 +217,7 @@ fn add_samples(record: &mut Record, older: &Record) {
             row.figures.extend(figures);
         }
     }
+    record.samples = pooled;
 }
 
 /// A folder that is removed when it is no longer needed.

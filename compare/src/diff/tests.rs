@@ -3,8 +3,9 @@ use crate::judge::diff::Change;
 use crate::judge::verdict::Exit;
 use crate::page;
 use crate::record::Record;
-use crate::testing::{CPASYNC, SCALAR, US, candidate, emulated, ladder, mission, timed};
+use crate::testing::{CPASYNC, SCALAR, US, WMMA, candidate, emulated, ladder, mission, timed};
 use common::metric::Metric;
+use common::verdict::{GateId, GateResult};
 use std::path::Path;
 use std::process::Command;
 
@@ -378,4 +379,34 @@ fn sessions_of_one_build_can_be_pooled() {
         .under = Some("cold L2".into());
     let [_, ((cold, _), (warm, _))] = pooled(cold);
     assert_eq!((cold, warm), (40, 80));
+}
+
+#[test]
+fn what_failed_in_one_session_is_not_healed_by_another() {
+    let wrong = GateResult::judge(GateId::C5, false, "they differ");
+    let summary = timed(US).failing(WMMA, GateId::C3);
+    let mut as_timed = timed(US);
+    let row = as_timed.row_mut(SCALAR, &mission(), crate::record::Source::Gpu);
+    *row = row.clone().verdict(&wrong);
+    for (first, failing) in [(summary, WMMA), (as_timed, SCALAR)] {
+        let folder = tempfile::tempdir().unwrap();
+        first.write(&folder.path().join("1")).unwrap();
+        timed(US).write(&folder.path().join("2")).unwrap();
+        let name = folder.path().display().to_string();
+        let record = source::resolve(&name, None, true)
+            .unwrap()
+            .records
+            .remove(0)
+            .1;
+        let failures = crate::judge::state::failures(&record);
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert_eq!(failures[0].subject.as_str(), failing);
+        // Nor are its samples of use.
+        let of_row = |samples: &&crate::record::store::Samples| samples.subject.as_str() == SCALAR;
+        let samples = record.samples.iter().find(of_row).unwrap();
+        assert_eq!(
+            samples.device_ns.len(),
+            if failing == SCALAR { 40 } else { 80 }
+        );
+    }
 }

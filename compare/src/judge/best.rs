@@ -66,7 +66,12 @@ pub fn best<'a>(
 }
 
 fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
-    rows.min_by(|a, b| p50(a).total_cmp(&p50(b)))
+    // Of two with the same median the first by name, in whatever order they were written.
+    rows.min_by(|a, b| {
+        p50(a)
+            .total_cmp(&p50(b))
+            .then_with(|| a.subject.cmp(&b.subject))
+    })
 }
 
 /// The fastest of a family.

@@ -10,7 +10,7 @@ use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
 use common::timing::stats::{Interval, Ratio, Ratios};
-use common::verdict::{GateId, Verdict};
+use common::verdict::Verdict;
 use serde::Serialize;
 
 /// On the GPU an exact ratio may be off by this much: hardware counters see retries that no definition has, and ncu adds
@@ -148,9 +148,10 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
         interval: (p50.interval.low, p50.interval.high),
         same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
     };
-    let (verdict, reason) = match row.verdicts.get(&GateId::L1) {
-        Some(judged) if judged.verdict == Verdict::Fail => (Verdict::Fail, judged.reason.clone()),
-        _ => {
+    // A time that no kernel can have, or an output that was wrong while it was timed.
+    let (verdict, reason) = match row.failure() {
+        Some(reason) => (Verdict::Fail, reason.to_string()),
+        None => {
             let noise = row.value(Metric::Noise).unwrap_or(f64::NAN);
             let result = claim::judge(&Ratios { p50, p90, mean }, noise, at_least);
             (result.verdict, result.reason)
@@ -474,8 +475,14 @@ pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Find
     claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
 }
 
-/// The newest negative record that covers a claim, and what it says: the same stage, words and identity, and the same GPU
-/// where its figures are of one.
+/// The stages whose kernels a claim is about: its own, and the one that it is compared with.
+fn stages_of<'a>(stage: &'a StageMeta, claim: &'a Claim) -> impl Iterator<Item = &'a str> {
+    let base = claim.relation.base().map(|(base, _)| base);
+    std::iter::once(stage.id.as_str()).chain(base.filter(|base| *base != stage.id))
+}
+
+/// The newest negative record that covers a claim, and what it says: the same words, the same kernels on both sides, and the
+/// same GPU where its figures are of one.
 fn refuted_by<'a>(
     known: &Known<'a>,
     stage: &StageMeta,
@@ -487,7 +494,12 @@ fn refuted_by<'a>(
         let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
         let refuted = record.meta.refuted(&stage.id, &words)?;
         let negative = record.meta.negative.as_ref()?;
-        (same_gpu && record.is_of(stage)).then_some((name.as_str(), negative, refuted))
+        let has_kernel = |id: &str| known.stage(id).is_some_and(|stage| record.is_of(stage));
+        (same_gpu && stages_of(stage, claim).all(has_kernel)).then_some((
+            name.as_str(),
+            negative,
+            refuted,
+        ))
     })
 }
 
@@ -540,12 +552,15 @@ fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
         else {
             continue;
         };
-        let origin = known.origin(Some(name), record, &stage.id, is_of_gpu(claim));
+        let of_stage = |id: &str| known.origin(Some(name), record, id, is_of_gpu(claim));
+        let is_stale = |id: &&str| of_stage(id).is_stale();
+        let oldest = stages_of(stage, claim).find(is_stale);
+        let origin = of_stage(oldest.unwrap_or(&stage.id));
         if origin.is_stale() {
             stale = stale.or(Some(Status::Judged { origin, finding }));
             continue;
         }
-        return match negative(record) {
+        return match negative(record).filter(|_| finding.verdict != Verdict::Pass) {
             Some((record, negative, refuted)) => Status::Negative {
                 record: record.to_string(),
                 reason: negative.reason.clone(),

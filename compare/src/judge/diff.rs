@@ -16,8 +16,7 @@ use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
 use rayon::prelude::*;
 use serde::Serialize;
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What became of one figure.
@@ -229,7 +228,7 @@ pub fn whole(why: impl Into<String>) -> Difference {
     Difference::new(WHOLE, "whole run", Group::Gates, Change::Missing, why).required(true)
 }
 
-type Index<'a> = HashMap<(&'a Subject, &'a On, Source), &'a Row>;
+type Index<'a> = BTreeMap<(&'a Subject, &'a On, Source), &'a Row>;
 
 struct Sides<'a> {
     base: &'a Record,
@@ -264,12 +263,17 @@ impl<'a> Sides<'a> {
         self.new.has_kernel_of(self.base, subject)
     }
 
-    /// Whether the new record set out to run all that the base did: neither was narrowed by flags or to a smaller tier,
+    /// Whether both set out to run the same.
+    fn has_one_scope(&self) -> bool {
+        let of = |record: &'a Record| (record.meta.tier, &record.meta.scope);
+        of(self.base) == of(self.new)
+    }
+
+    /// Whether the new record set out to run all that the base did: the same selection, or a whole tier that is no smaller;
     /// and both ran on the same backend and a device that refuses the same.
     fn covers(&self) -> bool {
         let (base, new) = (&self.base.meta, &self.new.meta);
-        new.scope == Scope::Whole
-            && new.tier >= base.tier
+        (self.has_one_scope() || new.scope == Scope::Whole && new.tier >= base.tier)
             && self.has_one_backend()
             && refused(self.new).eq(refused(self.base))
     }
@@ -438,26 +442,47 @@ impl<'a> Sides<'a> {
         found
     }
 
-    /// Planted faults that survive, and synchronisation that is not as listed.
+    /// Planted faults that survive, and synchronisation that is not as listed; and faults that are planted no more.
     fn self_test(&self) -> Vec<Difference> {
         let both = [self.base, self.new];
-        if both
-            .iter()
-            .any(|record| record.by(Source::SelfTest).next().is_none())
-        {
+        let [Some(_), now] = both.map(|record| record.by(Source::SelfTest).next()) else {
             return Vec::new();
-        }
-        let [was, is] = both.map(|record| state::self_test(record).count());
-        let change = match is.cmp(&was) {
-            Ordering::Greater => Change::Worse,
-            Ordering::Less => Change::Better,
-            Ordering::Equal => Change::Same,
         };
-        let names = joined(
-            state::self_test(self.new).map(|row| format!("{}{}", row.subject, row.on)),
-            "; ",
-        );
-        vec![Difference::new(WHOLE, SELF_TEST, Group::Gates, change, names).values(was, is)]
+        let row = |change, why| Difference::new(WHOLE, SELF_TEST, Group::Gates, change, why);
+        if now.is_none() {
+            let why = "the gates were not tested: the base has a self-test, the new record none";
+            return vec![row(Change::Missing, why.to_string()).required(self.covers())];
+        }
+        let wrong = both.map(|record| -> BTreeSet<String> {
+            let found = state::self_test(record);
+            found
+                .map(|row| format!("{}{}", row.subject, row.on))
+                .collect()
+        });
+        let [was, is] = &wrong;
+        let change = match (is.difference(was).next(), was.difference(is).next()) {
+            (Some(_), _) => Change::Worse,
+            (None, Some(_)) => Change::Better,
+            (None, None) => Change::Same,
+        };
+        // Sites come and go with their kernels; the faults are the harness's own.
+        let is_lost = |row: &&Row| {
+            row.subject.name().is_empty()
+                && !row.figures.is_empty()
+                && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
+        };
+        let lost: Vec<&On> = self
+            .base
+            .by(Source::SelfTest)
+            .filter(is_lost)
+            .map(|row| &row.on)
+            .collect();
+        let lost = (!lost.is_empty()).then(|| {
+            let why = format!("planted in the base only: {}", joined(lost, "; "));
+            row(Change::Missing, why).required(true)
+        });
+        let found = row(change, joined(is, "; ")).values(was.len(), is.len());
+        std::iter::once(found).chain(lost).collect()
     }
 
     /// The latencies of both sides. What one side alone timed is one line a stage.
@@ -660,7 +685,7 @@ impl<'a> Sides<'a> {
             return Vec::new();
         }
         let mut found = Vec::new();
-        let cases = |record: &'a Record| -> HashMap<(&'a Subject, &'a On), &'a Row> {
+        let cases = |record: &'a Record| -> BTreeMap<(&'a Subject, &'a On), &'a Row> {
             let all = record
                 .rows
                 .iter()
@@ -669,15 +694,14 @@ impl<'a> Sides<'a> {
             all.map(|row| ((&row.subject, &row.on), row)).collect()
         };
         let (before, after) = (cases(self.base), cases(self.new));
-        let same_cases = (self.base.meta.tier, &self.base.meta.scope)
-            == (self.new.meta.tier, &self.new.meta.scope);
         for subject in self.new.variants() {
             let both = [self.base, self.new].map(|record| state::summary(record, &subject));
             let [Some(was), Some(is)] = both else {
                 continue;
             };
             // The largest of other cases is another figure.
-            let as_many = same_cases && was.value(Metric::Cases) == is.value(Metric::Cases);
+            let as_many =
+                self.has_one_scope() && was.value(Metric::Cases) == is.value(Metric::Cases);
             for &metric in Metric::ALL {
                 let Threshold::Absolute(margin) = metric.spec().threshold else {
                     continue;
@@ -778,15 +802,23 @@ impl<'a> Sides<'a> {
                 found.push(row(group.to_string(), Change::Same, "exact".into()));
             }
         }
-        found.extend(self.uncounted());
+        found.extend(self.lost());
         found
     }
 
-    /// Variants that the base counted and the new record did not, though it has them and set out to.
-    fn uncounted(&self) -> Vec<Difference> {
+    /// What the base counted or built of variants and the new record did not, though it has them and set out to; and cases that
+    /// it did not run of them.
+    fn lost(&self) -> Vec<Difference> {
         let is_gone = |row: &&Row| {
-            let is_counted =
-                row.on.problem().is_some() && (row.retired.is_empty() || !row.figures.is_empty());
+            let is_of_instance = match row.by {
+                Source::Emulator => row.on.problem().is_some(),
+                // Without nvcc, or with another, a line says so for the whole stage.
+                Source::Ptxas => self
+                    .other_compiler(row.subject.stage(), Source::Ptxas)
+                    .is_none(),
+                by => by == Source::Kernel,
+            };
+            let is_counted = is_of_instance && (row.retired.is_empty() || !row.figures.is_empty());
             let stage = self.new.stage(row.subject.stage());
             let is_declared =
                 stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
@@ -794,20 +826,38 @@ impl<'a> Sides<'a> {
                 && is_declared
                 && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
         };
-        let row = |row: &Row| {
-            let why = "counted in the base only";
-            let row = Difference::new(
-                &row.subject,
-                "counters",
-                Group::Counters,
-                Change::Missing,
-                why,
-            )
-            .on(&row.on);
-            row.required(true)
+        let missing = |subject: &Subject, what: &str, group: Group, why: &str| {
+            Difference::new(subject, what, group, Change::Missing, why).required(true)
         };
-        let counted = self.base.by(Source::Emulator).filter(|_| self.covers());
-        counted.filter(is_gone).map(row).collect()
+        let row = |row: &Row| {
+            let (group, why) = match row.by {
+                Source::Emulator => (Group::Counters, "counted in the base only"),
+                _ => (Group::Resources, "built in the base only"),
+            };
+            missing(&row.subject, &group.to_string(), group, why).on(&row.on)
+        };
+        // Built for other architectures on purpose there is other code.
+        let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
+        let rows = self
+            .base
+            .rows
+            .iter()
+            .filter(|row| row.against.is_none() && (has_one_build || row.by != Source::Ptxas));
+        let fewer = self.new.variants().filter_map(|subject| {
+            let [was, is] = [self.base, self.new].map(|record| {
+                state::summary(record, &subject).and_then(|row| row.value(Metric::Cases))
+            });
+            let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;
+            let row = missing(
+                &subject,
+                "cases",
+                Group::Gates,
+                "it ran fewer than in the base",
+            );
+            Some(row.values(was, is))
+        });
+        let lost = rows.filter(is_gone).map(row).chain(fewer);
+        lost.filter(|_| self.covers()).collect()
     }
 
     fn other_compiler(&self, stage: &str, by: Source) -> Option<String> {

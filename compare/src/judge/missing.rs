@@ -8,7 +8,7 @@ use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
-use common::verdict::GateId;
+use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,6 +95,15 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         ));
     }
     missing.extend(of_claims(record, claims));
+    let untested = record.by(Source::SelfTest).filter_map(|row| {
+        let judged = row.verdicts.get(&GateId::S1)?;
+        (judged.verdict == Verdict::NoData).then_some((row, judged))
+    });
+    missing.extend(untested.map(|(row, judged)| Missing {
+        what: format!("{} of the self-test", row.on),
+        why: judged.reason.clone(),
+        required: measurable(record, GateId::S1),
+    }));
     // What a later command added is not missing.
     let is_added = |gate: GateId| gate == GateId::C7 && is_sanitized(record);
     for scope in meta.gates.iter().filter(|scope| !is_added(scope.gate)) {

@@ -60,15 +60,20 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
         by => by != Source::SelfTest,
     };
     for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
-        // What the gates say of timed buffers withholds a time; here it would be said twice.
-        for (&gate, judged) in row
-            .verdicts
-            .iter()
-            .filter(|(gate, _)| is_of_variants(**gate) || row.by == Source::Peers)
-        {
-            if row.by == Source::Gpu && row.on != On::All {
-                continue;
-            }
+        // Timed buffers count where they are wrong: passing there is no evidence on all cases.
+        let is_timed = row.by == Source::Gpu && row.on != On::All;
+        let counts = |(gate, judged): &(&GateId, &Judged)| match is_timed {
+            true => judged.verdict == Verdict::Fail,
+            false => is_of_variants(**gate) || row.by == Source::Peers,
+        };
+        for (&gate, judged) in row.verdicts.iter().filter(counts) {
+            let judged = &match is_timed {
+                true => Judged {
+                    reason: format!("{} as timed: {}", row.on, judged.reason),
+                    ..judged.clone()
+                },
+                false => judged.clone(),
+            };
             let said = gates.entry(gate).or_insert_with(|| judged.clone());
             let is_worse = rank(judged.verdict) < rank(said.verdict);
             let adds_up = judged.verdict == said.verdict
@@ -183,10 +188,16 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         return State::NotRun("nothing was run".into());
     };
     let Some((record, row)) = judged(known, newest, subject) else {
-        return State::NotRun(match &newest.meta.scope {
-            Scope::Selected { .. } => "not selected".into(),
-            Scope::Whole => format!("not in tier {}", newest.meta.tier),
-        });
+        let tier = newest.meta.tier;
+        return match &newest.meta.scope {
+            Scope::Selected { .. } => State::NotRun("not selected".into()),
+            Scope::Whole if !newest.variants().any(|other| other == *subject) => {
+                State::NotRun("not in the record, nor declared then".into())
+            }
+            // Every other tier has every variant.
+            Scope::Whole if tier == Tier::T0 => State::NotRun(format!("not in tier {tier}")),
+            Scope::Whole => State::NoData(vec![]),
+        };
     };
     if !record.is_of(stage) {
         return State::Stale;

@@ -195,7 +195,7 @@ fn of_report(report: &Report<'_>) -> Overall {
             format!("{rows} measured on other versions of the kernels"),
         )
     } else {
-        (Exit::Pass, "PASS", passed(report))
+        passed(report)
     };
     if let Some(device) = subject.and_then(|record| record.meta.device) {
         line += &format!(" (limited to what {device} offers)");
@@ -319,13 +319,24 @@ fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str,
     }
 }
 
-fn passed(report: &Report<'_>) -> String {
+fn passed(report: &Report<'_>) -> (Exit, &'static str, String) {
     let green = report
         .states
         .iter()
         .filter(|(_, state)| *state == State::Green)
         .count();
-    count(green, "variant is green", "variants are green")
+    match green {
+        0 => (
+            Exit::Undecided,
+            "NO DATA",
+            "no variant has evidence".to_string(),
+        ),
+        _ => (
+            Exit::Pass,
+            "PASS",
+            count(green, "variant is green", "variants are green"),
+        ),
+    }
 }
 
 /// `6 worse, 84 better`, in the order of [`Change`].

@@ -13,7 +13,7 @@ use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
+use crate::record::{Claim, On, Relation, Row, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -23,6 +23,7 @@ use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
 use common::timing::{Comparison, Plan as TimingPlan};
+use common::verdict::{GateResult, Verdict};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -317,7 +318,7 @@ impl Executor<'_> {
             let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
             let record = &mut measured.record;
             record.names(&place.shape, timing.problem.shape);
-            record.samples.push(Samples {
+            record.keep(Samples {
                 subject: subject.clone(),
                 on,
                 by: By::Gpu,
@@ -376,47 +377,54 @@ impl Executor<'_> {
             let speed_of_light = bench.speed_of_light(device, zero_us);
             let same_preset = same_preset.filter(|same| *same != base);
             for base in [Some(base), same_preset].into_iter().flatten() {
-                let Some(pair) = self.pair(device, bench, &base, &new)? else {
+                let Some((pair, wrong)) = self.pair(device, bench, &base, &new)? else {
                     continue;
                 };
                 let (new, place) = (new.clone(), claim.on.clone());
-                measured.record.append(rows::pair(
-                    new,
-                    base,
-                    place,
-                    By::Gpu,
-                    &pair,
-                    &speed_of_light,
-                ));
+                let row = rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light);
+                measured.record.append(wrong.iter().fold(row, Row::verdict));
             }
             sink.grown(measured)?;
         }
         Ok(())
     }
 
-    /// Two arms on one problem, interleaved (A B B A); `None` where one of them does not take it.
+    /// Two arms on one problem, interleaved (A B B A), and the gates that fail on what either left in the timed buffers; `None`
+    /// where one of them does not take it.
     fn pair(
         &self,
         device: &CudaDevice,
-        bench: &TimedProblem,
+        bench: &mut TimedProblem,
         base: &Subject,
         new: &Subject,
-    ) -> Result<Option<Comparison>, CudaError> {
+    ) -> Result<Option<(Comparison, Vec<GateResult>)>, CudaError> {
         let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
         let prepared = (
             base_stage.prepare(base.name(), &bench.problem),
             new_stage.prepare(new.name(), &bench.problem),
         );
-        let (Ok(base), Ok(new)) = prepared else {
+        let (Ok(of_base), Ok(of_new)) = prepared else {
             return Ok(None);
         };
-        let mut base = device.arm(base_stage, &base, &bench.pool)?;
-        let mut new = device.arm(new_stage, &new, &bench.pool)?;
-        Ok(Some(
-            device
-                .measure_pair(&mut base, &mut new, &self.timing)?
-                .comparison,
-        ))
+        let mut base_arm = device.arm(base_stage, &of_base, &bench.pool)?;
+        let mut new_arm = device.arm(new_stage, &of_new, &bench.pool)?;
+        let timed = device.measure_pair(&mut base_arm, &mut new_arm, &self.timing)?;
+        let sides = [
+            (base, timed.base_outputs, of_base.kernel.probability),
+            (new, timed.new_outputs, of_new.kernel.probability),
+        ];
+        let mut wrong = Vec::new();
+        for (subject, outputs, probability) in sides {
+            let gates = bench.judge(&outputs, probability).gates;
+            let failed = gates
+                .into_iter()
+                .filter(|result| result.verdict == Verdict::Fail);
+            wrong.extend(failed.map(|result| GateResult {
+                reason: format!("{subject} as interleaved: {}", result.reason),
+                ..result
+            }));
+        }
+        Ok(Some((timed.comparison, wrong)))
     }
 }
 

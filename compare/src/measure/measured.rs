@@ -125,6 +125,7 @@ impl Measured {
             tools: Default::default(),
             methods: Default::default(),
             left_out: vec![],
+            rows: 0,
             shapes: Default::default(),
             stages: metas(builds),
             joined: vec![],

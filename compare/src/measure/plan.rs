@@ -32,7 +32,8 @@ pub struct Request {
         long,
         value_delimiter = ',',
         value_name = "SEED,..",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = seed
     )]
     pub seeds: Vec<u64>,
     /// Input families (`compare list`); see --seeds
@@ -60,6 +61,11 @@ pub struct Request {
 pub fn samples(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "give a whole number of samples, 0 or more".to_string())
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "give a whole number, 0 or more".to_string())
 }
 
 impl Request {
@@ -408,6 +414,17 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     let mut items = tier0(traced, beside_mode);
     items.extend(beside(beside_mode));
     items.extend(tier1(traced, plain));
+    if plain == Mode::Device {
+        let many_keys = [Dtype::F16, Dtype::E4m3].map(|dtype| {
+            item(
+                problem(MANY_KEYS, dtype, Mask::Causal),
+                Family::Normal,
+                0,
+                plain,
+            )
+        });
+        items.extend(many_keys);
+    }
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             let has = |at: usize, name: &str| has_mask(dtype, mask, name, at);
@@ -433,6 +450,14 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
     }
     items
 }
+
+/// Heads whose K and V together are more than what a stage may keep in L2, and a number of them that is no multiple of those that
+/// fit. The emulator would take minutes.
+const MANY_KEYS: Shape = Shape {
+    heads_kv: 1,
+    seq_kv: 1 << 16,
+    ..Shape::bhsd(1, 5, 257, 64)
+};
 
 /// Rows of the cases of [`rings`], which take no longer for more: a ragged block.
 const ROWS_OF_RINGS: usize = 17;

@@ -5,7 +5,7 @@ use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::record::meta::Refusal;
 use clap::Args;
 use common::inputs::Family;
-use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
+use common::problem::{self, Dtype, HEAD_DIMS, Mask, Problem, ProblemError, Shape, named_shapes};
 
 /// The stages and variants that a command takes.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -25,11 +25,27 @@ pub struct Instances {
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
     pub dtypes: Vec<Dtype>,
     /// Head sizes: 64, 128 [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "N,..")]
+    #[arg(long, value_delimiter = ',', value_name = "N,..", value_parser = head_dim)]
     pub head_dims: Vec<usize>,
 }
 
+fn head_dim(text: &str) -> Result<usize, String> {
+    let known = text.parse().ok().filter(|dim| HEAD_DIMS.contains(dim));
+    known.ok_or_else(|| format!("head sizes are {HEAD_DIMS:?}"))
+}
+
 impl Instances {
+    /// Why nothing was found to print.
+    pub fn absent(&self) -> String {
+        let words: Vec<String> = (self.dtypes.iter().map(ToString::to_string))
+            .chain(self.head_dims.iter().map(|dim| format!("d{dim}")))
+            .collect();
+        format!(
+            "none of the chosen variants has an instance of {}; `compare show resources` lists them",
+            words.join(" ")
+        )
+    }
+
     /// Whether it takes those of `dtype` with `head_dim`.
     pub fn takes(&self, dtype: Dtype, head_dim: usize) -> bool {
         (self.dtypes.is_empty() || self.dtypes.contains(&dtype))

@@ -136,6 +136,7 @@ impl TimedProblem {
                     .map(|output| Repeat {
                         label: "timed buffers",
                         output,
+                        lse: None,
                     })
                     .collect();
                 gates.push(gate::c5(&problem, &repeats));

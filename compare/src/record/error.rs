@@ -18,7 +18,7 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    #[error("{}: line {line} is no row of a record", path.display())]
+    #[error("{}: line {line} is not what a record has there", path.display())]
     Malformed {
         path: PathBuf,
         line: usize,
@@ -27,6 +27,12 @@ pub enum StoreError {
     },
     #[error("{}: two rows of {row}", path.display())]
     Twice { path: PathBuf, row: String },
+    #[error("{} has {found} of the {written} rows that were written; copy the record again", path.display())]
+    Lost {
+        path: PathBuf,
+        found: usize,
+        written: usize,
+    },
     #[error("{} has {}, and this program reads {reads}: use the version of compare that wrote it", path.display(), schema(*found))]
     Schema {
         path: PathBuf,

@@ -57,6 +57,9 @@ pub struct Meta {
     /// What was not timed of a stage, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<TimingScope>,
+    /// In meta.json: the rows that were written, and fewer are refused. Older records count none, nor does one in memory.
+    #[serde(default)]
+    pub rows: usize,
     /// The extents behind the names of shapes in the rows.
     pub shapes: BTreeMap<String, Shape>,
     /// Every stage, whether or not the run selected it.

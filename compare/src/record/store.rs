@@ -72,6 +72,14 @@ impl Record {
         }
     }
 
+    /// Keeps the raw samples of a row, in place of those of an earlier try.
+    pub fn keep(&mut self, samples: Samples) {
+        let key = |of: &Samples| (of.subject.clone(), of.on.clone(), of.by);
+        let is_other = |other: &Samples| key(other) != key(&samples);
+        self.samples.retain(is_other);
+        self.samples.push(samples);
+    }
+
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.append(row));
     }
@@ -184,6 +192,14 @@ impl Record {
                 row,
             });
         }
+        if rows.len() < meta.rows {
+            return Err(StoreError::Lost {
+                path: folder.join(ROWS),
+                found: rows.len(),
+                written: meta.rows,
+            });
+        }
+        let meta = Meta { rows: 0, ..meta };
         let cases = lines(&folder.join(CASES), row)?.unwrap_or_default();
         let samples =
             lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?.unwrap_or_default();
@@ -200,8 +216,12 @@ impl Record {
     pub fn committed(&self) -> [(&'static str, Vec<u8>); 2] {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.key().cmp(&b.key()));
-        let mut meta = serde_json::to_string_pretty(&self.meta)
-            .expect("meta data has no map keys but strings");
+        let meta = Meta {
+            rows: rows.len(),
+            ..self.meta.clone()
+        };
+        let mut meta =
+            serde_json::to_string_pretty(&meta).expect("meta data has no map keys but strings");
         meta.push('\n');
         [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
     }
@@ -214,6 +234,10 @@ impl Record {
             write(SAMPLES, &to_lines(&self.samples))?;
         }
         let [(rows, of_rows), (meta, of_meta)] = self.committed();
+        // Where rows go, what counts them goes first: a record that is killed between the two is not short of any.
+        if read_meta(folder).is_ok_and(|before| before.rows > self.rows.len()) {
+            write(meta, &of_meta)?;
+        }
         write(rows, &of_rows)?;
         // A file of an earlier state is renewed, also where none of its cases passes any more.
         if !self.cases.is_empty() || folder.join(CASES).is_file() {

@@ -33,6 +33,10 @@ pub struct Log {
     pub refused: Option<String>,
 }
 
+/// Findings that the tool prints at most. One process holds all variants of a stage, and its own limit of 100 is what one race of
+/// one variant takes.
+pub const PRINTED: usize = 10_000;
+
 /// Reads a log.
 pub fn parse(text: &str) -> Log {
     let mut log = Log::default();
@@ -140,6 +144,11 @@ impl Run<'_> {
         }
         if let Some(reason) = self.found(symbols) {
             return fail(reason);
+        }
+        if self.log.findings.len() >= PRINTED {
+            return no_data(format!(
+                "the tool stopped printing at {PRINTED} findings, all of other variants; choose this one by --variants"
+            ));
         }
         if !self.is_orderly() {
             let here = self.end();

@@ -60,7 +60,7 @@ pub fn document(rankings: &[Ranking]) -> Document {
                 .sass_sha256
                 .as_ref()
                 .map_or("translated PTX", |hash| {
-                    &hash[..hash.len().min(HASH_DIGITS)]
+                    hash.get(..HASH_DIGITS).unwrap_or(hash)
                 });
             row![
                 if index < KEPT {

@@ -5,7 +5,7 @@ use crate::record::meta::Refusal;
 use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, ladder, mission, timed};
 use Verdict::{Ambiguous, Fail, NoData, Pass};
 use common::problem::Dtype;
-use common::verdict::GateResult;
+use common::verdict::{GateId, GateResult};
 
 /// The pair of wmma-qk over scalar with these speedups of p50, p90 and mean, each 1 % wide.
 fn pair(speedups: [f64; 3]) -> Row {
@@ -492,6 +492,36 @@ fn a_status_is_the_runs_or_a_records_of_the_same_kernel_and_gpu() {
     ];
     assert_eq!(word(&statuses(None, &both)[0]), "a PASS");
     assert_eq!(word(&statuses(None, &both[1..])[0]), "STALE FAIL");
+}
+
+/// The ladder's third claim: stage 1 over stage 0, whose kernel changes.
+#[test]
+fn a_claim_over_a_base_that_has_changed_is_stale_and_so_is_its_refutation() {
+    let other = |record: Record| record.changed(|meta| meta.stages[0].identity = "another".into());
+    let of = |run: Option<&Record>, record: Record| {
+        word(&statuses(run, &[("a".to_string(), record)])[2])
+    };
+    assert_eq!(of(None, timed(US)), "a PASS");
+    assert_eq!(of(None, other(timed(US))), "STALE PASS");
+    let slow = || timed([30.0, 20.0, 19.5]);
+    let run = slow();
+    assert_eq!(of(Some(&run), slow().refuting("they wait")), "NEGATIVE a");
+    assert_eq!(
+        of(Some(&run), other(slow().refuting("they wait"))),
+        "run FAIL"
+    );
+}
+
+#[test]
+fn a_newer_record_in_which_a_refuted_claim_holds_is_believed() {
+    let records = [
+        (
+            "a".to_string(),
+            timed([24.0, 20.0, 15.0]).refuting("P.V dominates"),
+        ),
+        ("b".to_string(), timed(US)),
+    ];
+    assert_eq!(word(&statuses(None, &records)[0]), "b PASS");
 }
 
 #[test]

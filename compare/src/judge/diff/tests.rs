@@ -7,6 +7,7 @@ use crate::testing::{
 };
 use Change::{Ambiguous, Better, Missing, Same, Worse};
 use common::metric::LATENCY_CHANGE;
+use common::verdict::GateResult;
 
 /// All that is not SAME: what became of it, whose it is, what it is and where.
 fn moved(base: &Record, new: &Record) -> Vec<String> {
@@ -835,6 +836,71 @@ fn a_gate_that_goes_blind_is_a_regression() {
         moved(&blind, &emulated()),
         ["BETTER the record self-test (S1)"]
     );
+}
+
+#[test]
+fn a_self_test_that_is_gone_and_faults_that_are_planted_no_more_are_missed() {
+    let is_fault =
+        |row: &Row| row.by == Source::SelfTest && row.value(Metric::CasesFailed) == Some(4.0);
+    for fewer in [
+        emulated().without(|row| row.by == Source::SelfTest),
+        emulated().without(is_fault),
+    ] {
+        let missing = "MISSING the record self-test (S1)".to_string();
+        assert!(moved(&emulated(), &fewer).contains(&missing));
+        assert_eq!(verdict(&emulated(), &fewer).1, "INCOMPLETE");
+    }
+    // One fault survives now, and another one is killed: as many as before.
+    let survives = |what: &str| {
+        let row = Row::new("self-test", On::Named(what.into()), Source::SelfTest);
+        emulated().with(row.verdict(&GateResult::judge(GateId::S1, false, "no gate fails")))
+    };
+    let swapped = moved(&survives("stale tile"), &survives("zeros"));
+    assert_eq!(swapped[0], "WORSE the record self-test (S1)");
+}
+
+#[test]
+fn instances_and_cases_that_are_gone_are_missed() {
+    let word = |base: &Record, new: &Record| verdict(base, new).1;
+    let declared = Row::new(WMMA, instance(), Source::Kernel).figure(Metric::Threads, 128_u32);
+    let built = || timed(US).built(96, 0).with(declared.clone());
+    assert_eq!(word(&built(), &built()), "SAME");
+    let is_of = |by: Source| move |row: &Row| row.by == by && row.subject.as_str() == WMMA;
+    for by in [Source::Ptxas, Source::Kernel] {
+        assert_eq!(
+            word(&built(), &built().without(is_of(by))),
+            "INCOMPLETE",
+            "{by}"
+        );
+    }
+    let other_build = |record: Record| {
+        record.changed(|meta| {
+            meta.toggles
+                .insert("ATTENTION_CUDA_ARCHS".into(), "sm_89".into());
+        })
+    };
+    let on_purpose = other_build(built().without(is_of(Source::Ptxas)));
+    assert_eq!(word(&built(), &on_purpose), "SAME");
+    let of_cases = |cases: u32| {
+        let mut record = emulated();
+        let figures = &mut record.summary_mut(WMMA).figures;
+        figures.insert(Metric::Cases, cases.into());
+        record
+    };
+    let (more, fewer) = (of_cases(9), of_cases(8));
+    assert_eq!(word(&more, &fewer), "INCOMPLETE");
+    assert_eq!(word(&fewer, &more), "SAME");
+    // Of a selection on both sides, too; of one on one side there is less.
+    let selected = |record: Record| {
+        record.changed(|meta| {
+            meta.scope = Scope::Selected {
+                flags: vec!["--shapes mission".into()],
+            }
+        })
+    };
+    let fewer = selected(fewer);
+    assert_eq!(word(&selected(more.clone()), &fewer), "INCOMPLETE");
+    assert_eq!(word(&more, &fewer), "SAME");
 }
 
 #[test]

@@ -211,10 +211,27 @@ fn each_state_has_its_cause_and_its_end() {
         [State::Stale, State::Stale, State::Green]
     );
     let absent = emulated().without(|row| row.on == On::All && row.subject.as_str() == WMMA);
+    assert_eq!(states(&ladder(), &absent)[1], State::NoData(vec![]));
     assert_eq!(
-        states(&ladder(), &absent)[1],
-        State::NotRun("not in tier T1".into())
+        exit(&absent),
+        incomplete,
+        "rows were lost, or never written"
     );
+    let quick = absent.clone().changed(|meta| meta.tier = Tier::T0);
+    assert_eq!(
+        states(&ladder(), &quick)[1],
+        State::NotRun("not in tier T0".into())
+    );
+    let undeclared = absent.changed(|meta| {
+        let variants = &mut meta.stages[0].variants;
+        variants.retain(|variant| !WMMA.ends_with(&variant.name));
+    });
+    assert_eq!(
+        states(&ladder(), &undeclared)[1],
+        State::NotRun("not in the record, nor declared then".into())
+    );
+    let empty = quick.without(|row| row.on == On::All);
+    assert_eq!(exit(&empty), (Exit::Undecided, "NO DATA"));
 }
 
 #[test]
@@ -325,13 +342,24 @@ fn a_reason_is_said_once_and_several_are_said_together() {
         "{}",
         found[0].reason
     );
-    // Buffers that were timed withhold the time; the gate is not said to fail of all.
+    // Wrong on the timed buffers alone, as under a race that only a graph's launches show.
     let mut timed = timed(US);
     timed.row_mut(WMMA, &mission(), Source::Gpu).judge(
         GateId::C5,
         Judged::from(&GateResult::judge(GateId::C5, false, "x")),
     );
-    assert_eq!(failures(&timed), []);
+    let found = failures(&timed);
+    assert_eq!(
+        (found.len(), found[0].gate, &*found[0].reason),
+        (1, GateId::C5, "mission f16 full as timed: x")
+    );
+    assert_eq!(exit(&timed), (Exit::Fail, "FAIL"));
+    // What passes there is no evidence on all cases.
+    let mut passing = emulated();
+    passing.summary_mut(WMMA).verdicts.remove(&GateId::C5);
+    let row = Row::new(WMMA, mission(), Source::Gpu);
+    let passing = passing.with(row.verdict(&GateResult::judge(GateId::C5, true, "x")));
+    assert!(!gates(&passing, &WMMA.into()).contains_key(&GateId::C5));
 }
 
 #[test]

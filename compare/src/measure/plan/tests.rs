@@ -39,21 +39,21 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
             "wmma-qk-32x64 2x6:2x17x64 e4m3 full random-scales:0 TracedOnce",
             "wmma-qk-32x64 1x1x17x128 f16 causal normal:0 Traced",
             "wmma-qk-32x64 1x1x17x128 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x154:17x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x154:17x64 e4m3 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x410:17x64 f16 causal normal:0 Traced",
+            "wmma-qk-32x64 1x1x410:17x64 e4m3 causal normal:0 Traced",
             "wmma-qk-32x64 1x1x131:5x64 f16 full deep-negative:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 f16 full huge:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 f16 full mixed-scale:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full deep-negative:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full huge:0 Plain",
             "wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain",
-            "wmma-qk-32x64 1x1x33:65x64@0.3 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:65x128@0.3 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:129x64@0.3 f16 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:129x128@0.3 f16 full normal:0 Plain",
             "wmma-qk-32x64 1x1x65:127x64 f16 full normal:0 Plain",
             "wmma-qk-32x64 1x1x65:127x64 f16 causal normal:0 Plain",
             "wmma-qk-32x64 1x1x64x64 f16 causal normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:65x64@0.3 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:65x128@0.3 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:129x64@0.3 e4m3 full normal:0 Plain",
+            "wmma-qk-32x64 1x1x33:129x128@0.3 e4m3 full normal:0 Plain",
             "wmma-qk-32x64 1x1x65:127x64 e4m3 full normal:0 Plain",
             "wmma-qk-32x64 1x1x65:127x64 e4m3 causal normal:0 Plain",
             "wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain",
@@ -167,21 +167,21 @@ fn tier2_is_the_default_on_a_gpu() {
         count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)),
         2 * 23 * 14
     );
-    // Edge shapes: both dtypes and masks; under every family T0's four that have no name, and short rows; the extreme
-    // families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
+    // Many keys in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
+    // rows; the extreme families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|place| !place.shape.starts_with(char::is_alphabetic)),
-        edge_shapes().len() * 4 + 7 * families + 12 + 10 + 3
+        2 + edge_shapes().len() * 4 + 7 * families + 12 + 10 + 3
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
-    // On the emulator --full adds the same problems, and keeps T0's traced.
+    // On the emulator --full adds the same problems but the one of many keys, and keeps T0's traced.
     let emulated = planned(
         &["--full", "--variants", "scalar-32x64"],
         BackendKind::Emulated,
     );
-    assert_eq!(emulated.cases.len(), plan.cases.len());
+    assert_eq!(emulated.cases.len() + 2, plan.cases.len());
     assert_eq!(
         emulated
             .cases

@@ -34,6 +34,21 @@ fn rows_are_written_before_the_cases_that_they_sum_up_and_meta_data_last() {
 }
 
 #[test]
+fn rows_that_were_lost_are_missed() {
+    let whole = read_after(|_| ()).unwrap().rows.len();
+    let lost = read_after(|folder| {
+        let text = std::fs::read_to_string(folder.join(ROWS)).unwrap();
+        let (_, rest) = text.split_once('\n').unwrap();
+        std::fs::write(folder.join(ROWS), rest).unwrap();
+    });
+    let said = lost.unwrap_err().to_string();
+    let expected = format!("{} of the {whole} rows that were written", whole - 1);
+    assert!(said.contains(&expected), "{said}");
+    let none = read_after(|folder| std::fs::remove_file(folder.join(ROWS)).unwrap());
+    assert!(matches!(none, Err(StoreError::Lost { found: 0, .. })));
+}
+
+#[test]
 fn what_is_written_is_read_back_and_the_bytes_are_the_same_for_the_same_rows() {
     let mut whole =
         timed(US)
@@ -119,7 +134,7 @@ fn what_cannot_be_read_says_where_and_why() {
             &|folder| {
                 std::fs::write(folder.join(ROWS), format!("\n{}\n{{", first(folder))).unwrap()
             },
-            "rows.jsonl: line 3 is no row",
+            "rows.jsonl: line 3 is not what a record has there",
         ),
         (
             &|folder| {

@@ -158,6 +158,33 @@ fn planted_faults_fail_the_kernel_that_has_them_and_no_other() {
 }
 
 #[test]
+fn where_the_tool_stopped_printing_the_others_are_not_clean() {
+    let headline = OUT_OF_BOUNDS
+        .lines()
+        .find(|line| line.contains("Invalid"))
+        .unwrap();
+    let place = OUT_OF_BOUNDS
+        .lines()
+        .find(|line| line.contains("stage0_planted_store"))
+        .unwrap();
+    let findings = |count: usize| {
+        let one = format!("{headline}\n{place}\n");
+        format!(
+            "{}========= ERROR SUMMARY: {count} errors\n",
+            one.repeat(count)
+        )
+    };
+    for (count, innocent) in [(PRINTED - 1, Verdict::Pass), (PRINTED, Verdict::NoData)] {
+        let verdict =
+            |own: &str| judged(&findings(count), exited(9), Without::NotTried, own, 4).verdict;
+        assert_eq!(
+            (verdict("store"), verdict("innocent")),
+            (Verdict::Fail, innocent)
+        );
+    }
+}
+
+#[test]
 fn how_the_process_ended_decides_where_nothing_is_found() {
     use Verdict::{Fail, NoData, Pass};
     let broken = "========= COMPUTE-SANITIZER\n";
