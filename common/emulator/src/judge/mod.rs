@@ -448,7 +448,11 @@ impl Judge {
             let races = &mut self.races;
             self.order
                 .write(cells, event, |index, other| note(races, index, other));
-            self.report_races(Space::Shared, range.start, made);
+            let is_race = self.report_races(Space::Shared, range.start, made);
+            // A store_async belongs to the generic proxy.
+            if made.how == How::TmaWrite && !is_race {
+                self.check_fences(range.clone(), made);
+            }
             if made.how.is_fetch() {
                 self.content[range].fill(Content::Fetched);
             } else {

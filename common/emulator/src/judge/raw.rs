@@ -499,6 +499,12 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                                tma_store_commit and tma_store_wait_read are missing before this access (and, for other \
                                threads, a barrier after the wait)"
             .into(),
+        Hint::NotFenced if raw.second.is_some_and(|side| side.how == How::TmaWrite) => {
+            "What a thread stores before a tma_load into the same bytes may land on top of the box, unless that thread's \
+             fence_proxy_async() stands between: it is missing after the write, in the thread that wrote, and before the \
+             barrier at which it meets who starts the load (a fence of that one, or one after the barrier, covers nothing)"
+                .into()
+        }
         Hint::NotFenced => "The async proxy does not see what a thread stores before that thread's fence_proxy_async(): it is \
                             missing after the write, in the thread that wrote, and before the barrier at which it meets who \
                             starts the read (a fence of that one, or one after the barrier, covers nothing)"

@@ -573,6 +573,21 @@ fn tma_contents() -> Vec<Detector> {
             launch!(tma::store_tiles, tma_store_tiles(0), "before"),
         ),
         detector(
+            "stores on top of which TMA brings a box",
+            MissingProxyFence,
+            None,
+            launch!(
+                tma::refill,
+                tma_refill(3, 64),
+                "all lanes clear the slot and meet before the load"
+            ),
+            launch!(
+                tma::refill,
+                tma_refill(3, 64 | 128),
+                "each fences what it has cleared before they meet"
+            ),
+        ),
+        detector(
             "boxes beside a tensor's elements",
             OutOfBounds,
             None,

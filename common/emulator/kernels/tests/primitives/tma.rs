@@ -572,6 +572,34 @@ fn a_slot_is_filled_again_by_who_has_read_it() {
 }
 
 #[test]
+fn what_a_load_overwrites_needs_its_writers_fence() {
+    assert_clean(
+        &refill(traced::tma_refill, 3, 64 | 128),
+        "each lane fences what it has cleared",
+    );
+    let fills = at("tma.cu", "// fills the slot");
+    let clears = at("tma.cu", "// clears the slot");
+    for breaks in [64, 64 | 256] {
+        for schedule in SCHEDULES {
+            let hazards = found(&refill(traced::tma_refill, 3, breaks), schedule);
+            let [hazard] = &hazards[..] else {
+                panic!("{breaks}, {schedule:?}: {hazards:#?}")
+            };
+            assert_eq!(hazard.kind, HazardKind::MissingProxyFence);
+            // Once for each word that another lane has cleared than the one before, by the first of the three loads alone.
+            assert_eq!(hazard.times, if breaks == 64 { 256 } else { 248 });
+            let text = hazard.to_string();
+            assert!(
+                text.contains(&clears)
+                    && text.contains(&fills)
+                    && text.contains("may land on top of the box"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn stores_need_the_writers_fence_and_the_issuers_wait() {
     // What the threads write in order is swizzled when it comes to global memory.
     let turned = |i: usize| i % 512 / 32 * 32 + ((i / 4 % 8) ^ (i / 32 % 8)) * 4 + i % 4;
