@@ -195,7 +195,10 @@ impl Worker {
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
         let lanes = lanes
-            .map(|(stack, context)| start_lane(launch, stack, context))
+            .map(|(mut stack, context)| {
+                stack.poison(tracing.is_some());
+                start_lane(launch, stack, context)
+            })
             .collect();
         let mut lanes = Lanes {
             lanes,

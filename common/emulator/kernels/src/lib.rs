@@ -50,7 +50,7 @@ macro_rules! kernels {
 }
 
 kernels! {
-    accesses_only arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_hand_over
+    accesses_only accumulate_registers arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_hand_over
     blocks_overlap builtins cluster_barrier_missed cluster_exchange
     copied_by_a_producer copied_one_ahead copy_source_overwritten copy_without cp_async_groups cp_async_misused
     cp_async_of_each_size cp_async_sizes cp_async_to_global cp_async_waited_by double_to_half e4m3_to_half elect_one
