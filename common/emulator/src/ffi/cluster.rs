@@ -9,7 +9,7 @@ use crate::run::ThreadContext;
 use crate::site::Site;
 use crate::tma::Incoming;
 
-use super::mbarrier::Call;
+use super::mbarrier::{Call, OF_CLUSTER};
 
 const BYTES: usize = 16;
 
@@ -83,6 +83,7 @@ unsafe extern "C-unwind" fn emulator_store_async(
     let store = Incoming::Store {
         to: to as *mut [u8; BYTES],
         value,
+        is_remote: rank != context.cluster_rank,
         site,
     };
     let issue = || -> Result<(), Misuse> {
@@ -90,9 +91,14 @@ unsafe extern "C-unwind" fn emulator_store_async(
         let object = block.mbarriers().get(barrier)?;
         object.issue(store)?;
         run.judge(|judge| {
-            let agent = *object.agent.get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) =
-                (object.issued(), context.thread, 1, site.access_number());
+            let origin = store.origin();
+            let agent = *object.agents[origin as usize].get_or_insert_with(|| judge.agent());
+            let (clock, first, count, site) = (
+                object.issued(origin),
+                context.thread,
+                1,
+                site.access_number(),
+            );
             judge.store_async(
                 &Fork {
                     agent,
@@ -136,6 +142,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
         site,
     };
     if !call.is_suppressed(Sync::PhaseWaitCluster) {
-        call.wait(parity);
+        call.wait(parity, OF_CLUSTER);
     }
 }

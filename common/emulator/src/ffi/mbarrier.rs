@@ -7,9 +7,16 @@ use crate::judge::Sync;
 use crate::mbarrier::{Misuse, Seen};
 use crate::run::{Pause, Run, ThreadContext};
 use crate::site::Site;
+use crate::tma::Origin;
 
 /// What the 8 bytes of an object hold, so that an overwritten one is recognised: no float that a kernel would compute.
 const MARK: u64 = 0xFFF7_6D62_6172_7269;
+
+/// A look at a phase that acquires at the scope of the block, as all do but one: it says nothing of what other blocks store.
+const OF_BLOCK: &[Origin] = &[Origin::Block];
+
+/// One that acquires at the scope of the cluster.
+pub(super) const OF_CLUSTER: &[Origin] = &[Origin::Block, Origin::OtherBlock];
 
 /// A call of one thread.
 #[derive(Clone, Copy)]
@@ -138,8 +145,8 @@ impl Call<'_> {
     }
 
     /// Whether the phase has ended; if so, the thread is told what its arrivals did. `since`: the phase that it has been
-    /// waiting for.
-    fn look(&self, offset: usize, parity: i32, since: Option<u64>) -> Seen {
+    /// waiting for. `origins`: whose bytes it speaks for.
+    fn look(&self, offset: usize, parity: i32, since: Option<u64>, origins: &[Origin]) -> Seen {
         let look = || {
             let mut block = self.run().block.borrow_mut();
             let object = block.mbarriers().get(offset)?;
@@ -153,10 +160,14 @@ impl Call<'_> {
                 seen = object.look(parity, since)?;
             }
             if seen == Seen::Ended {
-                let boxes = object.observe_bytes();
-                if let Some(agent) = object.agent {
-                    self.run()
-                        .judge(|judge| judge.complete(self.context.thread, agent, boxes));
+                let landed = object.observe_bytes();
+                for origin in origins {
+                    let (agent, landed) =
+                        (object.agents[*origin as usize], landed[*origin as usize]);
+                    if let Some(agent) = agent {
+                        self.run()
+                            .judge(|judge| judge.complete(self.context.thread, agent, landed));
+                    }
                 }
                 let ended = object.ended();
                 for (copier, issued) in ended.copies.drain(..) {
@@ -185,7 +196,7 @@ impl Call<'_> {
         } = *self;
         let offset = self.used();
         let is_spurious = is_try && context.run().block.borrow_mut().fails_spuriously();
-        let is_ended = !is_spurious && self.look(offset, parity, None) == Seen::Ended;
+        let is_ended = !is_spurious && self.look(offset, parity, None, OF_BLOCK) == Seen::Ended;
         if !is_ended {
             context
                 .run()
@@ -197,10 +208,10 @@ impl Call<'_> {
         is_ended
     }
 
-    pub(super) fn wait(&self, parity: i32) {
+    pub(super) fn wait(&self, parity: i32, origins: &[Origin]) {
         let offset = self.used();
         let mut since = None;
-        while let Seen::Present(phase) = self.look(offset, parity, since) {
+        while let Seen::Present(phase) = self.look(offset, parity, since, origins) {
             since = Some(phase);
             let mut block = self.run().block.borrow_mut();
             block.wait_at_mbarrier(self.context.thread, offset, self.operation, self.site);
@@ -323,7 +334,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
         site,
     };
     if !call.is_suppressed(Sync::PhaseWait) {
-        call.wait(parity);
+        call.wait(parity, OF_BLOCK);
     }
 }
 
@@ -345,7 +356,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
         site,
     };
     if !call.is_suppressed(Sync::PhaseWaitBytes) {
-        call.wait(parity);
+        call.wait(parity, OF_BLOCK);
     }
 }
 

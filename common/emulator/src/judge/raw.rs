@@ -332,6 +332,9 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
         missing = missing
             .replace("tma_load", "store_async")
             .replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
+        if let Hint::FetchNotObserved = raw.hint {
+            missing += ". (Any other wait acquires at the scope of the block: it says nothing of what another block stores)";
+        }
     }
     Hazard {
         kind,

@@ -1042,6 +1042,21 @@ fn clusters() -> Vec<Detector> {
             launch!(cluster::exchange, cluster_exchange(0, 1), "waited for"),
         ),
         detector(
+            "a store of another block that a wait of the block does not acquire",
+            ReadInFlight,
+            None,
+            launch!(
+                cluster::exchange,
+                cluster_exchange(16384, 1),
+                "`mbarrier_wait_tx`"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(16384 | 32768, 1),
+                "the same, of what the block stores to itself"
+            ),
+        ),
+        detector(
             "a store for which another thread has waited",
             ReadInFlight,
             None,
