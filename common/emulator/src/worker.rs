@@ -187,8 +187,8 @@ impl Worker {
                 harmless: [
                     range.start as usize..range.end as usize,
                     layouts..layouts + size_of::<Layouts>(),
-                    source::image(),
                 ],
+                program: source::image(),
                 log: tracing.log,
                 watch: tracing.watch.cloned(),
             });

@@ -69,7 +69,7 @@ kernels! {
     snippet_scalar snippet_set snippet_struct snippet_twice snippet_vector snippet_vector_braces snippet_vector_chosen
     snippet_vector_made snippet_vector_member store_before_copies_arrive sync_warp_after_exit tile_copied_by_one_warp
     tiles_by_helpers tma_box tma_expects tma_misused tma_refill tma_ring tma_store_box tma_store_tiles
-    trap_in_one_thread vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
+    trap_in_one_thread variables_of_the_program vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
     wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator
     wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row wmma_stores
     words_read_again_and_again write_shared_at

@@ -221,7 +221,8 @@ mod tests {
                 start: BASE,
                 declared: 64,
             },
-            harmless: [0..0, 0..0, 0..0],
+            harmless: [0..0, 0..0],
+            program: 0..0,
             log: false,
             watch: None,
         });

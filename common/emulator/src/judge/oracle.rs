@@ -198,7 +198,8 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
             start: BASE,
             declared: BYTES,
         },
-        harmless: [0..0, 0..0, 0..0],
+        harmless: [0..0, 0..0],
+        program: 0..0,
         log: false,
         watch: None,
     });

@@ -217,6 +217,13 @@ fn contents() -> Vec<Detector> {
             program!(row_of_input[32, 0](3), "the last row").elements(512..2048),
         ),
         detector(
+            "writes to variables of the program",
+            OutOfBounds,
+            None,
+            program!(variables_of_the_program[32, 0](1), "a counter that outlives the launch"),
+            program!(variables_of_the_program[32, 0](0), "a table is read"),
+        ),
+        detector(
             "accesses that lie half beside a tensor's elements",
             OutOfBounds,
             None,
