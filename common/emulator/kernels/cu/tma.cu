@@ -144,7 +144,7 @@ enum RefillBreak {
     NO_WAIT = 16,     // thread 0 alone waits, and a __syncthreads stands for the rest: right
     ONLY_SYNC = 32,   // nobody waits, and a __syncthreads stands for it
     CLEARED = 64,     // all lanes clear the slot and meet before the first load: the async proxy may not know of it
-    FENCED = 128,     // with CLEARED: each lane fences what it has cleared: right
+    CLEARED_FENCED = 128, // with CLEARED: each lane fences what it has cleared: right
     ISSUER_FENCES = 256, // with CLEARED: lane 0 fences for all
 };
 
@@ -158,7 +158,7 @@ KERNEL(tma_refill) {
     if (breaks & WRITE_FIRST && lane == 5) tile_smem[0] = 1; // a store before
     if (breaks & CLEARED) {
         for (int i = lane; i < 256; i += 32) tile_smem[i] = 0; // clears the slot
-        if (breaks & FENCED || (breaks & ISSUER_FENCES && lane == 0)) attn::fence_proxy_async(); // what this lane cleared
+        if (breaks & CLEARED_FENCED || (breaks & ISSUER_FENCES && lane == 0)) attn::fence_proxy_async(); // what this lane cleared
         __syncthreads(); // the slot is clear
     }
     for (int tile = 0; tile < tiles; ++tile) {
