@@ -45,22 +45,8 @@ unsafe extern "C-unwind" fn emulator_store_async(
     if rank >= cluster.blocks {
         refuse(format!("block {rank} of a cluster of {}", cluster.blocks));
     }
-    if !(smem as usize).is_multiple_of(BYTES) {
-        let (block, thread, operand) = (
-            context.block_idx,
-            context.thread,
-            "the destination of store_async".to_owned(),
-        );
-        let (value, required, place) = (smem as u64, BYTES as u64, site.place());
-        context.fail(Fault::Misaligned {
-            block,
-            thread,
-            operand,
-            value,
-            required,
-            place,
-        });
-    }
+    let operand = || format!("the destination of {operation}");
+    context.demand_alignment(operand, smem as u64, BYTES as u64, site);
     // The same place in the other block.
     let there = |at: usize| {
         at.wrapping_sub(context.shared as usize)
@@ -134,14 +120,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWaitCluster.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWaitCluster) {
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWaitCluster, object, site) {
         call.wait(parity, OF_CLUSTER);
     }
 }

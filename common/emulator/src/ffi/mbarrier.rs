@@ -27,7 +27,24 @@ pub(super) struct Call<'a> {
     pub(super) site: Site,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A call at a synchronisation site, which is noted; none if the site is to do nothing.
+    pub(super) fn at(
+        context: &'a ThreadContext,
+        sync: Sync,
+        object: *mut u64,
+        site: Site,
+    ) -> Option<Self> {
+        let run = context.run();
+        run.judge(|judge| judge.reaches(sync, site.number()));
+        (!run.suppresses(site)).then(|| Self {
+            context,
+            operation: sync.operation(),
+            object,
+            site,
+        })
+    }
+
     fn run(&self) -> &Run {
         self.context.run()
     }
@@ -61,19 +78,9 @@ impl Call<'_> {
                 "its 8 bytes are not in shared memory, of which the launch declared {declared}"
             )));
         };
-        if !at.is_multiple_of(8) {
-            let (block, thread) = (self.context.block_idx, self.context.thread);
-            let (value, required, place) = (at as u64, 8, self.site.place());
-            let operand = format!("the object of {}", self.operation);
-            self.context.fail(Fault::Misaligned {
-                block,
-                thread,
-                operand,
-                value,
-                required,
-                place,
-            });
-        }
+        let operand = || format!("the object of {}", self.operation);
+        self.context
+            .demand_alignment(operand, at as u64, 8, self.site);
         offset
     }
 
@@ -106,13 +113,6 @@ impl Call<'_> {
             ));
         }
         offset
-    }
-
-    /// Notes the site. True if it is to do nothing.
-    pub(super) fn is_suppressed(&self, sync: Sync) -> bool {
-        self.run()
-            .judge(|judge| judge.reaches(sync, self.site.number()));
-        self.run().suppresses(self.site)
     }
 
     /// `expects`: bytes that TMA will bring in this phase.
@@ -264,14 +264,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     object: *mut u64,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::Arrive.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::Arrive) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::Arrive, object, site) {
         call.arrive(false, None);
     }
 }
@@ -284,14 +278,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     object: *mut u64,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::ArriveAfterCopies.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::ArriveAfterCopies) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::ArriveAfterCopies, object, site) {
         call.arrive(true, None);
     }
 }
@@ -306,14 +294,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     site: Site,
 ) -> bool {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseTest.operation(),
-        object,
-        site,
-    };
-    call.is_suppressed(Sync::PhaseTest) || call.poll(parity, false) // as if the kernel had not asked
+    let call = Call::at(unsafe { &*thread }, Sync::PhaseTest, object, site);
+    call.is_none_or(|call| call.poll(parity, false)) // as if the kernel had not asked
 }
 
 /// # Safety
@@ -326,14 +308,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWait.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWait) {
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWait, object, site) {
         call.wait(parity, OF_BLOCK);
     }
 }
@@ -348,14 +323,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWaitBytes.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWaitBytes) {
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWaitBytes, object, site) {
         call.wait(parity, OF_BLOCK);
     }
 }
@@ -370,14 +338,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     site: Site,
 ) -> bool {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseTry.operation(),
-        object,
-        site,
-    };
-    call.is_suppressed(Sync::PhaseTry) || call.poll(parity, true) // as if the kernel had not asked
+    let call = Call::at(unsafe { &*thread }, Sync::PhaseTry, object, site);
+    call.is_none_or(|call| call.poll(parity, true)) // as if the kernel had not asked
 }
 
 /// # Safety
@@ -389,14 +351,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     bytes: i32,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::ArriveExpect.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::ArriveExpect) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::ArriveExpect, object, site) {
         call.arrive(false, Some(bytes));
     }
 }

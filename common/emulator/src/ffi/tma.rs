@@ -32,22 +32,8 @@ impl ThreadContext {
         required: usize,
         site: Site,
     ) {
-        if !address.is_multiple_of(required) {
-            let (block, thread, operand) = (
-                self.block_idx,
-                self.thread,
-                format!("the {operand} of {operation}"),
-            );
-            let (value, required, place) = (address as u64, required as u64, site.place());
-            self.fail(Fault::Misaligned {
-                block,
-                thread,
-                operand,
-                value,
-                required,
-                place,
-            });
-        }
+        let operand = || format!("the {operand} of {operation}");
+        self.demand_alignment(operand, address as u64, required as u64, site);
     }
 
     /// # Safety
