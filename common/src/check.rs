@@ -74,8 +74,8 @@ pub enum Target<'a> {
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Schedules of the traced build, which gate H1 judges; if there are any, the plain one runs on rows too that are
-        /// so far apart that offsets take more than 32 bits.
+        /// Schedules of the traced build, which gate H1 judges, and whose outputs gate C5 compares with those of the plain one;
+        /// if there are any, the plain one runs on rows too that are so far apart that offsets take more than 32 bits.
         traced: &'a [Schedule],
     },
     /// On a GPU.
@@ -233,7 +233,8 @@ pub(crate) fn check_suppressed(
 /// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
 /// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter. A kernel
 /// that writes log-sum-exps is asked for them in the first launch alone (gate C8) and where it is traced, so that C5 also says
-/// that they do not touch the output. What is traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
+/// that they do not touch the output. What the traced
+/// launches leave is held against that, too. What is traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -260,10 +261,12 @@ fn launch_suppressed(
             reason: format!("{what}: {fault}"),
             fatal: false,
         };
-        let judged = judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
-            .map_err(|fault| failed("traced", fault))?;
-        // An access outside of the tensors is a hazard, and would find no memory there.
+        let (judged, executions) =
+            judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
+                .map_err(|fault| failed("traced", fault))?;
+        // A hazard may have stopped a block. An access outside of the tensors is one, and would find no memory far apart.
         if judged.verdict != Verdict::Fail {
+            runs.extend(executions);
             let execution =
                 emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
                     .map_err(|fault| failed("rows far apart", fault))?;
@@ -470,21 +473,29 @@ fn launch_all(
     Ok(runs)
 }
 
-/// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds.
+/// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds. And what
+/// those launches left, for C5: the builds differ in where registers lie, so that what depends on it differs.
 fn judge_hazards(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedules: &[Schedule],
-) -> Result<GateResult, Fault> {
-    let mut reports = Vec::new();
+) -> Result<(GateResult, Vec<Run>), Fault> {
+    let (mut reports, mut runs) = (Vec::new(), Vec::new());
     for &schedule in schedules {
-        let report = emulated::trace(prepared, staged, schedule, &Selection::default())?;
-        reports.extend(report.map(|report| (format!("{schedule:?}"), report)));
+        let traced = emulated::execute_traced(prepared, staged, schedule, &Selection::default())?;
+        if let Some((report, execution)) = traced {
+            reports.push((format!("{schedule:?}"), report));
+            runs.push(Run {
+                label: format!("{schedule:?}, traced"),
+                index: 0,
+                execution,
+            });
+        }
     }
     let traced: Vec<Traced<'_>> = reports
         .iter()
         .map(|(label, report)| Traced { label, report })
         .collect();
     let elements: usize = staged.problem.shape.q_extents().iter().product();
-    Ok(gate::h1(&traced, 2 * elements as u64))
+    Ok((gate::h1(&traced, 2 * elements as u64), runs))
 }

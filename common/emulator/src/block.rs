@@ -136,7 +136,12 @@ impl Block {
         schedule: Schedule,
     ) -> Self {
         let threads = cluster.all_threads();
-        let mut ready = Ready::new(schedule, linear_index);
+        let mut ready = Ready::new(
+            schedule,
+            linear_index,
+            cluster.blocks,
+            cluster.threads.div_ceil(32),
+        );
         let mut warps = Vec::new();
         for warp in 0..threads.div_ceil(32) {
             warps.push(Warp::new((threads - warp * 32).min(32)));

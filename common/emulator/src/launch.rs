@@ -39,17 +39,6 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     }
 }
 
-/// As [`launch`], for some blocks of the grid only, and those of their clusters.
-///
-/// # Safety
-/// As [`launch`].
-pub unsafe fn launch_blocks(launch: &Launch, blocks: &[[u32; 3]]) -> Result<Report, Fault> {
-    launch.check()?;
-    let clusters = launch.check_blocks(blocks)?;
-    // SAFETY: passed on.
-    unsafe { run(launch, clusters.len(), None, |index| clusters[index]) }
-}
-
 /// As [`launch`], but one synchronisation site does nothing: would anybody notice if the author had forgotten it?
 ///
 /// # Safety
@@ -176,11 +165,11 @@ mod tests {
             dynamic_shared_bytes: 0,
             schedule,
         };
-        // SAFETY: the kernel does nothing.
-        let run = |blocks: &[[u32; 3]]| unsafe { launch_blocks(&launch, blocks) };
-        assert_eq!(run(&[[0, 0, 0], [3, 3, 0]]).unwrap().switches, 128);
-        assert_eq!(run(&[]).unwrap(), Report::default());
-        assert!(matches!(run(&[[0, 0, 1]]), Err(Fault::BadLaunch { .. })));
+        let sample = [[0, 0, 0], [3, 3, 0]];
+        assert_eq!(launch.check_blocks(&sample).unwrap(), sample);
+        assert_eq!(launch.check_blocks(&[]).unwrap(), [[0; 3]; 0]);
+        let outside = launch.check_blocks(&[[0, 0, 1]]);
+        assert!(matches!(outside, Err(Fault::BadLaunch { .. })));
     }
 
     #[test]

@@ -45,7 +45,7 @@ mod worker;
 pub use cluster::MAX_SHARED_BYTES;
 pub use fault::{Fault, Party, Place, Waiting, Waits};
 pub use grid::{Entry, Launch, MAX_CLUSTER, Report, Suppress};
-pub use launch::{launch, launch_blocks, launch_suppressed};
+pub use launch::{launch, launch_suppressed};
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};
 pub use trace::TraceReport;

@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::judge::clocks::{Agent, Signal};
 use crate::site::Site;
-use crate::tma::Incoming;
+use crate::tma::{Incoming, Origin};
 
 /// Largest count of `mbarrier.init` (PTX ISA, "Contents of the mbarrier object": 1 to 2^20 - 1).
 const MAX_ARRIVALS: i32 = (1 << 20) - 1;
@@ -45,8 +45,8 @@ pub(crate) struct Mbarrier {
     is_fenced: bool,
     /// When that was: how often its maker's warp had arrived at the barrier of the cluster.
     fenced_after: u64,
-    /// To the judge: what TMA brings here.
-    pub(crate) agent: Option<Agent>,
+    /// To the judge: what comes here, by [`Origin`].
+    pub(crate) agents: [Option<Agent>; 2],
 }
 
 /// What TMA brings to an object. Boxes land in the order in which they were issued.
@@ -58,10 +58,10 @@ struct Bytes {
     /// Expected, but not landed; less than zero where they have come before they were expected.
     pending: i64,
     under_way: VecDeque<Incoming>,
-    /// Boxes issued at all, landed when the last phase ended, and of those known to have done so by a thread.
-    issued: u32,
-    ended: u32,
-    observed: u32,
+    /// By [`Origin`]: issued at all, landed when the last phase ended, and of those known to have done so by a thread.
+    issued: [u32; 2],
+    ended: [u32; 2],
+    observed: [u32; 2],
     last: Option<Incoming>,
 }
 
@@ -124,19 +124,19 @@ impl Mbarrier {
                 self.bytes
             )));
         }
-        self.bytes.issued += 1;
+        self.bytes.issued[transfer.origin() as usize] += 1;
         self.bytes.last = Some(transfer);
         self.bytes.under_way.push_back(transfer);
         Ok(())
     }
 
-    /// The number of the box that was issued last, from 1.
-    pub(crate) fn issued(&self) -> u32 {
-        self.bytes.issued
+    /// The number, among those of `origin`, of what was issued last, from 1.
+    pub(crate) fn issued(&self, origin: Origin) -> u32 {
+        self.bytes.issued[origin as usize]
     }
 
-    /// The boxes that had landed when the last phase ended; a thread has observed that.
-    pub(crate) fn observe_bytes(&mut self) -> u32 {
+    /// By [`Origin`], how many had landed when the last phase ended; a thread has observed that.
+    pub(crate) fn observe_bytes(&mut self) -> [u32; 2] {
         self.bytes.observed = self.bytes.ended;
         self.bytes.ended
     }
@@ -207,7 +207,10 @@ impl Mbarrier {
             .iter()
             .map(|transfer| transfer.bytes() as i64)
             .sum();
-        bytes.ended = bytes.issued - bytes.under_way.len() as u32;
+        bytes.ended = bytes.issued;
+        for transfer in &bytes.under_way {
+            bytes.ended[transfer.origin() as usize] -= 1;
+        }
         Ok(true)
     }
 
@@ -308,7 +311,7 @@ impl Mbarriers {
             maker,
             is_fenced: false,
             fenced_after: 0,
-            agent: None,
+            agents: [None; 2],
         });
         Ok(())
     }
@@ -337,7 +340,7 @@ impl Mbarriers {
     pub(crate) fn count_bytes(&self) -> bool {
         self.0
             .iter()
-            .any(|object| object.bytes.issued > 0 || object.bytes.expected > 0)
+            .any(|object| object.bytes.issued != [0, 0] || object.bytes.expected > 0)
     }
 
     /// What has been issued without anybody having observed that its phase has ended, and where the object is.
@@ -345,7 +348,7 @@ impl Mbarriers {
         let object = self
             .0
             .iter()
-            .find(|object| object.bytes.issued > object.bytes.observed)?;
+            .find(|object| object.bytes.issued != object.bytes.observed)?;
         Some((object.offset, object.bytes.last?))
     }
 

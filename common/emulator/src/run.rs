@@ -148,6 +148,37 @@ impl ThreadContext {
         unsafe { &*self.yielder.get() }.suspend(pause);
     }
 
+    /// The fault of an operand that does not lie on the boundary that it must lie on.
+    pub(crate) fn misaligned(
+        &self,
+        operand: impl FnOnce() -> String,
+        value: u64,
+        required: u64,
+        site: Site,
+    ) -> Option<Fault> {
+        (!value.is_multiple_of(required)).then(|| Fault::Misaligned {
+            block: self.block_idx,
+            thread: self.thread,
+            operand: operand(),
+            value,
+            required,
+            place: site.place(),
+        })
+    }
+
+    /// Stops the block if it is one.
+    pub(crate) fn demand_alignment(
+        &self,
+        operand: impl FnOnce() -> String,
+        value: u64,
+        required: u64,
+        site: Site,
+    ) {
+        if let Some(fault) = self.misaligned(operand, value, required, site) {
+            self.fail(fault);
+        }
+    }
+
     /// Records the fault and never returns: the worker abandons the block.
     pub(crate) fn fail(&self, fault: Fault) -> ! {
         *self.run().fault.borrow_mut() = Some(fault);

@@ -9,6 +9,9 @@ pub enum Schedule {
     Reversed,
     /// Any ready warp, any ready lane, drawn anew at every switch; the same seed gives the same run.
     Shuffled(u64),
+    /// As [`Schedule::InOrder`], but one warp, which the seed and the block choose and which is not the first of its block,
+    /// runs only when no other one can: what the others may do without it they have done by then.
+    Starving(u64),
 }
 
 impl Schedule {
@@ -20,7 +23,7 @@ impl Schedule {
     /// The lane that is elected among all of a warp: always the same.
     pub(crate) fn leader(self) -> u32 {
         match self {
-            Self::InOrder => 0,
+            Self::InOrder | Self::Starving(_) => 0,
             Self::Reversed => 31,
             Self::Shuffled(seed) => (Random::new(seed).next() & 1) as u32 * 31,
         }
@@ -32,6 +35,7 @@ impl Schedule {
             Self::InOrder => 1,
             Self::Reversed => 2,
             Self::Shuffled(seed) => Random::new(seed).next().wrapping_add(3),
+            Self::Starving(seed) => Random::new(!seed).next().wrapping_add(3),
         }
     }
 }
@@ -68,18 +72,28 @@ pub(crate) struct Ready {
     lanes: [u32; 32],
     warps: u32,
     current: u32,
+    /// The warp that runs only when no other one can, as a mask.
+    starved: u32,
 }
 
 impl Ready {
-    /// `block` makes shuffled blocks differ from each other.
-    pub(crate) fn new(schedule: Schedule, block: u64) -> Self {
-        let seed = if let Schedule::Shuffled(seed) = schedule {
-            seed
-        } else {
-            0
+    /// `block` makes blocks differ from each other that are shuffled, or of which a warp starves. Each of the `blocks` that run
+    /// together has so many warps.
+    pub(crate) fn new(schedule: Schedule, block: u64, blocks: u32, warps: u32) -> Self {
+        let seed = match schedule {
+            Schedule::Shuffled(seed) | Schedule::Starving(seed) => seed,
+            Schedule::InOrder | Schedule::Reversed => 0,
         };
         let mut random = Random::new(seed);
-        let random = Random::new(random.next() ^ block);
+        let mut random = Random::new(random.next() ^ block);
+        let starved = match schedule {
+            Schedule::Starving(_) if warps > 1 => {
+                let mut draw = |below: u32| (random.next() % u64::from(below)) as u32;
+                let rank = draw(blocks);
+                1 << (rank * warps + 1 + draw(warps - 1))
+            }
+            _ => 0,
+        };
         let current = if schedule == Schedule::Reversed {
             31
         } else {
@@ -91,6 +105,7 @@ impl Ready {
             lanes: [0; 32],
             warps: 0,
             current,
+            starved,
         }
     }
 
@@ -109,11 +124,14 @@ impl Ready {
             return None;
         }
         let (warp, lane) = match self.schedule {
-            Schedule::InOrder => {
-                if self.warps >> self.current & 1 == 0 {
-                    self.current = (self.current
-                        + self.warps.rotate_right(self.current).trailing_zeros())
-                        & 31;
+            Schedule::InOrder | Schedule::Starving(_) => {
+                let warps = match self.warps & !self.starved {
+                    0 => self.starved,
+                    others => others,
+                };
+                if warps >> self.current & 1 == 0 {
+                    self.current =
+                        (self.current + warps.rotate_right(self.current).trailing_zeros()) & 31;
                 }
                 (
                     self.current,
@@ -145,9 +163,9 @@ impl Ready {
     }
 
     /// Whether the thread that completes a rendezvous goes on at once. Under the shuffled schedule it does not: it is
-    /// one of many that may be next.
+    /// one of many that may be next. Nor where it may be one that starves.
     pub(crate) fn completer_goes_on(&self) -> bool {
-        !matches!(self.schedule, Schedule::Shuffled(_))
+        matches!(self.schedule, Schedule::InOrder | Schedule::Reversed)
     }
 }
 
@@ -156,7 +174,7 @@ mod tests {
     use super::*;
 
     fn drain(schedule: Schedule) -> Vec<u32> {
-        let mut ready = Ready::new(schedule, 7);
+        let mut ready = Ready::new(schedule, 7, 1, 4);
         ready.insert(0, 0b101);
         ready.insert(2, 0b11);
         std::iter::from_fn(|| ready.take()).collect()
@@ -170,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_warp_runs_until_its_lanes_wait_and_the_next_follows_in_a_ring() {
-        let mut ready = Ready::new(Schedule::InOrder, 0);
+        let mut ready = Ready::new(Schedule::InOrder, 0, 1, 4);
         ready.insert(1, 0b1);
         assert_eq!(ready.take(), Some(32));
         ready.insert(0, 0b1);
@@ -184,13 +202,46 @@ mod tests {
         );
         assert_eq!(ready.take(), Some(0));
 
-        let mut ready = Ready::new(Schedule::Reversed, 0);
+        let mut ready = Ready::new(Schedule::Reversed, 0, 1, 4);
         ready.insert(1, 0b1);
         assert_eq!(ready.take(), Some(32));
         ready.insert(0, 0b1);
         ready.insert(3, 0b1);
         assert_eq!(ready.take(), Some(0));
         assert_eq!(ready.take(), Some(96));
+    }
+
+    #[test]
+    fn the_warp_that_starves_runs_when_no_other_can_and_each_but_the_first_may() {
+        let mut starved = [0; 8];
+        for block in 0..200 {
+            // Two blocks of four warps run together.
+            let mut ready = Ready::new(Schedule::Starving(1), block, 2, 4);
+            (0..8).for_each(|warp| ready.insert(warp, 0b11));
+            let order: Vec<u32> = std::iter::from_fn(|| ready.take()).collect();
+            let last = order[14] / 32;
+            assert_eq!(order[14..], [last * 32, last * 32 + 1]);
+            let others = (0..8).filter(|&warp| warp != last);
+            let others: Vec<u32> = others.flat_map(|warp| [warp * 32, warp * 32 + 1]).collect();
+            assert_eq!(order[..14], others);
+            starved[last as usize] += 1;
+            // It gives way again.
+            ready.insert(last, 0b1);
+            assert_eq!(ready.take(), Some(last * 32));
+            ready.insert(last, 0b10);
+            ready.insert(0, 0b1);
+            assert_eq!(ready.take(), Some(0));
+        }
+        assert!(
+            starved
+                .iter()
+                .zip(0..)
+                .all(|(&times, warp)| (times == 0) == (warp % 4 == 0)),
+            "{starved:?}"
+        );
+        let mut alone = Ready::new(Schedule::Starving(1), 0, 1, 1);
+        alone.insert(0, 0b1);
+        assert_eq!(alone.take(), Some(0));
     }
 
     #[test]

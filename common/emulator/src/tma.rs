@@ -27,8 +27,19 @@ pub(crate) enum Incoming {
     Store {
         to: *mut [u8; 16],
         value: [u8; 16],
+        /// From another block than that of the mbarrier.
+        is_remote: bool,
         site: Site,
     },
+}
+
+/// From where it comes: a wait that acquires at the scope of the block says nothing of what another block stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// TMA, or a thread of the block.
+    Block,
+    /// A thread of another block.
+    OtherBlock,
 }
 
 impl Incoming {
@@ -36,6 +47,15 @@ impl Incoming {
         match self {
             Self::Box(transfer) => transfer.bytes(),
             Self::Store { value, .. } => value.len(),
+        }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Store {
+                is_remote: true, ..
+            } => Origin::OtherBlock,
+            Self::Box(_) | Self::Store { .. } => Origin::Block,
         }
     }
 

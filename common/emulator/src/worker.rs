@@ -187,15 +187,18 @@ impl Worker {
                 harmless: [
                     range.start as usize..range.end as usize,
                     layouts..layouts + size_of::<Layouts>(),
-                    source::image(),
                 ],
+                program: source::image(),
                 log: tracing.log,
                 watch: tracing.watch.cloned(),
             });
         }
         let lanes = self.stacks.drain(..threads as usize).zip(&contexts);
         let lanes = lanes
-            .map(|(stack, context)| start_lane(launch, stack, context))
+            .map(|(mut stack, context)| {
+                stack.poison(tracing.is_some());
+                start_lane(launch, stack, context)
+            })
             .collect();
         let mut lanes = Lanes {
             lanes,

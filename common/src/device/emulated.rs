@@ -102,6 +102,15 @@ impl Buffers {
         }
     }
 
+    /// What a launch has left.
+    fn execution(&self) -> Execution {
+        Execution {
+            inputs: self.images.each_ref().map(AlignedBytes::to_vec),
+            output: self.output.to_vec(),
+            lse: self.lse.as_ref().map(AlignedBytes::to_vec),
+        }
+    }
+
     /// What the kernel may touch: rows, scales and parameters, and neither guard bands nor gaps.
     fn memory(&self, staged: &Staged) -> Memory {
         let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
@@ -178,15 +187,7 @@ pub fn execute_suppressed(
             Some(suppress) => emulator::launch_suppressed(&launch, suppress),
         }
     }?;
-    let inputs = buffers.images.each_ref().map(AlignedBytes::to_vec);
-    Ok((
-        Execution {
-            inputs,
-            output: buffers.output.to_vec(),
-            lse: buffers.lse.as_ref().map(AlignedBytes::to_vec),
-        },
-        report,
-    ))
+    Ok((buffers.execution(), report))
 }
 
 /// Address space that takes memory only where it is touched.
@@ -314,6 +315,17 @@ pub fn trace(
     schedule: Schedule,
     selection: &Selection<'_>,
 ) -> Result<Option<TraceReport>, Fault> {
+    let traced = execute_traced(prepared, staged, schedule, selection)?;
+    Ok(traced.map(|(report, _)| report))
+}
+
+/// As [`trace`], with what the launch left: of the blocks that ran, as far as they came.
+pub fn execute_traced(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    schedule: Schedule,
+    selection: &Selection<'_>,
+) -> Result<Option<(TraceReport, Execution)>, Fault> {
     let Some(entry) = prepared.kernel.traced else {
         return Ok(None);
     };
@@ -327,6 +339,7 @@ pub fn trace(
         watch: selection.watch.clone(),
     };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
-    unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }
-        .map(Some)
+    let report =
+        unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }?;
+    Ok(Some((report, buffers.execution())))
 }

@@ -19,6 +19,8 @@ enum ExchangeBreak {
     NOBODY = 2048,               // stores to a block that the cluster has not
     RELAXED = 4096,              // arrives relaxed at first
     FENCED = 8192,               // after a fence
+    WAIT_OF_BLOCK = 16384,       // waits as for boxes of TMA, at the scope of the block
+    OWN = 32768,                 // with WAIT_OF_BLOCK: each block stores to itself: right
 };
 
 // Blocks of 128 threads in clusters of two: each thread stores 16 bytes of in[0] to the other block, for n[1] rounds.
@@ -44,9 +46,12 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
         uint4 *place = places + (thread * 37 + round) % 128;
         if (breaks & BEHIND) place = places + 128 + 8;
         if (breaks & MISALIGNED) place = reinterpret_cast<uint4 *>(reinterpret_cast<char *>(place) + 8);
-        attn::store_async(breaks & NOBODY ? 2 : other, place, value, full); // to the other block
+        const int to = breaks & NOBODY ? 2 : breaks & OWN ? rank : other;
+        attn::store_async(to, place, value, full); // to the other block
         if (breaks & LEAVE_EARLY && rank == 1) return;
-        if (!(breaks & (READ_BEFORE_WAIT | THREAD_0_WAITS)) || ((breaks & THREAD_0_WAITS) && thread == 0)) {
+        if (breaks & WAIT_OF_BLOCK) {
+            attn::mbarrier_wait_tx(full, round % 2); // for the round, of this block
+        } else if (!(breaks & (READ_BEFORE_WAIT | THREAD_0_WAITS)) || ((breaks & THREAD_0_WAITS) && thread == 0)) {
             attn::mbarrier_wait_cluster(full, round % 2); // for the round
         }
         if (breaks & THEN_MEETS) __syncthreads(); // thread 0 has waited

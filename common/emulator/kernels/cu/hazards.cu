@@ -268,3 +268,18 @@ KERNEL(tiles_by_helpers) {
     __syncthreads(); // the second tile is there
     load(1); // from the second tile
 }
+
+namespace {
+__device__ int launches = 0;
+__device__ const int WEIGHTS[4] = {2, 3, 5, 7};
+} // namespace
+
+// What the program holds beside the launch's arguments. n[0]: a variable counts the threads that came here; else a table is read.
+KERNEL(variables_of_the_program) {
+    if (params->n[0]) {
+        launches += 1; // state that the next launch finds
+        out<int>(params)[threadIdx.x] = launches;
+    } else {
+        out<int>(params)[threadIdx.x] = WEIGHTS[threadIdx.x % 4];
+    }
+}

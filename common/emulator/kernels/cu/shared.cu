@@ -12,6 +12,16 @@ KERNEL(read_uninitialised) {
     shared<float>()[threadIdx.x] = 1.0f; // the next block on this OS thread must not see it
 }
 
+// Each thread adds 1 to each of 64 accumulators, which lie in memory since their order is known at run time only: all that
+// are 0 at the start, the first n[0], and what the others start with is what the thread finds there.
+KERNEL(accumulate_registers) {
+    float acc[64];
+    const int initialised = params->n[0];
+    for (int i = 0; i < initialised; ++i) acc[i] = 0.0f;
+    for (int i = 0; i < 64; ++i) acc[(i * 5 + initialised) % 64] += 1.0f;
+    for (int i = 0; i < 64; ++i) out<float>(params)[global_thread() * 64 + i] = acc[i];
+}
+
 // The last thread writes one word at byte n[0].
 KERNEL(write_shared_at) {
     if (threadIdx.x == blockDim.x - 1) shared<int>()[params->n[0] / 4] = 7;

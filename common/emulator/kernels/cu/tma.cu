@@ -2,6 +2,7 @@
 // holds the tensor maps.
 #include "kernel.h"
 #include <attn/launch.h>
+#include <attn/ptx/barrier.cuh>
 #include <attn/ptx/tma.cuh>
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
@@ -71,6 +72,8 @@ enum RingBreak {
     ONE_FREES = 32768,    // one lane of each consumer warp frees the slot, and the others may still read
     THEN_FREES = 65536,   // with ONE_FREES: after a __syncwarp: right
     NO_BARRIER = 131072,  // nothing orders init and use
+    FREES_UNREAD = 262144, // consumers skip the tiles: thread 32 waits and frees the slot, whether warp 2 has waited or not
+    THEN_MEET = 524288,    // with FREES_UNREAD: after both warps have: right
 };
 
 // Warp 0 brings n[0] tiles of 8 x 32 floats into a ring of two slots of 2 KiB, warps 1 and 2 read all words of each.
@@ -82,7 +85,7 @@ KERNEL(tma_ring) {
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < 2; ++slot) {
             attn::mbarrier_init(full + slot, 1); // full
-            attn::mbarrier_init(empty + slot, breaks & ONE_FREES ? 2 : 64);
+            attn::mbarrier_init(empty + slot, breaks & FREES_UNREAD ? 1 : breaks & ONE_FREES ? 2 : 64);
         }
         if (!(breaks & NO_FENCE_INIT)) attn::fence_mbarrier_init(); // for the ring
     }
@@ -119,6 +122,11 @@ KERNEL(tma_ring) {
             } else if (!(breaks & NO_WAIT_FULL) && (!(breaks & ONE_WAITS) || lane == 0)) {
                 attn::mbarrier_wait_tx(full + slot, parity); // for a tile
             }
+            if (breaks & FREES_UNREAD) {
+                if (breaks & THEN_MEET) attn::named_barrier_sync<64>(1); // both warps have seen the phase
+                if (threadIdx.x == 32) attn::mbarrier_arrive(empty + slot); // unread
+                continue;
+            }
             if (breaks & THEN_SYNC) __syncwarp(); // with who has waited
             for (int i = 0; i < 256; ++i) sum += slot_smem[breaks & HALVES && i >= 128 ? i + 128 : i]; // reads a tile
             if (breaks & THEN_FREES) __syncwarp(); // all lanes have read
@@ -135,6 +143,9 @@ enum RefillBreak {
     LAST_UNSEEN = 8,  // nobody waits for the last box
     NO_WAIT = 16,     // thread 0 alone waits, and a __syncthreads stands for the rest: right
     ONLY_SYNC = 32,   // nobody waits, and a __syncthreads stands for it
+    CLEARED = 64,     // all lanes clear the slot and meet before the first load: the async proxy may not know of it
+    CLEARED_FENCED = 128, // with CLEARED: each lane fences what it has cleared: right
+    ISSUER_FENCES = 256, // with CLEARED: lane 0 fences for all
 };
 
 // One warp fills its one slot again once all lanes have read, n[0] times.
@@ -145,6 +156,11 @@ KERNEL(tma_refill) {
     make_barrier(full, 1);
     float sum = 0;
     if (breaks & WRITE_FIRST && lane == 5) tile_smem[0] = 1; // a store before
+    if (breaks & CLEARED) {
+        for (int i = lane; i < 256; i += 32) tile_smem[i] = 0; // clears the slot
+        if (breaks & CLEARED_FENCED || (breaks & ISSUER_FENCES && lane == 0)) attn::fence_proxy_async(); // what this lane cleared
+        __syncthreads(); // the slot is clear
+    }
     for (int tile = 0; tile < tiles; ++tile) {
         if (lane == 0) {
             attn::mbarrier_arrive_expect_tx(full, 1024); // of the slot

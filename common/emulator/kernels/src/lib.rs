@@ -50,7 +50,7 @@ macro_rules! kernels {
 }
 
 kernels! {
-    accesses_only arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_hand_over
+    accesses_only accumulate_registers arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_hand_over
     blocks_overlap builtins cluster_barrier_missed cluster_exchange
     copied_by_a_producer copied_one_ahead copy_source_overwritten copy_without cp_async_groups cp_async_misused
     cp_async_of_each_size cp_async_sizes cp_async_to_global cp_async_waited_by double_to_half e4m3_to_half elect_one
@@ -69,7 +69,7 @@ kernels! {
     snippet_scalar snippet_set snippet_struct snippet_twice snippet_vector snippet_vector_braces snippet_vector_chosen
     snippet_vector_made snippet_vector_member store_before_copies_arrive sync_warp_after_exit tile_copied_by_one_warp
     tiles_by_helpers tma_box tma_expects tma_misused tma_refill tma_ring tma_store_box tma_store_tiles
-    trap_in_one_thread vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
+    trap_in_one_thread variables_of_the_program vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
     wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator
     wmma_misaligned wmma_only wmma_pointers_differ wmma_registers wmma_row_col wmma_row_row wmma_stores
     words_read_again_and_again write_shared_at

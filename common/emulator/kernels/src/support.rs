@@ -7,11 +7,12 @@ use emulator::trace::{Access, Allocation, Memory, TraceOptions};
 use emulator::{Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
 
 /// The schedules that every correct kernel must give the same bits under.
-pub const SCHEDULES: [Schedule; 4] = [
+pub const SCHEDULES: [Schedule; 5] = [
     Schedule::InOrder,
     Schedule::Reversed,
     Schedule::Shuffled(1),
     Schedule::Shuffled(2),
+    Schedule::Starving(1),
 ];
 
 /// The one line of `cu/FILE` that contains `text`.

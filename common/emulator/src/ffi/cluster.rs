@@ -9,7 +9,7 @@ use crate::run::ThreadContext;
 use crate::site::Site;
 use crate::tma::Incoming;
 
-use super::mbarrier::Call;
+use super::mbarrier::{Call, OF_CLUSTER};
 
 const BYTES: usize = 16;
 
@@ -45,22 +45,8 @@ unsafe extern "C-unwind" fn emulator_store_async(
     if rank >= cluster.blocks {
         refuse(format!("block {rank} of a cluster of {}", cluster.blocks));
     }
-    if !(smem as usize).is_multiple_of(BYTES) {
-        let (block, thread, operand) = (
-            context.block_idx,
-            context.thread,
-            "the destination of store_async".to_owned(),
-        );
-        let (value, required, place) = (smem as u64, BYTES as u64, site.place());
-        context.fail(Fault::Misaligned {
-            block,
-            thread,
-            operand,
-            value,
-            required,
-            place,
-        });
-    }
+    let operand = || format!("the destination of {operation}");
+    context.demand_alignment(operand, smem as u64, BYTES as u64, site);
     // The same place in the other block.
     let there = |at: usize| {
         at.wrapping_sub(context.shared as usize)
@@ -83,6 +69,7 @@ unsafe extern "C-unwind" fn emulator_store_async(
     let store = Incoming::Store {
         to: to as *mut [u8; BYTES],
         value,
+        is_remote: rank != context.cluster_rank,
         site,
     };
     let issue = || -> Result<(), Misuse> {
@@ -90,9 +77,14 @@ unsafe extern "C-unwind" fn emulator_store_async(
         let object = block.mbarriers().get(barrier)?;
         object.issue(store)?;
         run.judge(|judge| {
-            let agent = *object.agent.get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) =
-                (object.issued(), context.thread, 1, site.access_number());
+            let origin = store.origin();
+            let agent = *object.agents[origin as usize].get_or_insert_with(|| judge.agent());
+            let (clock, first, count, site) = (
+                object.issued(origin),
+                context.thread,
+                1,
+                site.access_number(),
+            );
             judge.store_async(
                 &Fork {
                     agent,
@@ -128,14 +120,7 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWaitCluster.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWaitCluster) {
-        call.wait(parity);
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWaitCluster, object, site) {
+        call.wait(parity, OF_CLUSTER);
     }
 }

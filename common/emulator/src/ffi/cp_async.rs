@@ -74,17 +74,9 @@ fn check_async_copy(
         ("the destination of cp.async", dst),
         ("the source of cp.async", src),
     ] {
-        let value = address as u64;
-        if !value.is_multiple_of(required) {
-            let (operand, place) = (operand.to_owned(), site.place());
-            return Some(Fault::Misaligned {
-                block,
-                thread,
-                operand,
-                value,
-                required,
-                place,
-            });
+        let fault = context.misaligned(|| operand.to_owned(), address as u64, required, site);
+        if fault.is_some() {
+            return fault;
         }
     }
     let cluster = &context.run().cluster;

@@ -7,9 +7,16 @@ use crate::judge::Sync;
 use crate::mbarrier::{Misuse, Seen};
 use crate::run::{Pause, Run, ThreadContext};
 use crate::site::Site;
+use crate::tma::Origin;
 
 /// What the 8 bytes of an object hold, so that an overwritten one is recognised: no float that a kernel would compute.
 const MARK: u64 = 0xFFF7_6D62_6172_7269;
+
+/// A look at a phase that acquires at the scope of the block, as all do but one: it says nothing of what other blocks store.
+const OF_BLOCK: &[Origin] = &[Origin::Block];
+
+/// One that acquires at the scope of the cluster.
+pub(super) const OF_CLUSTER: &[Origin] = &[Origin::Block, Origin::OtherBlock];
 
 /// A call of one thread.
 #[derive(Clone, Copy)]
@@ -20,7 +27,24 @@ pub(super) struct Call<'a> {
     pub(super) site: Site,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A call at a synchronisation site, which is noted; none if the site is to do nothing.
+    pub(super) fn at(
+        context: &'a ThreadContext,
+        sync: Sync,
+        object: *mut u64,
+        site: Site,
+    ) -> Option<Self> {
+        let run = context.run();
+        run.judge(|judge| judge.reaches(sync, site.number()));
+        (!run.suppresses(site)).then(|| Self {
+            context,
+            operation: sync.operation(),
+            object,
+            site,
+        })
+    }
+
     fn run(&self) -> &Run {
         self.context.run()
     }
@@ -54,19 +78,9 @@ impl Call<'_> {
                 "its 8 bytes are not in shared memory, of which the launch declared {declared}"
             )));
         };
-        if !at.is_multiple_of(8) {
-            let (block, thread) = (self.context.block_idx, self.context.thread);
-            let (value, required, place) = (at as u64, 8, self.site.place());
-            let operand = format!("the object of {}", self.operation);
-            self.context.fail(Fault::Misaligned {
-                block,
-                thread,
-                operand,
-                value,
-                required,
-                place,
-            });
-        }
+        let operand = || format!("the object of {}", self.operation);
+        self.context
+            .demand_alignment(operand, at as u64, 8, self.site);
         offset
     }
 
@@ -101,13 +115,6 @@ impl Call<'_> {
         offset
     }
 
-    /// Notes the site. True if it is to do nothing.
-    pub(super) fn is_suppressed(&self, sync: Sync) -> bool {
-        self.run()
-            .judge(|judge| judge.reaches(sync, self.site.number()));
-        self.run().suppresses(self.site)
-    }
-
     /// `expects`: bytes that TMA will bring in this phase.
     fn arrive(&self, with_copies: bool, expects: Option<i32>) {
         let (thread, offset) = (self.context.thread, self.used());
@@ -138,8 +145,8 @@ impl Call<'_> {
     }
 
     /// Whether the phase has ended; if so, the thread is told what its arrivals did. `since`: the phase that it has been
-    /// waiting for.
-    fn look(&self, offset: usize, parity: i32, since: Option<u64>) -> Seen {
+    /// waiting for. `origins`: whose bytes it speaks for.
+    fn look(&self, offset: usize, parity: i32, since: Option<u64>, origins: &[Origin]) -> Seen {
         let look = || {
             let mut block = self.run().block.borrow_mut();
             let object = block.mbarriers().get(offset)?;
@@ -153,10 +160,14 @@ impl Call<'_> {
                 seen = object.look(parity, since)?;
             }
             if seen == Seen::Ended {
-                let boxes = object.observe_bytes();
-                if let Some(agent) = object.agent {
-                    self.run()
-                        .judge(|judge| judge.complete(self.context.thread, agent, boxes));
+                let landed = object.observe_bytes();
+                for origin in origins {
+                    let (agent, landed) =
+                        (object.agents[*origin as usize], landed[*origin as usize]);
+                    if let Some(agent) = agent {
+                        self.run()
+                            .judge(|judge| judge.complete(self.context.thread, agent, landed));
+                    }
                 }
                 let ended = object.ended();
                 for (copier, issued) in ended.copies.drain(..) {
@@ -185,7 +196,7 @@ impl Call<'_> {
         } = *self;
         let offset = self.used();
         let is_spurious = is_try && context.run().block.borrow_mut().fails_spuriously();
-        let is_ended = !is_spurious && self.look(offset, parity, None) == Seen::Ended;
+        let is_ended = !is_spurious && self.look(offset, parity, None, OF_BLOCK) == Seen::Ended;
         if !is_ended {
             context
                 .run()
@@ -197,10 +208,10 @@ impl Call<'_> {
         is_ended
     }
 
-    pub(super) fn wait(&self, parity: i32) {
+    pub(super) fn wait(&self, parity: i32, origins: &[Origin]) {
         let offset = self.used();
         let mut since = None;
-        while let Seen::Present(phase) = self.look(offset, parity, since) {
+        while let Seen::Present(phase) = self.look(offset, parity, since, origins) {
             since = Some(phase);
             let mut block = self.run().block.borrow_mut();
             block.wait_at_mbarrier(self.context.thread, offset, self.operation, self.site);
@@ -253,14 +264,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     object: *mut u64,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::Arrive.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::Arrive) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::Arrive, object, site) {
         call.arrive(false, None);
     }
 }
@@ -273,14 +278,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     object: *mut u64,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::ArriveAfterCopies.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::ArriveAfterCopies) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::ArriveAfterCopies, object, site) {
         call.arrive(true, None);
     }
 }
@@ -295,14 +294,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     site: Site,
 ) -> bool {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseTest.operation(),
-        object,
-        site,
-    };
-    call.is_suppressed(Sync::PhaseTest) || call.poll(parity, false) // as if the kernel had not asked
+    let call = Call::at(unsafe { &*thread }, Sync::PhaseTest, object, site);
+    call.is_none_or(|call| call.poll(parity, false)) // as if the kernel had not asked
 }
 
 /// # Safety
@@ -315,15 +308,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWait.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWait) {
-        call.wait(parity);
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWait, object, site) {
+        call.wait(parity, OF_BLOCK);
     }
 }
 
@@ -337,15 +323,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
     site: Site,
 ) {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseWaitBytes.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::PhaseWaitBytes) {
-        call.wait(parity);
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::PhaseWaitBytes, object, site) {
+        call.wait(parity, OF_BLOCK);
     }
 }
 
@@ -359,14 +338,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     site: Site,
 ) -> bool {
     // SAFETY: see emulator_collective.
-    let context = unsafe { &*thread };
-    let call = Call {
-        context,
-        operation: Sync::PhaseTry.operation(),
-        object,
-        site,
-    };
-    call.is_suppressed(Sync::PhaseTry) || call.poll(parity, true) // as if the kernel had not asked
+    let call = Call::at(unsafe { &*thread }, Sync::PhaseTry, object, site);
+    call.is_none_or(|call| call.poll(parity, true)) // as if the kernel had not asked
 }
 
 /// # Safety
@@ -378,14 +351,8 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     bytes: i32,
     site: Site,
 ) {
-    let call = Call {
-        // SAFETY: see emulator_collective.
-        context: unsafe { &*thread },
-        operation: Sync::ArriveExpect.operation(),
-        object,
-        site,
-    };
-    if !call.is_suppressed(Sync::ArriveExpect) {
+    // SAFETY: see emulator_collective.
+    if let Some(call) = Call::at(unsafe { &*thread }, Sync::ArriveExpect, object, site) {
         call.arrive(false, Some(bytes));
     }
 }

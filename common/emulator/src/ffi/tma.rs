@@ -8,7 +8,7 @@ use crate::mbarrier::Misuse;
 use crate::run::ThreadContext;
 use crate::site::Site;
 use crate::tensor_map::TensorMap;
-use crate::tma::{Incoming, Stores, Transfer};
+use crate::tma::{Incoming, Origin, Stores, Transfer};
 
 use super::mbarrier::Call;
 
@@ -32,22 +32,8 @@ impl ThreadContext {
         required: usize,
         site: Site,
     ) {
-        if !address.is_multiple_of(required) {
-            let (block, thread, operand) = (
-                self.block_idx,
-                self.thread,
-                format!("the {operand} of {operation}"),
-            );
-            let (value, required, place) = (address as u64, required as u64, site.place());
-            self.fail(Fault::Misaligned {
-                block,
-                thread,
-                operand,
-                value,
-                required,
-                place,
-            });
-        }
+        let operand = || format!("the {operand} of {operation}");
+        self.demand_alignment(operand, address as u64, required as u64, site);
     }
 
     /// # Safety
@@ -165,9 +151,14 @@ unsafe extern "C-unwind" fn emulator_tma_load(
         let object = block.mbarriers().get_for_tma(barrier)?;
         object.issue(Incoming::Box(transfer))?;
         Ok(run.judge(|judge| {
-            let agent = *object.agent.get_or_insert_with(|| judge.agent());
-            let (clock, first, count, site) =
-                (object.issued(), context.thread, 1, site.access_number());
+            let origin = Origin::Block;
+            let agent = *object.agents[origin as usize].get_or_insert_with(|| judge.agent());
+            let (clock, first, count, site) = (
+                object.issued(origin),
+                context.thread,
+                1,
+                site.access_number(),
+            );
             let fork = Fork {
                 agent,
                 clock,

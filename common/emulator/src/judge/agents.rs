@@ -139,8 +139,9 @@ impl Judge {
         }
     }
 
-    /// The async proxy reads `range`: what was written there by the generic one must have been fenced by who wrote it, and
-    /// who issues the read must know of that.
+    /// The async proxy reads or overwrites `range`: what was written there by the generic one must have been fenced by who
+    /// wrote it, and who issues the operation must know of that. Else a read may miss the write, and a write may be lost below
+    /// it.
     pub(super) fn check_fences(&mut self, range: Range<usize>, made: Made) {
         if self.content[range.clone()]
             .iter()
@@ -220,7 +221,8 @@ mod tests {
                 start: BASE,
                 declared: 64,
             },
-            harmless: [0..0, 0..0, 0..0],
+            harmless: [0..0, 0..0],
+            program: 0..0,
             log: false,
             watch: None,
         });

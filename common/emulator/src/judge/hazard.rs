@@ -14,7 +14,7 @@ pub enum HazardKind {
     Race,
     /// What a cp.async or TMA brings is read before the wait that covers it.
     ReadInFlight,
-    /// The async proxy (wgmma, a TMA store) reads what was written by the generic one, without the writer's fence between.
+    /// The async proxy (wgmma, TMA) reads or overwrites what was written by the generic one, without the writer's fence between.
     MissingProxyFence,
     /// A thread touches accumulators, or writes registers of A, of a product that is in flight.
     HeldRegisters,

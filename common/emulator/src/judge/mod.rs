@@ -126,7 +126,9 @@ pub(crate) struct Setup {
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Cluster,
     /// Memory that is neither shared nor global and not the kernel's business.
-    pub(crate) harmless: [Range<usize>; 3],
+    pub(crate) harmless: [Range<usize>; 2],
+    /// The program's own code, constants and static variables: kernels may read them.
+    pub(crate) program: Range<usize>,
     /// Whether to keep every access.
     pub(crate) log: bool,
     /// The query row of which to keep what the kernel shows.
@@ -377,6 +379,13 @@ impl Judge {
         if setup.harmless.iter().any(|range| range.contains(&address)) {
             return Ok(None);
         }
+        if setup.program.contains(&address) {
+            if made.how.is_write() {
+                let (kind, hint) = (HazardKind::OutOfBounds, Hint::ProgramWritten);
+                self.report(kind, made.side(), Space::Global, 0..bytes, hint);
+            }
+            return Ok(None);
+        }
         let hint = Hint::Nowhere { address };
         self.report(
             HazardKind::OutOfBounds,
@@ -448,7 +457,11 @@ impl Judge {
             let races = &mut self.races;
             self.order
                 .write(cells, event, |index, other| note(races, index, other));
-            self.report_races(Space::Shared, range.start, made);
+            let is_race = self.report_races(Space::Shared, range.start, made);
+            // A store_async belongs to the generic proxy.
+            if made.how == How::TmaWrite && !is_race {
+                self.check_fences(range.clone(), made);
+            }
             if made.how.is_fetch() {
                 self.content[range].fill(Content::Fetched);
             } else {

@@ -253,3 +253,48 @@ impl Observations {
         self.values.is_empty() && self.stores.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The enumerators of an enum of the shim's header, by number.
+    fn enumerators(name: &str) -> Vec<&'static str> {
+        let header = include_str!("../../include/attn/observe.cuh");
+        let body = header.split(&format!("enum class {name} {{")).nth(1);
+        let body = body.and_then(|rest| rest.split('}').next());
+        let body = body.expect("the header declares it");
+        body.split(',').map(str::trim).collect()
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        let seen = [
+            ("SCORES", Seen::Score),
+            ("STATE", Seen::State),
+            ("LANE_STATE", Seen::LaneState),
+            ("PROBABILITIES", Seen::Probability),
+            ("RESCALED", Seen::Rescaled),
+            ("OUTPUT", Seen::Output),
+        ];
+        assert_eq!(enumerators("Seen"), seen.map(|(name, _)| name));
+        for (number, (name, what)) in (0..).zip(seen) {
+            assert_eq!(Seen::from_number(number), Some(what), "{name}");
+        }
+        assert_eq!(Seen::from_number(seen.len() as u32), None);
+        let steps = [
+            ("VISIBLE", Step::Visible),
+            ("MASK", Step::Mask),
+            ("EXPONENTIAL", Step::Exponential),
+            ("SUM", Step::Sum),
+            ("RESCALE", Step::Rescale),
+            ("JOIN", Step::Join),
+            ("MERGE", Step::Merge),
+        ];
+        assert_eq!(enumerators("Step"), steps.map(|(name, _)| name));
+        for (number, (name, step)) in (0..).zip(steps) {
+            assert_eq!(Step::from_number(number), Some(step), "{name}");
+        }
+        assert_eq!(Step::from_number(steps.len() as u32), None);
+    }
+}

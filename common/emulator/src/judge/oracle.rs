@@ -198,7 +198,8 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
             start: BASE,
             declared: BYTES,
         },
-        harmless: [0..0, 0..0, 0..0],
+        harmless: [0..0, 0..0],
+        program: 0..0,
         log: false,
         watch: None,
     });
@@ -560,17 +561,18 @@ impl Graph {
                 .any(|write| self.ordered(first, write) && self.ordered_at(byte, write, second))
     }
 
-    /// Reads by TMA stores of a byte that its last writer has not fenced since, as far as the reader knows.
+    /// Reads by TMA stores and writes by TMA loads of a byte that its last writer has not fenced since, as far as who issues
+    /// them knows.
     fn unfenced(&self) -> BTreeSet<usize> {
-        let is_unfenced = |read: &Made| {
+        let is_unfenced = |by_tma: &Made| {
             let before = |write: &&Made| {
-                write.write && write.at == read.at && self.ordered_at(read.at, write, read)
+                write.write && write.at == by_tma.at && self.ordered_at(by_tma.at, write, by_tma)
             };
             let writes: Vec<&Made> = self.accesses.iter().filter(before).collect();
             let is_last = |write: &Made| {
                 writes
                     .iter()
-                    .all(|other| !self.ordered_at(read.at, write, other))
+                    .all(|other| !self.ordered_at(by_tma.at, write, other))
             };
             let last = writes.iter().find(|write| is_last(write));
             let Some((write, writer)) = last.and_then(|write| Some((write, write.by?))) else {
@@ -579,17 +581,14 @@ impl Graph {
             let is_fence = |&(thread, fence): &(u32, usize)| {
                 thread == writer
                     && self.before[fence].contains(&write.nodes[0])
-                    && self.before[read.nodes[0]].contains(&fence)
+                    && self.before[by_tma.nodes[0]].contains(&fence)
             };
             !self.fences.iter().any(is_fence)
         };
-        let reads = self
-            .accesses
-            .iter()
-            .filter(|made| made.by.is_none() && !made.write);
-        reads
-            .filter(|read| is_unfenced(read))
-            .map(|read| read.op)
+        let by_tma = self.accesses.iter().filter(|made| made.by.is_none());
+        by_tma
+            .filter(|made| is_unfenced(made))
+            .map(|made| made.op)
             .collect()
     }
 

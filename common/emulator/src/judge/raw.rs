@@ -95,6 +95,8 @@ pub(crate) enum Hint {
     GuardBand,
     /// An input is written.
     InputWritten,
+    /// A static variable is written.
+    ProgramWritten,
     /// In no allocation at all.
     Nowhere { address: usize },
     /// Not a multiple.
@@ -313,6 +315,7 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
     let bytes = match raw.hint {
         Hint::Nowhere { address } | Hint::Alignment { address } => format!("address {address:#x}"),
         Hint::Held(held) => held.memory().into(),
+        Hint::ProgramWritten => "a variable of the program".into(),
         _ => describe_bytes(raw.space, raw.offset, raw.bytes, memory),
     };
     let copied = |(place, bytes)| {
@@ -332,6 +335,9 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
         missing = missing
             .replace("tma_load", "store_async")
             .replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
+        if let Hint::FetchNotObserved = raw.hint {
+            missing += ". (Any other wait acquires at the scope of the block: it says nothing of what another block stores)";
+        }
     }
     Hazard {
         kind,
@@ -499,6 +505,12 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
                                tma_store_commit and tma_store_wait_read are missing before this access (and, for other \
                                threads, a barrier after the wait)"
             .into(),
+        Hint::NotFenced if raw.second.is_some_and(|side| side.how == How::TmaWrite) => {
+            "What a thread stores before a tma_load into the same bytes may land on top of the box, unless that thread's \
+             fence_proxy_async() stands between: it is missing after the write, in the thread that wrote, and before the \
+             barrier at which it meets who starts the load (a fence of that one, or one after the barrier, covers nothing)"
+                .into()
+        }
         Hint::NotFenced => "The async proxy does not see what a thread stores before that thread's fence_proxy_async(): it is \
                             missing after the write, in the thread that wrote, and before the barrier at which it meets who \
                             starts the read (a fence of that one, or one after the barrier, covers nothing)"
@@ -527,6 +539,12 @@ fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {
             format!("That is {outside}, where no element is: compare the row with seq_q or seq_kv before the access")
         }
         Hint::InputWritten => "It is an input: kernels read it and nothing else".into(),
+        Hint::ProgramWritten => {
+            "It outlives the launch, and all blocks share it: what a launch leaves there is among no launch's arguments, so \
+             that the next one, or another order of blocks, may give something else. Keep it in registers or in shared \
+             memory, or let the caller pass a buffer for it"
+                .into()
+        }
         Hint::Nowhere { .. } => "The address is in no buffer of the launch, and the block was stopped here".into(),
         Hint::Alignment { .. } => format!(
             "An access of {} bytes needs an address that is a multiple of it, and the block was stopped here: check the \

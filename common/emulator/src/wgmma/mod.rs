@@ -439,7 +439,7 @@ impl Products {
         let at_fault = |reason| Misuse::Lane(0, reason);
         let shape = Shape::new(first).map_err(at_fault)?;
         let is_early = match self.schedule {
-            Schedule::InOrder => false,
+            Schedule::InOrder | Schedule::Starving(_) => false,
             Schedule::Reversed => true,
             Schedule::Shuffled(_) => self.random.next() >> 63 == 1,
         };

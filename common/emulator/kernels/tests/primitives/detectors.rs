@@ -217,6 +217,13 @@ fn contents() -> Vec<Detector> {
             program!(row_of_input[32, 0](3), "the last row").elements(512..2048),
         ),
         detector(
+            "writes to variables of the program",
+            OutOfBounds,
+            None,
+            program!(variables_of_the_program[32, 0](1), "a counter that outlives the launch"),
+            program!(variables_of_the_program[32, 0](0), "a table is read"),
+        ),
+        detector(
             "accesses that lie half beside a tensor's elements",
             OutOfBounds,
             None,
@@ -571,6 +578,21 @@ fn tma_contents() -> Vec<Detector> {
                 "each fences when it has met who starts the store"
             ),
             launch!(tma::store_tiles, tma_store_tiles(0), "before"),
+        ),
+        detector(
+            "stores on top of which TMA brings a box",
+            MissingProxyFence,
+            None,
+            launch!(
+                tma::refill,
+                tma_refill(3, 64),
+                "all lanes clear the slot and meet before the load"
+            ),
+            launch!(
+                tma::refill,
+                tma_refill(3, 64 | 128),
+                "each fences what it has cleared before they meet"
+            ),
         ),
         detector(
             "boxes beside a tensor's elements",
@@ -1025,6 +1047,21 @@ fn clusters() -> Vec<Detector> {
             None,
             launch!(cluster::exchange, cluster_exchange(2, 1), "read at once"),
             launch!(cluster::exchange, cluster_exchange(0, 1), "waited for"),
+        ),
+        detector(
+            "a store of another block that a wait of the block does not acquire",
+            ReadInFlight,
+            None,
+            launch!(
+                cluster::exchange,
+                cluster_exchange(16384, 1),
+                "`mbarrier_wait_tx`"
+            ),
+            launch!(
+                cluster::exchange,
+                cluster_exchange(16384 | 32768, 1),
+                "the same, of what the block stores to itself"
+            ),
         ),
         detector(
             "a store for which another thread has waited",

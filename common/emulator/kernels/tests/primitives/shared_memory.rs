@@ -1,5 +1,5 @@
 use emulator::Fault;
-use emulator_kernels::entry;
+use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
 
@@ -14,6 +14,25 @@ fn shared_memory_starts_as_nan_in_every_block() {
         for block in output.chunks(4) {
             assert!(block[0].is_nan() && block[1].is_nan());
             assert_eq!(block[2], 1.0);
+        }
+    }
+}
+
+#[test]
+fn registers_start_as_nan_in_every_thread_of_every_block() {
+    // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite values on them.
+    let run = |entry, initialised| {
+        Run::new(entry, 64)
+            .blocks(40)
+            .number(0, initialised)
+            .output::<f32>(40 * 64 * 64)
+            .unwrap()
+    };
+    for entry in [entry::accumulate_registers, traced::accumulate_registers] {
+        assert!(run(entry, 64).iter().all(|&sum| sum == 1.0));
+        for thread in run(entry, 63).chunks(64) {
+            assert!(thread[..63].iter().all(|&sum| sum == 1.0), "{thread:?}");
+            assert!(thread[63].is_nan(), "{thread:?}");
         }
     }
 }
