@@ -7,14 +7,14 @@ the ring while they are multiplied: before a rank computes on those that it has,
 next. A partial output and its LSE say all that the merge needs (Liu, Zaharia and Abbeel 2023, ring attention; Brandon et al. 2023
 for the order of chunks).
 
-  examples/context_parallel.py --ranks 2 --seq 512 --device cpu     on CPUs: gloo, reference arithmetic
-  examples/context_parallel.py --ranks 2 --seq 16384,65536          on the GPUs of a host: NCCL
+  .python/bin/python examples/context_parallel.py --ranks 2 --seq 512 --device cpu     on CPUs: gloo, reference arithmetic
+  .python/bin/python examples/context_parallel.py --ranks 2 --seq 16384,65536          on the GPUs of a host: NCCL
   torchrun --nproc-per-node 8 --nnodes 2 ... examples/context_parallel.py    and of several hosts
 
 For each length and mask: gate C2 of `compare` on sampled rows, against FP64 and beside one rank alone; on GPUs also the time of one
 GPU alone, of all, and of the exchange alone. Hidden is the share of that for which arithmetic does not wait. Arithmetic is slower
 beside an exchange that takes multiprocessors and bandwidth, which is in the last figure: all against all without the exchange.
-Exit codes: 0 within C2, 1 not, 2 wrong usage, or what --attend names is not to be had.
+Exit codes: 0 within C2, 1 not, 2 wrong usage, no PyTorch, or what --attend names is not to be had.
 """
 import argparse
 import math
@@ -22,8 +22,15 @@ import os
 import sys
 import tempfile
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as missing:
+    print(
+        f"{os.path.basename(sys.argv[0])}: {sys.executable} has no PyTorch ({missing}): run scripts/python, then .python/bin/python with this file",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 # Gate C2 (common/src/gate/mod.rs): the largest error is at most this times that of a same-precision baseline, plus this many
 # f16 units at the largest value; the root mean square of row errors at most this times the baseline's, and a little more for
@@ -321,26 +328,37 @@ def spawned(rank, ranks, args, rendezvous):
     sys.exit(join(rank, ranks, args, rendezvous))
 
 
+def positive(word):
+    if not (word.isascii() and word.isdigit() and int(word) > 0):
+        raise argparse.ArgumentTypeError(f"'{word}': give a whole number from 1 on")
+    return int(word)
+
+
 def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seq", default="16384,65536,262144", help="lengths of the sequence [default: %(default)s]")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--batch", type=positive, default=1)
+    parser.add_argument("--heads", type=positive, default=16)
+    parser.add_argument("--head-dim", type=positive, default=128)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: on GPUs ladder, or flash where that is not to be had; else reference]")
-    parser.add_argument("--ranks", type=int, help="start so many processes here; under torchrun, leave it out")
+    parser.add_argument("--ranks", type=positive, help="start so many processes here; under torchrun, leave it out")
     args = parser.parse_args(words)
-    args.ranks = args.ranks or int(os.environ.get("WORLD_SIZE", 1))
+    # torchrun says how many ranks there are on all hosts, and how many of them on this one.
+    started = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else None
+    if started and args.ranks not in (None, started):
+        parser.error(f"--ranks {args.ranks}: torchrun has started {started}; leave it out")
+    args.ranks = started or args.ranks or 1
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", args.ranks)) if started else args.ranks
     try:
-        args.seq = [int(seq) for seq in args.seq.split(",")]
-    except ValueError:
-        parser.error(f"--seq {args.seq}: give whole numbers with commas between them")
+        args.seq = [positive(seq) for seq in args.seq.split(",")]
+    except argparse.ArgumentTypeError:
+        parser.error(f"--seq {args.seq}: give whole numbers from 1 on with commas between them")
     for seq in args.seq:
-        if seq < 1 or seq % (2 * args.ranks):
+        if seq % (2 * args.ranks):
             parser.error(f"--seq {seq}: give a multiple of {2 * args.ranks}, two chunks for each of {args.ranks} ranks")
-    if args.device == "cuda" and args.ranks > torch.cuda.device_count():
-        parser.error(f"{args.ranks} ranks: this host has {torch.cuda.device_count()} GPUs")
+    if args.device == "cuda" and here > torch.cuda.device_count():
+        parser.error(f"{here} ranks on this host: it has {torch.cuda.device_count()} GPUs")
     return args
 
 

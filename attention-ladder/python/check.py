@@ -85,6 +85,27 @@ def anywhere():
         call = torch.compile(lambda *qkv: attention_ladder.sdpa(*qkv, is_causal=True, return_lse=return_lse), backend=backend, fullgraph=True)
         assert isinstance(call(q, q, q), tuple) == return_lse
         assert any(node.target in (op, op.default) for node in seen[0].graph.nodes), seen[0].graph
+        refuses_backward(q, return_lse)
+
+
+def refuses_backward(q, return_lse):
+    """A gradient that will be asked for is refused under torch.compile as without, and is not if none will."""
+    words, asked = "backward is not supported", q.clone().requires_grad_()
+
+    def call(*qkv):
+        return attention_ladder.sdpa(*qkv, return_lse=return_lse)
+
+    for place in range(3):
+        qkv = [asked if i == place else q for i in range(3)]
+        # Dynamo's own error has the words of what it met.
+        raises(RuntimeError, words, torch.compile(call, backend="aot_eager", fullgraph=True), *qkv)
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(asked)] * 3
+        op = OP_LSE if return_lse else OP
+        raises(NotImplementedError, words, op, *fake)
+        with torch.no_grad():
+            op(*fake)
+            op(*[mode.from_tensor(q)] * 3)
 
 
 def without_gpu():
@@ -207,6 +228,9 @@ def with_gpu():
     out, lse = compiled(*given)
     close(out, *given, False, lse=lse)
     for op in (OP, OP_LSE):
+        asked = q.clone().requires_grad_()
+        raises(NotImplementedError, "backward is not supported", torch.compile(lambda q: op(q, k, v), backend="aot_eager"), asked)
+        raises(NotImplementedError, "backward is not supported", op, asked, k, v)
         torch.library.opcheck(op, (q, k, v, True), test_utils=("test_schema", "test_faketensor"))
     raises(NotImplementedError, "torch.float32 is not supported", OP, q.float(), k.float(), v.float())
     rows = f"{worst[F16]:.1e} (f16, bound {ROW_BOUND[F16]}), {worst[BF16]:.1e} (bf16, bound {ROW_BOUND[BF16]}), {error:.1e} (e4m3, bound 6e-2)"

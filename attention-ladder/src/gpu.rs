@@ -16,8 +16,9 @@ use cudarc::driver::sys::{
     self, CUfunction_attribute as FunctionAttribute, CUstreamCaptureMode as CaptureMode,
 };
 use cudarc::driver::{CudaContext, DriverError, result};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_void};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// GPUs that a process can use; more than a host has.
@@ -32,8 +33,55 @@ struct Gpu {
     tuned: Vec<TuningCache>,
     /// By the stage's id.
     modules: Mutex<HashMap<&'static str, Module>>,
-    /// With log-sum-exps or without.
-    plans: RwLock<HashMap<(Shape, Dtype, Mask, bool), Plan>>,
+    plans: RwLock<Known<PlanOf, Plan>>,
+}
+
+/// Problems, with log-sum-exps or without.
+type PlanOf = (Shape, Dtype, Mask, bool);
+
+/// So many plans of a GPU are kept. A loop that decodes has a new shape in every step.
+const MOST_PLANS: usize = 4096;
+
+/// What was found out, for the keys that were asked for last, roughly: it is kept in two halves, of which the older goes when the
+/// younger is full.
+struct Known<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+    most: usize,
+}
+
+impl<K: Eq + Hash, V: Copy> Known<K, V> {
+    /// Keeps `most` at most, and half of them at least.
+    fn new(most: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            most,
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        self.young.get(key).or_else(|| self.old.get(key)).copied()
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.young.len() >= self.most / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, value);
+    }
+}
+
+/// `name` for as long as the process lives: there are as many as there are variants, however often one is asked for.
+fn interned(name: &str) -> &'static CStr {
+    static NAMES: Mutex<BTreeMap<String, &'static CStr>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let leaked = Box::leak(CString::new(name).expect("a name").into_boxed_c_str());
+    names.insert(name.to_string(), leaked);
+    leaked
 }
 
 #[derive(Clone, Copy)]
@@ -141,7 +189,7 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
         stages,
         tuned: choice::tuned(),
         modules: Mutex::default(),
-        plans: RwLock::default(),
+        plans: RwLock::new(Known::new(MOST_PLANS)),
     })
 }
 
@@ -200,8 +248,7 @@ impl Gpu {
             .plans
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-            .copied();
+            .get(&key);
         if let Some(plan) = known {
             return Ok(plan);
         }
@@ -234,14 +281,13 @@ impl Gpu {
                 sys::cuFuncLoad(function).result().map(|()| function)
             })
         };
-        let name = CString::new(format!("{id}/{}", kernel.variant)).expect("a name");
         Ok(Plan {
             function: function.map_err(no_code)?,
             grid: prepared.grid,
             threads: kernel.threads,
             shared_bytes: kernel.dynamic_shared_bytes as u32,
             boxes: kernel.boxes,
-            name: Box::leak(name.into_boxed_c_str()),
+            name: interned(&format!("{id}/{}", kernel.variant)),
         })
     }
 
@@ -272,4 +318,31 @@ fn relaxed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let done = work();
     exchange(&mut mode)?;
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_once_however_often_it_is_asked_for() {
+        let first = interned("stage8-overlap/overlap-64x128");
+        assert_eq!(first, c"stage8-overlap/overlap-64x128");
+        let again = interned(&["stage8-overlap", "overlap-64x128"].join("/"));
+        assert!(std::ptr::eq(first, again));
+        assert_ne!(first, interned("stage8-overlap/overlap-128x128"));
+    }
+
+    #[test]
+    fn a_loop_with_a_new_shape_in_every_step_keeps_no_more_than_the_last() {
+        let mut known = Known::new(8);
+        for step in 0..1000_usize {
+            known.insert(step, 10 * step);
+            assert!(known.young.len() + known.old.len() <= 8);
+            for last in step.saturating_sub(3)..=step {
+                assert_eq!(known.get(&last), Some(10 * last), "{step}");
+            }
+        }
+        assert_eq!((known.get(&0), known.get(&1000)), (None, None));
+    }
 }

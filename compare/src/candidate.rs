@@ -22,7 +22,7 @@ use crate::pages::{show, summary};
 use crate::peers::choose::Item;
 use crate::peers::measure::{Bench, Calls, Exchange, Python};
 use crate::peers::pair::{absent, pairs};
-use crate::peers::session::Hello;
+use crate::peers::session::{Hello, SessionError};
 use crate::peers::{self, METHOD, SAMPLES};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, is_stream};
@@ -46,6 +46,7 @@ use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 pub const EXAMPLES: &str = "\
@@ -61,8 +62,10 @@ float16 out) is asked of a function with an argument `scales`: three float32 ten
 values are to be multiplied by. What it does not take it refuses by NotImplementedError; that is listed and no failure.
 
 It runs in a process of its own, on the GPU if torch sees one, else on the CPU, through the problems, inputs and gates C1 to C6
-of our stages. A case is three calls: on the memory of the case before, there again with V negated, and elsewhere. On a GPU it is
-then timed as `compare peers` times, beside our two fastest stages of the newest committed record of that GPU, and PyTorch.
+of our stages. A case is three calls: on the memory of the case before; there again with V negated, which must give the same bits
+with the other sign; and elsewhere, which must give the same bits. On a GPU it is then timed as `compare peers` times, beside our
+two fastest stages of the newest committed record of that GPU, and PyTorch; what is timed is judged on values that are put where
+those lay that it was called and captured on.
 The record goes to target/candidate, with COMPARE.md and report.html.
 
 Examples:
@@ -139,9 +142,18 @@ impl Asked {
         let parts = text
             .rsplit_once(':')
             .filter(|(file, function)| !file.is_empty() && !function.is_empty());
-        let (file, function) = parts.with_context(|| format!("'{text}' is no FILE.py:FUNCTION"))?;
+        let (file, function) = parts.with_context(|| {
+            format!("expected FILE.py:FUNCTION, such as mine.py:attention, not '{text}'")
+        })?;
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {file}"))?;
         let file = Path::new(file).canonicalize()?;
+        // Python is told of it in JSON, which is UTF-8.
+        if file.to_str().is_none() {
+            bail!(
+                "{} is no UTF-8; put it into a folder whose name is",
+                file.display()
+            );
+        }
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {
             name: format!("{name}:{function}"),
@@ -195,6 +207,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let report_files = args.report.iter().flat_map(|path| Output::report(path));
     output::check(&report_files.collect::<Vec<_>>(), &[])?;
     let asked = Asked::read(&args.candidate)?;
+    let named = args.record.as_deref().map(named_record).transpose()?;
     let program = peers::program(args.python.as_deref());
     let calls = Calls::Candidate {
         name: asked.subject().as_str().to_string(),
@@ -205,6 +218,9 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let mut python = Python::new(program.clone(), calls);
     let hello = match python.start() {
         Ok(hello) => hello.expect("it was not running"),
+        Err(error @ SessionError::Load { .. }) => {
+            bail!("{} cannot be loaded: {error}", args.candidate)
+        }
         Err(error) => {
             return Ok(Answer::no_data(format!(
                 "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
@@ -243,13 +259,14 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/candidate"),
     };
+    let exchange = Exchange::new()?;
     let unfinished = Unfinished::create(&out, &format!("{}-{}", started.compact(), machine.name))?;
     let folder = unfinished.folder().to_path_buf();
     let mut measured = Measured::begin(&started, &plan, builds, machine, scopes(), true);
     let caller = Caller {
         name: asked.subject().as_str().to_string(),
         python: RefCell::new(python),
-        exchange: Exchange::new()?,
+        exchange,
     };
     let callable = |staged: &_| caller.launch(staged);
     let executor = Executor {
@@ -280,6 +297,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         (Ok(()), Ok(device)) if args.iters != Some(0) => {
             let timing = Timing {
                 args,
+                named: named.as_ref(),
                 subject: asked.subject(),
                 program,
                 ladder: &ladder,
@@ -293,11 +311,11 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 &mut recorder,
             )
         }
-        _ => Ok(()),
+        _ => Ok(Ended::Whole),
     };
     recorder.bars.finish();
     let finished = measured.finished();
-    let is_whole = checked.is_ok() && timed.is_ok();
+    let is_whole = checked.is_ok() && matches!(timed, Ok(Ended::Whole));
     measured.record.meta.progress = match is_whole {
         true => Progress::Complete {
             cases: finished,
@@ -309,7 +327,9 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         },
     };
     measured.record.write(&folder)?;
-    if let Err(ExecuteError::Sink(SinkError::Interrupted)) = checked {
+    let is_interrupted = matches!(checked, Err(ExecuteError::Sink(SinkError::Interrupted)))
+        || matches!(timed, Ok(Ended::Interrupted));
+    if is_interrupted {
         let text = format!("interrupted; what was finished is in {}", folder.display());
         return Ok(Answer::new(Exit::Interrupted, text));
     }
@@ -317,6 +337,13 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     timed?;
     let name = unfinished.name();
     answer(args, &name, &unfinished.finish()?, &measured.record)
+}
+
+/// The record in the folder that `--record` names, with that name. It is read whether or not there is a GPU to time on: one that
+/// cannot be read is no wish that can be passed over.
+fn named_record(folder: &Path) -> anyhow::Result<(String, Record)> {
+    let record = Record::read(folder).context("--record")?;
+    Ok((folder.display().to_string(), record))
 }
 
 /// The report on `record`, written and printed.
@@ -426,9 +453,18 @@ fn scopes() -> Vec<GateScope> {
     gates.map(scope).collect()
 }
 
+/// How the timing ended.
+enum Ended {
+    Whole,
+    /// Between two problems.
+    Interrupted,
+}
+
 /// Times the candidate beside ours and the peers.
 struct Timing<'a> {
     args: &'a CandidateArgs,
+    /// What `--record` names.
+    named: Option<&'a (String, Record)>,
     subject: Subject,
     program: String,
     ladder: &'a Ladder,
@@ -443,9 +479,9 @@ impl Timing<'_> {
         exchange: Exchange,
         measured: &mut Measured,
         recorder: &mut Recorder<'_>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Ended> {
         if !state::is_green(&measured.record, &self.subject) {
-            return Ok(()); // no number without a green gate
+            return Ok(Ended::Whole); // no number without a green gate
         }
         let mut peers = Python::new(self.program.clone(), Calls::Peers { flash_attn_3: None });
         let (software, missing) = match peers.start() {
@@ -492,6 +528,9 @@ impl Timing<'_> {
             exchange,
         };
         for (done, timing) in timings.iter().enumerate() {
+            if recorder.interrupted.load(Ordering::Relaxed) {
+                return Ok(Ended::Interrupted);
+            }
             let place = &timing.place;
             let took = |row: &Row| {
                 matches!(&row.on, On::Case(on, _) if on == place) && !row.verdicts.is_empty()
@@ -542,7 +581,7 @@ impl Timing<'_> {
                 });
             }
         }
-        Ok(())
+        Ok(Ended::Whole)
     }
 
     /// The record that says which of ours are right and fast here.
@@ -551,10 +590,8 @@ impl Timing<'_> {
             return Err(reason.clone());
         }
         let name = &self.device.info().name;
-        let records = match &self.args.record {
-            Some(folder) => {
-                Record::read(folder).map(|record| vec![(folder.display().to_string(), record)])
-            }
+        let records = match self.named {
+            Some(named) => Ok(vec![named.clone()]),
             None => read_all(&machine::results(), Of::Ladder),
         };
         let mut records = records

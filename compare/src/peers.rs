@@ -45,7 +45,7 @@ quarter of that untimed, divided by the launches; N, sets and values are the sam
 and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; peer/ours from rounds, bootstrap \
 95 % interval. Single: one eager call between two events on an idle stream. Host: the wall time until a call returns; of a peer or \
 candidate of 20 calls from Python back to back, whose queue starts empty and does not fill, of ours of a launch on an idle stream. \
-Outputs of the timed graph, filled with NaN and computed once more, are judged by the same FP64 reference and bounds as ours";
+Outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same FP64 reference and bounds as ours";
 
 /// Why peers could not be measured.
 #[derive(Debug, thiserror::Error)]

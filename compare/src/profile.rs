@@ -29,7 +29,7 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, checked as in a run. The figures stand beside the emulator's counters and the
-stages' predictions (gate E1), and go into the record as profile.json; `compare accept` takes it along. ncu's own file stays
+stages' predictions (gate E1), and go into the record as rows of its rows.jsonl; `compare accept` takes it along. ncu's own file stays
 in target/profile, to be opened with its user interface. Without --variants these are the record's fastest green variant of
 each stage and all that its evidence claims are about.
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
 on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on others stay as
-they are in the record. They go into it as sanitizer.json; the tools' logs stay in target/sanitize. A full run on a GPU is
+they are in the record. They go into it as rows of its rows.jsonl; the tools' logs stay in target/sanitize. A full run on a GPU is
 only green in the committed record with C7 of every variant, and `compare accept` refuses it without.
 
 Examples:

@@ -213,7 +213,8 @@ pub fn cxx() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "c++".into())
 }
 
-fn kill_group(child: &mut Child) -> io::Result<()> {
+/// Ends `child`, which has a group of its own and was not waited for, and all that it started.
+pub fn kill_group(child: &mut Child) -> io::Result<()> {
     // Killing a group takes a system call that the standard library does not offer; `kill` is in every POSIX system.
     let killed = Command::new("kill")
         .args(["-KILL", "--", &format!("-{}", child.id())])

@@ -1,8 +1,12 @@
 //! `compare candidate` on the CPU: right callables pass, wrong ones fail, and those that cheat are refused by name.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// The Python that has torch. CI has.
 fn python() -> Option<PathBuf> {
@@ -43,23 +47,32 @@ impl Ran {
     }
 }
 
-fn run(candidate: &str, arguments: &[&str]) -> Option<Ran> {
+/// `compare candidate` of a function in a file beside the others or elsewhere. Without a GPU wherever it runs; with temporary
+/// files of its own in `folder`, which a candidate may look through.
+fn command(candidate: &str, arguments: &[&str], folder: &Path) -> Option<Command> {
     let python = python()?;
-    let folder = tempfile::tempdir().unwrap();
     let (file, function) = candidate.split_once(':').unwrap();
-    let file = Path::new("tests/candidates").join(file);
-    let output: Output = Command::new(env!("CARGO_BIN_EXE_compare"))
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/candidates")
+        .join(file);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    command
         .arg("candidate")
         .arg(format!("{}:{function}", file.display()))
         .arg("--python")
         .arg(python)
         .arg("--out")
-        .arg(folder.path().join("out"))
+        .arg(folder.join("out"))
         .args(arguments)
-        // Without a GPU wherever it runs; with temporary files of its own, which a candidate may look through.
         .env("CUDA_VISIBLE_DEVICES", "")
-        .env("TMPDIR", folder.path())
-        .stdin(Stdio::null())
+        .env("TMPDIR", folder)
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+fn run(candidate: &str, arguments: &[&str]) -> Option<Ran> {
+    let folder = tempfile::tempdir().unwrap();
+    let output: Output = command(candidate, arguments, folder.path())?
         .output()
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -174,6 +187,7 @@ fn wrong_callables_fail_the_gate_that_is_for_it() {
         ("wrong.py:writes_input", "C6", "k: input changed"),
         ("wrong.py:other_type", "C1", "returned torch.float32"),
         ("wrong.py:raises", "C1", "RuntimeError: out of luck"),
+        ("wrong.py:exits", "C1", "SystemExit: no licence"),
     ]);
 }
 
@@ -195,7 +209,79 @@ fn cheats_are_refused_by_name() {
             "differ between call 1 and call 3, other addresses",
         ),
         ("cheats.py:looks_for_reference", "C2", ""),
+        (
+            "cheats.py:second_zeros",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
+        (
+            "cheats.py:second_nan",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
+        ("cheats.py:second_writes_input", "C6", "k: input changed"),
+        (
+            "cheats.py:always_late",
+            "C1",
+            "returned Late, expected a torch.Tensor",
+        ),
     ]);
+}
+
+/// What is timed is judged on other values than it was captured on, in all sets, and returns what it returned to the gates.
+#[test]
+fn what_is_timed_cannot_be_kept_nor_of_another_type() {
+    let Some(python) = python() else {
+        return;
+    };
+    // Sets, contents of them, launches of a graph.
+    let rotations = ["4:2:8", "3:2:3", "1:1:2"];
+    let mut cases: Vec<(String, &str)> = Vec::new();
+    for (candidate, words) in [
+        ("right.py:attention", "right"),
+        ("right.py:without_graph", "right"),
+        ("cheats.py:kept_when_dense", "wrong: "),
+        ("cheats.py:kept_without_graph", "wrong: "),
+        ("cheats.py:kept_when_captured", "wrong: "),
+        ("cheats.py:keys_kept", "wrong: "),
+        ("cheats.py:scores_kept", "wrong: "),
+        (
+            "cheats.py:late_when_dense",
+            "refused: returned Late, expected a torch.Tensor",
+        ),
+        (
+            "cheats.py:codes_when_dense",
+            "refused: returned torch.float8_e4m3fn",
+        ),
+    ] {
+        cases.extend(rotations.map(|rotation| (format!("{candidate}:{rotation}"), words)));
+    }
+    for (case, words) in [
+        // Where there are more sets than contents, and more than one.
+        ("cheats.py:third_set_kept:4:2:8", "wrong: "),
+        (
+            "cheats.py:one_buffer_when_dense:4:2:8",
+            "refused: what is timed returned a tensor that shares memory with another output",
+        ),
+        (
+            "right.py:attention:4:2:1",
+            "refused: a graph of 1 launches leaves out some of 4 sets",
+        ),
+    ] {
+        cases.push((case.to_string(), words));
+    }
+    let output = Command::new(&python)
+        .args(["tests/candidates/timed.py", "src/peers/peers.py"])
+        .args(cases.iter().map(|(case, _)| case))
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.lines().count(), cases.len(), "{said}");
+    for ((case, words), said) in cases.iter().zip(said.lines()) {
+        assert!(said.starts_with(words), "{case}: {said}");
+    }
 }
 
 #[test]
@@ -209,16 +295,165 @@ fn a_callable_that_hangs_is_ended_and_named() {
     assert!(text.contains("did not answer within 15 s when it was asked to call candidate/wrong.py:hangs, and was ended"), "{text}");
 }
 
+/// Processes that `wrong.py:hangs_in_a_child` named in `folder`, once it has.
+fn processes(folder: &Path) -> Option<Vec<String>> {
+    let named = std::fs::read_to_string(folder.join("processes")).ok()?;
+    Some(named.split(' ').map(String::from).collect())
+}
+
+/// Waits for what is true within a minute, or fails.
+fn within_a_minute<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("not within a minute: {what}");
+}
+
+fn end(processes: &[String]) {
+    for process in processes {
+        let state = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        within_a_minute(&format!("{process} ends"), || {
+            (state().is_empty() || state().contains(") Z ")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
+    let one = [&TWO[..6], &["--seeds", "0"]].concat();
+    let arguments = [&one[..], &["--patience", "5"]].concat();
+    let Some(ran) = run("wrong.py:hangs_in_a_child", &arguments) else {
+        return;
+    };
+    assert_eq!(ran.code, Some(1), "{}", ran.text);
+    end(&processes(ran.folder.path()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command("wrong.py:hangs_in_a_child", &one, folder.path()).unwrap();
+    let mut compare = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = within_a_minute("it hangs", || processes(folder.path()));
+    // As a second Ctrl-C does, it leaves nothing done.
+    compare.kill().unwrap();
+    compare.wait().unwrap();
+    end(&started);
+}
+
+#[test]
+fn a_callable_has_no_standard_input_to_take_commands_from() {
+    let Some(ran) = run("right.py:reads_input", &TWO) else {
+        return;
+    };
+    assert_eq!(ran.code, Some(0), "{}", ran.text);
+}
+
 #[test]
 fn what_cannot_be_loaded_is_wrong_usage() {
     for (candidate, words) in [
         ("right.py:no_such", "cannot be loaded: AttributeError"),
         ("no_such.py:attention", "cannot read"),
+        (
+            "right.py:",
+            "expected FILE.py:FUNCTION, such as mine.py:attention, not '",
+        ),
     ] {
         let Some(ran) = run(candidate, &[]) else {
             return;
         };
         assert_eq!(ran.code, Some(2), "{}", ran.text);
         assert!(ran.text.contains(words), "{}", ran.text);
+    }
+    let arguments = [&TWO[..], &["--record", "/no/such/record"]].concat();
+    let ran = run("right.py:attention", &arguments).unwrap();
+    assert_eq!(ran.code, Some(2), "{}", ran.text);
+    assert!(ran.text.contains("/no/such/record"), "{}", ran.text);
+}
+
+#[test]
+fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is_no_data() {
+    let here = tempfile::tempdir().unwrap();
+    for (text, words) in [
+        (
+            "import sys; sys.exit('no licence')",
+            "cannot be loaded: SystemExit: no licence",
+        ),
+        (
+            "import os; os._exit(7)",
+            "cannot be loaded: Python ended while it was asked to load",
+        ),
+        (
+            "import time; time.sleep(600)",
+            "cannot be loaded: Python did not answer within 1 s",
+        ),
+        ("def f(:", "cannot be loaded: SyntaxError"),
+    ] {
+        let file = here.path().join("it.py");
+        std::fs::write(&file, text).unwrap();
+        let candidate = format!("{}:f", file.display());
+        let Some(ran) = run(&candidate, &["--patience", "1"]) else {
+            return;
+        };
+        assert_eq!(ran.code, Some(2), "{text}: {}", ran.text);
+        assert!(ran.text.contains(words), "{text}: {}", ran.text);
+    }
+    let stub = here.path().join("python");
+    let without = "import sys; sys.modules['torch'] = None; exec(sys.argv[3])";
+    let python = python().unwrap();
+    let script = format!(
+        "#!/bin/sh\nexec {} -c \"{without}\" \"$@\"\n",
+        python.display()
+    );
+    std::fs::write(&stub, script).unwrap();
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args([
+            "candidate",
+            "tests/candidates/right.py:attention",
+            "--python",
+        ])
+        .arg(&stub)
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("run scripts/python"), "{said}");
+}
+
+/// Python is told of files in JSON.
+#[test]
+fn a_folder_whose_name_is_no_text_is_wrong_usage_and_leaves_nothing() {
+    let here = tempfile::tempdir().unwrap();
+    let folder = here.path().join(OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    let right = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/candidates/right.py");
+    std::fs::copy(&right, folder.join("right.py")).unwrap();
+    let Some(python) = python() else {
+        return;
+    };
+    let out = here.path().join("out");
+    for (file, temporary) in [(Path::new("right.py"), here.path()), (&right, &folder)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+            .arg("candidate")
+            .arg(format!("{}:attention", file.display()))
+            .arg("--python")
+            .arg(&python)
+            .arg("--out")
+            .arg(&out)
+            .args(TWO)
+            .current_dir(&folder)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .env("TMPDIR", temporary)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is no UTF-8; "), "{said}");
+        assert!(!out.exists());
     }
 }

@@ -1,10 +1,12 @@
 """Runs examples/context_parallel.py on three CPU ranks as it is, then with one fault each, and prints what each run said of
 itself: "fault <name>: <worst exit code>". Then what it multiplies with where the wheel is there, is not, or refuses, and what it says
-of times on a clock that the test turns: "attend <case>: <name or exit code>", "times <case>: <words>". Started by
+of times on a clock that the test turns: "attend <case>: <name or exit code>", "times <case>: <words>". Last, what it
+makes of arguments, and of what torchrun says: "usage <case>: <words, or what it starts>". Started by
 context_parallel.rs with the example's path."""
 import contextlib
 import io
 import multiprocessing
+import os
 import pathlib
 import sys
 import tempfile
@@ -123,6 +125,40 @@ def times_of(text, rank, rendezvous, exchange_us):
     sys.exit(0)
 
 
+# Arguments and the environment, on a host with two GPUs.
+TORCHRUN = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "2"}
+USAGE = {
+    "two hosts": ("--device cuda", TORCHRUN),
+    "two hosts on CPUs": ("--device cpu", {**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}),
+    "too many on a host": ("--device cuda", {**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}),
+    "other ranks than torchrun": ("--ranks 2", TORCHRUN),
+    "the ranks of torchrun": ("--ranks 16", TORCHRUN),
+    "more ranks than GPUs": ("--device cuda --ranks 3 --seq 96", {}),
+    "WORLD_SIZE alone": ("--device cuda", {"WORLD_SIZE": "16"}),
+    "--ranks -1": ("--ranks -1", {}),
+    "--heads 0": ("--heads 0", {}),
+    "--batch 0": ("--batch 0", {}),
+    "--head-dim x": ("--head-dim x", {}),
+    "--seq 0": ("--seq 0", {}),
+}
+
+
+def usage_of(source):
+    example = example_of(source)
+    torch.cuda.device_count = lambda: 2
+    for name, (words, environment) in USAGE.items():
+        before = dict(os.environ)
+        os.environ.update(environment)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            try:
+                result = f"{example.arguments(words.split()).ranks} ranks"
+            except SystemExit as end:
+                result = f"{end.code} {said.getvalue().strip().splitlines()[-1].partition('error: ')[2]}"
+        os.environ.clear()
+        os.environ.update(before)
+        print(f"usage {name}: {result}", flush=True)
+
+
 def started(target, text, *more):
     """The worst exit code of ranks that do `target`."""
     context = multiprocessing.get_context("fork")  # PyTorch is imported once
@@ -147,6 +183,7 @@ def main():
         print(f"attend {case}: {started(attend_of, source, case)}", flush=True)
     for exchange_us in (1000, 1534):
         assert started(times_of, source, exchange_us) == 0
+    usage_of(source)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,22 @@ const TIMES: [&str; 2] = [
     "times 1534: one GPU 9216 us, 3 4092 us: 2.25x; exchange alone 3068 us, 67% of it hidden; it costs 1020 us in all (quartiles 1020 to 1020)",
 ];
 
+/// Exit code and words, or how many ranks it starts.
+const USAGE: [&str; 12] = [
+    "usage two hosts: 16 ranks",
+    "usage two hosts on CPUs: 16 ranks",
+    "usage too many on a host: 2 8 ranks on this host: it has 2 GPUs",
+    "usage other ranks than torchrun: 2 --ranks 2: torchrun has started 16; leave it out",
+    "usage the ranks of torchrun: 16 ranks",
+    "usage more ranks than GPUs: 2 3 ranks on this host: it has 2 GPUs",
+    "usage WORLD_SIZE alone: 1 ranks",
+    "usage --ranks -1: 2 argument --ranks: '-1': give a whole number from 1 on",
+    "usage --heads 0: 2 argument --heads: '0': give a whole number from 1 on",
+    "usage --batch 0: 2 argument --batch: '0': give a whole number from 1 on",
+    "usage --head-dim x: 2 argument --head-dim: 'x': give a whole number from 1 on",
+    "usage --seq 0: 2 --seq 0: give whole numbers from 1 on with commas between them",
+];
+
 #[test]
 fn the_ranks_agree_with_fp64_every_planted_fault_is_killed_and_choice_and_times_are_as_told() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -56,4 +72,18 @@ fn the_ranks_agree_with_fp64_every_planted_fault_is_killed_and_choice_and_times_
     };
     assert_eq!(of("attend "), CHOSEN, "{words}");
     assert_eq!(of("times "), TIMES, "{words}");
+    assert_eq!(of("usage "), USAGE, "{words}");
+    // A Python without torch.
+    let without = "import runpy, sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; \
+                   runpy.run_path(sys.argv[0], run_name='__main__')";
+    let example = here.join("../examples/context_parallel.py");
+    let output = run(&["-c".as_ref(), without.as_ref(), &example]).unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(
+        words.lines().count() == 1
+            && words.contains("has no PyTorch")
+            && words.contains("run scripts/python"),
+        "{words}"
+    );
 }

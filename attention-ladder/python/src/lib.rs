@@ -1,5 +1,6 @@
 //! What `attention_ladder` of Python is made of: it reads tensors of PyTorch by DLPack, and launches through the C interface on
-//! the stream that PyTorch says is current. The GIL is held, since a launch takes microseconds.
+//! the stream that PyTorch says is current. The GIL is released meanwhile: the first call for a problem loads code, and a launch
+//! waits where the stream's queue is full.
 
 mod dlpack;
 
@@ -9,7 +10,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyVal
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 /// The four extents of a tensor, and it as the C interface takes it.
@@ -73,6 +74,9 @@ fn lse_of(q: &Tensor<'_>, lse: &Tensor<'_>) -> PyResult<*mut f32> {
     Ok(lse.data.cast())
 }
 
+/// What is said to who will ask for a gradient.
+const NO_BACKWARD: &str = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient";
+
 /// Refuses tensors of which a gradient will be asked.
 fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
     static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -85,9 +89,7 @@ fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
     }
     for tensor in tensors {
         if tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
-            return Err(PyNotImplementedError::new_err(
-                "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient",
-            ));
+            return Err(PyNotImplementedError::new_err(NO_BACKWARD));
         }
     }
     Ok(())
@@ -207,6 +209,27 @@ fn call(
     }
 }
 
+/// A launch that is ready, for when the GIL is released.
+struct Launch {
+    call: AttentionLadderCall,
+    device: i32,
+    stream: *mut c_void,
+}
+
+// SAFETY: addresses on a GPU and a handle of the driver, neither of which is of a thread.
+unsafe impl Send for Launch {}
+
+impl Launch {
+    /// Its code; what it says of a failure is this thread's.
+    fn launch(self) -> i32 {
+        let (call, device, stream) = (&self.call, self.device, self.stream);
+        // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their elements lie, and the stream is
+        // its current one, in the primary context. PyTorch's allocator gives memory that was freed on a stream to that stream
+        // alone.
+        unsafe { ladder::attention_ladder_launch(call, device, std::ptr::null_mut(), 0, stream) }
+    }
+}
+
 /// Launches attention of q, k and v into out, and into lse if that is given, on the current stream. All arguments by position.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale, /))]
@@ -226,10 +249,12 @@ fn launch(
     let scales = [q_scale, k_scale, v_scale];
     let (call, device) = call(q, k, v, Some(out), lse, is_causal, scale, scales)?;
     let stream = dlpack::stream(q.py(), device)?;
-    // SAFETY: the tensors are alive, PyTorch says where their elements lie, and the stream is its current one, in the primary
-    // context. PyTorch's allocator gives memory that was freed on a stream to that stream alone.
-    let code =
-        unsafe { ladder::attention_ladder_launch(&call, device, std::ptr::null_mut(), 0, stream) };
+    let launch = Launch {
+        call,
+        device,
+        stream,
+    };
+    let code = q.py().detach(move || launch.launch());
     if code == ladder::ATTENTION_LADDER_OK {
         Ok(())
     } else {
@@ -270,6 +295,7 @@ fn variant(
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("NO_BACKWARD", NO_BACKWARD)?;
     module.add_function(wrap_pyfunction!(launch, module)?)?;
     module.add_function(wrap_pyfunction!(variant, module)?)
 }

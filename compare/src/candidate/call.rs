@@ -24,7 +24,8 @@ struct Call {
 }
 
 /// The first lies where that of the case before lay, so that what was kept by address is wrong; the second, too, with other
-/// values; and the third has the first's values at other addresses. Outputs of all are kept until the last.
+/// values, of which the output is that of the first with the other sign; and the third has the first's values at other addresses.
+/// C5 and C6 are of all three. Outputs of all are kept until the last.
 const CALLS: [Call; 3] = [
     Call {
         label: "call 1",
@@ -58,10 +59,11 @@ impl Caller {
         let of = staged.of_launch(0);
         let (mut runs, mut findings, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for call in &CALLS {
-            let (called, execution) = self.call(of, call).map_err(|error| NoOutput::Failed {
-                reason: error.to_string(),
-                fatal: false,
-            })?;
+            let (called, mut execution) =
+                self.call(of, call).map_err(|error| NoOutput::Failed {
+                    reason: error.to_string(),
+                    fatal: false,
+                })?;
             if let Some(reason) = called.unsupported {
                 return Err(Unsupported::ByItself { reason }.into());
             }
@@ -69,13 +71,15 @@ impl Caller {
             findings
                 .extend(found.map(|(gate, what)| fails(gate, &format!("{}: {what}", call.label))));
             outputs.push(of.values(&execution.output));
-            if !call.negated {
-                runs.push(Run {
-                    label: call.label.to_string(),
-                    index: 0,
-                    execution,
-                });
+            if call.negated {
+                let first: &Run = &runs[0];
+                turn_back(of, &first.execution.output, &mut execution);
             }
+            runs.push(Run {
+                label: call.label.to_string(),
+                index: 0,
+                execution,
+            });
         }
         findings.splice(0..0, cached(&outputs[0], &outputs[1]));
         findings.dedup_by_key(|found| found.gate);
@@ -157,6 +161,30 @@ fn negate(image: &Image, bytes: &mut [u8]) {
     highest.for_each(|byte| *byte ^= 0x80);
 }
 
+/// Makes of what a call left on V negated what it would have left on V, where it left `first`: to turn the sign of all products
+/// turns no rounding, so that a right output has the same bits but for the sign. What has none to turn is as in `first`: a sum that
+/// cancels is +0 on both, and the sign of NaN says nothing.
+fn turn_back(of: &Staged, first: &[u8], execution: &mut Execution) {
+    for (operand, after) in of.inputs.iter().zip(&mut execution.inputs) {
+        if operand.name == "v" {
+            negate(&operand.image, after);
+        }
+    }
+    let output = &mut execution.output;
+    let values = of.values(first).into_iter().zip(of.values(output));
+    // What lies around the output's elements is as it was.
+    let elements = of.output.element_ranges().flat_map(|row| row.step_by(2));
+    for (at, (first_value, value)) in elements.zip(values) {
+        let is_unsigned =
+            (first_value == 0.0 && value == 0.0) || (first_value.is_nan() && value.is_nan());
+        if is_unsigned {
+            output[at..at + 2].copy_from_slice(&first[at..at + 2]);
+        } else {
+            output[at + 1] ^= 0x80;
+        }
+    }
+}
+
 /// Whether the output of V negated is the one before, although that has elements that have a sign.
 fn cached(first: &[f32], negated: &[f32]) -> Option<GateResult> {
     let bits = |of: &[f32]| {
@@ -197,6 +225,56 @@ mod tests {
             );
             negate(image, &mut bytes);
             assert_eq!(bytes, image.bytes);
+        }
+    }
+
+    /// What a right candidate leaves on V negated is, turned back, what it left on V; anything else is not.
+    #[test]
+    fn what_is_left_on_v_negated_is_turned_back_but_for_what_has_no_sign() {
+        for dtype in Dtype::ALL {
+            let problem = Problem::new(Shape::bhsd(1, 1, 1, 64), dtype, Mask::Full).unwrap();
+            let of = Staged::new(
+                &Inputs::generate(&problem, Family::Normal, 0),
+                Layout::Strided,
+            );
+            let left = |values: [u16; 4], negated: bool| {
+                let dense: Vec<u8> = values
+                    .repeat(16)
+                    .into_iter()
+                    .flat_map(u16::to_le_bytes)
+                    .collect();
+                let mut inputs = [0, 1, 2].map(|i| of.inputs[i].image.bytes.clone());
+                if negated {
+                    negate(&of.inputs[2].image, &mut inputs[2]);
+                }
+                let output = of.output.with_elements(&dense);
+                let lse = None;
+                Execution {
+                    inputs,
+                    output,
+                    lse,
+                }
+            };
+            // 0, a NaN of both formats, and two numbers.
+            let first = left([0x0000, 0x7FFF, 0x3C00, 0xBC01], false);
+            let turned = |values| {
+                let mut execution = left(values, true);
+                turn_back(&of, &first.output, &mut execution);
+                assert_eq!(execution.inputs, first.inputs);
+                execution.output == first.output
+            };
+            assert!(turned([0x8000, 0xFFFF, 0xBC00, 0x3C01]));
+            assert!(turned([0x0000, 0x7FFF, 0xBC00, 0x3C01]));
+            for wrong in [
+                [0x0000, 0x7FFF, 0x3C00, 0xBC01],
+                [0x0001, 0x7FFF, 0xBC00, 0x3C01],
+                [0x0000, 0x0000, 0xBC00, 0x3C01],
+                [0x0000, 0x7FFF, 0x7FFF, 0x3C01],
+                [0x0000, 0x7FFF, 0xBC00, 0x0000],
+                [0; 4],
+            ] {
+                assert!(!turned(wrong), "{wrong:04x?}");
+            }
         }
     }
 

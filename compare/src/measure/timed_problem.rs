@@ -145,27 +145,21 @@ impl TimedProblem {
         summary(max_abs, gates)
     }
 
-    /// C1 to C4 on outputs that are not ours, dense, one per input set, of a program that holds P in `probability`. One that
-    /// held its output in E4M3 too, under `e4m3_scale`, is judged by a baseline that did the same.
+    /// C1 to C4 on outputs that are not ours, dense, each with the number of the inputs that it is of, of a program that holds
+    /// P in `probability`. One that held its output in E4M3 too, under `e4m3_scale`, is judged by a baseline that did the same.
     pub fn judge_dense(
         &mut self,
-        outputs: &[Vec<f32>],
+        outputs: &[(usize, Vec<f32>)],
         probability: Probability,
         e4m3_scale: Option<f32>,
     ) -> Judged {
         let problem = self.problem;
-        let judged = self
-            .references(probability)
-            .iter()
-            .enumerate()
-            .map(|(index, reference)| {
-                // A missing output has the wrong length, which every gate fails.
-                let output = outputs.get(index).map_or(&[][..], Vec::as_slice);
-                match e4m3_scale {
-                    None => numeric(&problem, reference, output),
-                    Some(scale) => numeric(&problem, &in_e4m3(reference, scale), output),
-                }
-            });
+        let references = self.references(probability);
+        // An output that could not be read has the wrong length, which every gate fails.
+        let judged = outputs.iter().map(|(input, output)| match e4m3_scale {
+            None => numeric(&problem, &references[*input], output),
+            Some(scale) => numeric(&problem, &in_e4m3(&references[*input], scale), output),
+        });
         let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
         summary(max_abs, gates.concat())
     }

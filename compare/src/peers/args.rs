@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 /// What the help shows at its end.
 pub const EXAMPLES: &str = "\
-Completes a record of `compare run` on this GPU with peers.json: PyTorch's scaled_dot_product_attention by backend, and
-FlashAttention where it is installed, interleaved (A B B A) with ours on the same values. The record must be of this
-build. Run again, it writes the file anew. No Python, no torch or no GPU is NO DATA with the reason.
+Completes a record of `compare run` on this GPU: PyTorch's scaled_dot_product_attention by backend, and FlashAttention where
+it is installed, interleaved (A B B A) with ours on the same values, become rows of its rows.jsonl. The record must be of this
+build. Run again, it puts what it measures in place of the peers' rows. No Python, no torch or no GPU is NO DATA with the reason.
 
 Examples:
   compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide under both masks, in f16

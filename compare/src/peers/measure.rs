@@ -50,6 +50,12 @@ pub enum BenchError {
         #[source]
         source: std::io::Error,
     },
+    /// Python cannot be told of it.
+    #[error("{} is no UTF-8; set TMPDIR to a folder whose name is", path.display())]
+    NoText {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Ours could not be timed.
     #[error("timing failed")]
     Timing(#[from] CudaError),
@@ -122,8 +128,16 @@ impl Python {
                 function,
                 patience,
             } => {
-                let mut session = start(None)?.with_patience(*patience);
-                let hello = session.load(name, file, function)?;
+                let mut session = start(None)?;
+                // To import torch takes no patience with the candidate, and fails for other reasons than its file.
+                session.begin()?;
+                let mut session = session.with_patience(*patience);
+                let hello =
+                    session
+                        .load(name, file, function)
+                        .map_err(|error| SessionError::Load {
+                            source: Box::new(error),
+                        })?;
                 (session, hello)
             }
         };
@@ -160,6 +174,10 @@ impl Exchange {
     /// Makes it, under the system's folder for temporary files.
     pub fn new() -> Result<Self, BenchError> {
         let path = std::env::temp_dir().join(format!("compare-peers-{}", std::process::id()));
+        // Python is told of files in JSON, which is UTF-8.
+        if path.to_str().is_none() {
+            return Err(BenchError::NoText { path });
+        }
         std::fs::create_dir_all(&path).map_err(|source| BenchError::Exchange {
             path: path.clone(),
             source,
@@ -228,8 +246,79 @@ struct Ready {
     us: f64,
     /// Why there is no graph, if there is none.
     eager: Option<String>,
-    /// Which share of the time that passed here it told of, in the best of its chunks.
-    told: f64,
+    /// Which share of the time that passed here it told of, chunk by chunk.
+    told: Vec<f64>,
+}
+
+/// What can be timed.
+struct Prepared {
+    /// Of each graph: whole rotations over the sets, so that each has an output to judge.
+    launches: usize,
+    ready: Vec<Ready>,
+    lost: Vec<Lost>,
+}
+
+/// `peers` of a Python, with why none of them can be timed.
+fn all_lost(peers: &[String], error: &SessionError) -> Vec<Lost> {
+    let reason = error.to_string();
+    let lost = peers.iter().map(|peer| (peer.clone(), reason.clone()));
+    lost.collect()
+}
+
+/// Launches of a graph where none of ours stands beside it: as many as would be of ours, by the first peer that can be tried.
+/// `given` are Pythons with their peers; `prepare` builds a peer's graph of so many launches, and returns the microseconds of
+/// one. A Python that ends goes from `given` to `lost`.
+pub fn launches_of_peers(
+    plan: &Plan,
+    sets: usize,
+    given: &mut Vec<(usize, Vec<String>)>,
+    lost: &mut Vec<Lost>,
+    mut prepare: impl FnMut(usize, &str, usize) -> Result<f64, SessionError>,
+) -> usize {
+    let mut at = 0;
+    while at < given.len() {
+        let (of, peers) = &given[at];
+        let mut ended = None;
+        for peer in peers {
+            match settled(plan, sets, |launches| prepare(*of, peer, launches)) {
+                Ok(launches) => return launches,
+                Err(error) if error.is_fatal() => {
+                    ended = Some(all_lost(peers, &error));
+                    break;
+                }
+                // It is asked again with the others, and says so there.
+                Err(_) => {}
+            }
+        }
+        match ended {
+            Some(gone) => {
+                lost.extend(gone);
+                given.remove(at);
+            }
+            None => at += 1,
+        }
+    }
+    sets
+}
+
+/// How often a graph is built anew until it is long enough. What starting one takes is in the time of its launches, the less the
+/// longer it is.
+const SETTLING: usize = 4;
+
+fn settled<E>(
+    plan: &Plan,
+    sets: usize,
+    mut prepare: impl FnMut(usize) -> Result<f64, E>,
+) -> Result<usize, E> {
+    let mut launches = sets;
+    for _ in 0..SETTLING {
+        let filling = plan.launches_per_sample(prepare(launches)?, sets);
+        if filling <= launches {
+            break;
+        }
+        launches = filling;
+    }
+    Ok(launches)
 }
 
 /// What was measured of one problem.
@@ -282,15 +371,19 @@ impl<'a> Bench<'a> {
         for id in &item.stages {
             ours.extend(self.fastest(id, item, &bench)?);
         }
-        let mut launches = 1;
+        let mut launches = None;
         for arm in &mut ours {
-            launches = launches.max(arm.arm.graph_launches(&self.plan)?);
+            launches = launches.max(Some(arm.arm.graph_launches(&self.plan)?));
         }
         for arm in &mut ours {
-            arm.arm.resize_graph(launches)?;
+            arm.arm.resize_graph(launches.expect("that of an arm"))?;
         }
         let place = Place::of(&item.shape_name, &item.problem);
-        let (mut ready, mut lost) = self.prepare(&bench, launches, pythons)?;
+        let Prepared {
+            launches,
+            mut ready,
+            mut lost,
+        } = self.prepare(&bench, launches, pythons)?;
         let samples = loop {
             match self.sample(&mut ours, &mut ready, launches, pythons) {
                 Ok(samples) => break samples,
@@ -396,14 +489,13 @@ impl<'a> Bench<'a> {
         Ok(best)
     }
 
-    /// Hands the problem to each Python and builds every peer's graph. Returns those that can be timed, and the others with
-    /// the reason.
+    /// Hands the problem to each Python and builds every peer's graph, of so many launches as ours have, if there are any.
     fn prepare(
         &self,
         bench: &TimedProblem,
-        launches: usize,
+        launches: Option<usize>,
         pythons: &mut [&mut Python],
-    ) -> Result<(Vec<Ready>, Vec<Lost>), BenchError> {
+    ) -> Result<Prepared, BenchError> {
         let mut contents = Vec::new();
         for (index, inputs) in bench.inputs.iter().enumerate() {
             let file =
@@ -423,7 +515,7 @@ impl<'a> Bench<'a> {
                 .collect()
         };
         let scales: Vec<Vec<f32>> = bench.inputs.iter().map(scales).collect();
-        let (mut ready, mut lost) = (Vec::new(), Vec::new());
+        let (mut given, mut lost) = (Vec::new(), Vec::new());
         for (of, python) in pythons.iter_mut().enumerate() {
             let mut peers = python.peers.clone();
             peers.retain(|peer| takes(peer, bench.problem.dtype));
@@ -436,33 +528,41 @@ impl<'a> Bench<'a> {
             if peers.is_empty() {
                 continue;
             }
-            let none = |error: SessionError| {
-                let reason = error.to_string();
-                peers
-                    .iter()
-                    .map(move |peer| (peer.clone(), reason.clone()))
-                    .collect::<Vec<Lost>>()
-            };
-            let given = python.start().and_then(|_| {
+            let problem = python.start().and_then(|_| {
                 python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets))
             });
-            if let Err(error) = given {
-                lost.extend(none(error));
-                continue;
+            match problem {
+                Ok(()) => given.push((of, peers)),
+                Err(error) => lost.extend(all_lost(&peers, &error)),
             }
+        }
+        let launches = launches.unwrap_or_else(|| {
+            launches_of_peers(
+                &self.plan,
+                sets,
+                &mut given,
+                &mut lost,
+                |of, peer, count| {
+                    let prepared = pythons[of].ask(|session| session.prepare(peer, count))?;
+                    Ok(prepared.device_us)
+                },
+            )
+        });
+        let mut ready = Vec::new();
+        for (of, peers) in given {
             let (mut of_this, mut not) = (Vec::new(), Vec::new());
             for peer in &peers {
-                match python.ask(|session| session.prepare(peer, launches)) {
+                match pythons[of].ask(|session| session.prepare(peer, launches)) {
                     Ok(prepared) => of_this.push(Ready {
                         peer: peer.clone(),
                         of,
                         us: prepared.device_us,
                         eager: prepared.eager,
-                        told: 0.0,
+                        told: Vec::new(),
                     }),
                     // The graphs that were built went with it.
                     Err(error) if error.is_fatal() => {
-                        (of_this, not) = (vec![], none(error));
+                        (of_this, not) = (vec![], all_lost(&peers, &error));
                         break;
                     }
                     Err(error) => not.push((peer.clone(), error.to_string())),
@@ -471,7 +571,11 @@ impl<'a> Bench<'a> {
             ready.extend(of_this);
             lost.extend(not);
         }
-        Ok((ready, lost))
+        Ok(Prepared {
+            launches,
+            ready,
+            lost,
+        })
     }
 
     /// Device times of ours, then of theirs; taken again once where they are too noisy to decide.
@@ -501,7 +605,7 @@ impl<'a> Bench<'a> {
                     .ask(|session| session.chunk(peer, lead_in as usize, replays as usize))
                     .map_err(|error| Interrupted::Python(*of, error))?;
                 let here = start.elapsed().as_secs_f64() * 1e6;
-                *told = told.max(took * launches as f64 * (lead_in + replays) / here);
+                told.push(took * launches as f64 * (lead_in + replays) / here);
                 Ok(took)
             }
         };
@@ -522,18 +626,21 @@ impl<'a> Bench<'a> {
         python: &mut Python,
     ) -> Result<Sampled, SessionError> {
         let peer = ready.peer.as_str();
-        if let Some(reason) = wrong_clock(ready.told) {
+        if let Some(reason) = wrong_clock(&ready.told) {
             return Err(refused(reason));
         }
         let calls = python.ask(|session| session.calls(peer, CALLS))?;
-        let files: Vec<PathBuf> = (0..bench.inputs.len())
+        let files: Vec<PathBuf> = (0..bench.pool.rotation().sets)
             .map(|index| self.exchange.0.join(format!("o{index}")))
             .collect();
         let finished = python.ask(|session| session.finish(peer, &files))?;
         let format = bench.problem.dtype.output();
-        let outputs: Vec<Vec<f32>> = files
+        // The graph was replayed on other values than it was captured on: each set has the content of the next one.
+        let contents = bench.inputs.len();
+        let outputs: Vec<(usize, Vec<f32>)> = files
             .iter()
-            .map(|file| format.decode_bytes(&take(file)))
+            .enumerate()
+            .map(|(set, file)| ((set + 1) % contents, format.decode_bytes(&take(file))))
             .collect();
         // P is of the type of the operands, as in all of these libraries.
         let probability = Probability::of_operands(bench.problem.dtype);

@@ -31,18 +31,25 @@ pub fn is_noisy(samples: &[Vec<f64>]) -> bool {
         .all(|arm| Summary::of(arm).is_ok_and(|summary| summary.noise() <= NOISE_LIMIT))
 }
 
-/// Which share of the time that passed here a process must have told of its own at best: what it leaves out is what starting
-/// and ending a chunk takes.
+/// Which share of the time that passed here a process must tell of in the median of its chunks. A chunk is 25 ms with what leads
+/// in, or more. To ask for it, to start it and to hear of its end takes some tenths of a millisecond of a quiet host; where three
+/// programs share each of its cores, medians of 0.72 to 0.85 were seen of honest ones.
 const TOLD: f64 = 0.7;
 
-/// What is wrong with the clock of a process that told of so much of the time that passed here in the best of its chunks.
-pub fn wrong_clock(told: f64) -> Option<String> {
-    // Written so that no number is too little.
-    let is_enough = told >= TOLD;
-    (!is_enough).then(|| {
+/// What is wrong with the clock of a process that told of such shares of the time that passed here, chunk by chunk. Its median
+/// counts: one chunk that an honest process ends late fails nothing, and one that is told in full hides no others.
+pub fn wrong_clock(told: &[f64]) -> Option<String> {
+    let shares = told
+        .iter()
+        .map(|share| if share.is_nan() { 0.0 } else { *share });
+    let mut told: Vec<f64> = shares.collect();
+    told.sort_by(f64::total_cmp);
+    let median = told.get(told.len() / 2).copied().unwrap_or(0.0);
+    (median < TOLD).then(|| {
         format!(
-            "its process tells at most {:.0} % of the time that passes here: its clock or its launches are not what they were",
-            100.0 * told
+            "its process tells {:.0} % of the time that passes here, expected {:.0} % at least: its clock or its launches are not what they were, or other work keeps this host from asking",
+            100.0 * median,
+            100.0 * TOLD
         )
     })
 }

@@ -2,9 +2,11 @@
 `compare candidate` with a callable of the user's own in a process of its own.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "..."}. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
+{"ok": false, "error": "..."}. What it calls has neither stream. When standard input ends, so does this process, with all that it
+started. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
 that timings of this process and of the one that asks can be interleaved.
 
+  begin                      nothing; answered where torch can be imported
   hello                      versions, the GPU, and which peers can be called
   load     peer, file,       the same of that one peer, a function in the file; it may be called on the CPU
            function
@@ -13,13 +15,13 @@ that timings of this process and of the one that asks can be interleaved.
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
                              E4M3 codes with the scale of each tensor
-  prepare  peer, launches    a CUDA graph of `launches` calls that rotate over the sets
+  prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each
   chunk    peer, lead_in,    replays of that graph, of which the first `lead_in` are not timed; device time of one call
            replays
   calls    peer, count       single calls, each from an idle stream: time between two events; and what the host takes for one of calls
                              back to back, once a round
-  finish   peer, outputs     fills the graph's outputs with NaN, replays it, writes the outputs to files, as bf16 where the inputs are, else as f16, and
-                             forgets the graph;
+  finish   peer, outputs     puts other values where the graph reads, fills its outputs with NaN, replays it, and forgets it; writes what
+                             set i gives for content i + 1 to file i, as bf16 where the inputs are, else as f16;
                              e4m3_scale if they were held in E4M3, and under which scale
 
 Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
@@ -32,12 +34,17 @@ import inspect
 import json
 import os
 import platform
+import queue
+import signal
 import sys
+import threading
 import time
 
-# Libraries print what they like; answers have a descriptor of their own.
+# Libraries print what they like, and read what they like; answers and commands have descriptors of their own.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
+COMMANDS = os.dup(0)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 # What an output holds before a call: a NaN that no arithmetic makes.
 UNWRITTEN = -1
@@ -212,6 +219,9 @@ class Worker:
         workspace = torch.empty(graph.get_workspace_size(), device="cuda", dtype=torch.uint8)
         return graph, inputs, o, constants, workspace
 
+    def begin(self, command):
+        return {}
+
     def hello(self, command):
         if self.device == "cpu":
             raise RuntimeError(f"torch {self.torch.__version__} sees no CUDA device")
@@ -231,7 +241,7 @@ class Worker:
             spec.loader.exec_module(module)
             function = getattr(module, command["function"])
             self.takes_scales = "scales" in inspect.signature(function).parameters
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.absent[command["peer"]] = describe(error)
             return self.found()
 
@@ -339,8 +349,9 @@ class Worker:
 
     def check(self, output, extents):
         torch = self.torch
-        if not isinstance(output, torch.Tensor):
-            raise TypeError(f"returned {type(output).__name__}, expected a tensor")
+        # A subclass may put off its arithmetic until somebody reads it.
+        if type(output) is not torch.Tensor:
+            raise TypeError(f"returned {type(output).__name__}, expected a torch.Tensor and no class of its own")
         found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
         expected = f"{self.output_kind} {list(extents)} on {self.device}"
         if found != expected:
@@ -424,6 +435,8 @@ class Worker:
             raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
         call, context = self.peers[peer]
         sets = self.inputs(peer)
+        if launches < len(sets):
+            raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
         outputs = [None] * len(sets)
         with context(), torch.no_grad():
             stream = torch.cuda.Stream()
@@ -433,6 +446,7 @@ class Worker:
                     outputs[i % len(sets)] = call(*sets[i % len(sets)])
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
+            self.check_timed(peer, outputs)
             outputs = [None] * len(sets)
 
             def launch():
@@ -452,8 +466,20 @@ class Worker:
                 entry["eager"] = describe(error)
         for _ in range(3):
             replay_us = self.replay_us(entry, 1)
+        self.check_timed(peer, entry["outputs"])
         self.graphs[peer] = entry
         return {"device_us": replay_us / launches, "eager": entry["eager"]}
+
+    def check_timed(self, peer, outputs):
+        """What is timed of a candidate returns what `call` demands of it."""
+        if peer != self.candidate:
+            return
+        sets = self.inputs(peer)
+        for i, output in enumerate(outputs):
+            self.check(output, sets[i][0].shape)
+            for what, others in (("an input", [t for s in sets for t in s]), ("another output", outputs[:i])):
+                if any(overlap(output, other) for other in others):
+                    raise ValueError(f"what is timed returned a tensor that shares memory with {what}, expected a new one")
 
     def replay_us(self, entry, replays):
         start, end = self.event(), self.event()
@@ -499,31 +525,91 @@ class Worker:
     def finish(self, command):
         torch, peer = self.torch, command["peer"]
         entry = self.graphs.pop(peer)
-        is_coded = entry["outputs"][0].dtype == torch.float8_e4m3fn
-        for output in entry["outputs"]:
+        outputs = entry["outputs"]
+        is_coded = peer.endswith("-fp8") and outputs[0].dtype == torch.float8_e4m3fn
+        for output in outputs:
             output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
-        if entry["eager"]:
-            self.poison(entry["outputs"][0].shape)
-        self.replay_us(entry, 1)
-        for path, output in zip(command["outputs"], entry["outputs"]):
-            if not self.is_heads_first(peer):
-                output = output.transpose(1, 2)
+        with self.other_values(peer):
+            if entry["eager"]:
+                self.poison(outputs[0].shape)
+            self.replay_us(entry, 1)
+        self.check_timed(peer, outputs)
+        for path, output in zip(command["outputs"], outputs):
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            self.write(path, values.to(self.output_kind))
-        del entry, output, values
+            self.write(path, self.turned_back(self.heads_first(peer, values)).to(self.output_kind))
+        del entry, outputs, output, values
         torch.cuda.empty_cache()
         return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}
+
+    @contextlib.contextmanager
+    def other_values(self, peer):
+        """What was computed before the graph, or while it was captured, is wrong within: each set has the content of the next one, every
+        head's is that of the one before, V has the other sign, and so have every second column of Q and of K. Scores of a head are what
+        they were: only its output's sign and place change, which `turned_back` undoes. All lies where it lay."""
+        sets, contents = self.inputs(peer), self.contents
+        before = [[tensor.clone() for tensor in s] for s in sets[:contents]]
+        for i, of in enumerate(sets):
+            for tensor, was in zip(of, before[(i + 1) % contents]):
+                tensor.copy_(was)
+            # The scales of E4M3 are one for each tensor: no head has its own.
+            q, k, v = (self.heads_first(peer, self.sign_bits(tensor)) for tensor in of[:3])
+            self.kv_heads = k.shape[1]
+            for tensor, columns in ((q, slice(0, None, 2)), (k, slice(0, None, 2)), (v, slice(None))):
+                turned = self.rolled(tensor, 1)
+                turned[..., columns] ^= 0x80 if turned.dtype == self.torch.uint8 else -0x8000
+                tensor.copy_(turned)
+        try:
+            yield
+        finally:
+            for i, of in enumerate(sets):
+                for tensor, was in zip(of, before[i % contents]):
+                    tensor.copy_(was)
+
+    def sign_bits(self, tensor):
+        """The same memory as whole numbers, of which the highest bit is the sign."""
+        return tensor.view(self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16)
+
+    def heads_first(self, peer, tensor):
+        return tensor if self.is_heads_first(peer) else tensor.transpose(1, 2)
+
+    def rolled(self, tensor, by):
+        """A copy with batches, key heads, and query heads within a key head's, moved by so many."""
+        batch, heads, rows, columns = tensor.shape
+        groups = tensor.reshape(batch, self.kv_heads, heads // self.kv_heads, rows, columns)
+        return groups.roll((by, by, by), (0, 1, 2)).reshape(tensor.shape)
+
+    def turned_back(self, output):
+        return -self.rolled(output, -1)
+
+
+def commands():
+    """What is asked, line by line."""
+    lines = queue.SimpleQueue()
+
+    def read():
+        rest = b""
+        while data := os.read(COMMANDS, 1 << 16):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        # Who asked is gone, perhaps while something hangs that was asked.
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(lines.get, None)
 
 
 def main():
     worker = None
-    for line in sys.stdin:
+    for line in commands():
         try:
             command = json.loads(line)
             if worker is None:
                 worker = Worker()
             answer = {"ok": True, **getattr(worker, command["do"])(command)}
-        except Exception as error:  # whatever a library raises is an answer
+        except (Exception, SystemExit) as error:  # whatever a library raises is an answer
             answer = {"ok": False, "error": describe(error)}
         print(json.dumps(answer), file=ANSWERS)
 

@@ -1,5 +1,6 @@
 //! The Python process that times peers, and the protocol that `peers.py` describes.
 
+use crate::tool;
 use common::problem::{Mask, Problem};
 use common::verdict::GateId;
 use serde::Deserialize;
@@ -7,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -58,6 +60,12 @@ pub enum SessionError {
         doing: String,
         /// How long it was waited for.
         patience: Duration,
+    },
+    /// The user's file ends the process that imports it, or does not let it answer.
+    #[error("{source}")]
+    Load {
+        /// What became of the process.
+        source: Box<SessionError>,
     },
     /// It answers something else.
     #[error("Python was asked to {doing} and answered '{answer}'")]
@@ -163,9 +171,10 @@ pub struct Finished {
 #[derive(Deserialize)]
 struct Done {}
 
-/// A running Python. Dropping it ends the process.
+/// A running Python. Dropping it ends the process, and what that has started.
 pub struct Session {
     child: Child,
+    has_ended: bool,
     stdin: Option<ChildStdin>,
     answers: Receiver<String>,
     words: Arc<Mutex<VecDeque<String>>>,
@@ -185,6 +194,9 @@ impl Session {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own: what it starts ends with it. Ctrl-C then reaches this process alone, which ends it; where this one
+            // ends first, Python is at the end of its input and ends itself.
+            .process_group(0)
             .spawn();
         let mut child = started.map_err(|source| SessionError::Start {
             python: python.to_string(),
@@ -202,6 +214,7 @@ impl Session {
         }
         Ok(Self {
             child,
+            has_ended: false,
             stdin,
             answers,
             words,
@@ -213,6 +226,11 @@ impl Session {
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// Answers where torch can be imported.
+    pub fn begin(&mut self) -> Result<(), SessionError> {
+        self.ask("begin", json!({})).map(|Done {}| ())
     }
 
     /// Versions, the GPU and the peers.
@@ -319,11 +337,18 @@ impl Session {
         })
     }
 
+    /// Ends it with what it has started, once: the number of a process that was waited for may be another's.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let _ = tool::kill_group(&mut self.child);
+        }
+        self.stdin = None;
+    }
+
     /// Python's output has ended, or it takes no more input.
     fn died(&mut self, doing: String) -> SessionError {
         // It has at most a traceback left to print.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
         thread::sleep(Duration::from_millis(50));
         let words = self
             .words
@@ -338,10 +363,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.stdin = None;
-        // It may already have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 

@@ -1,6 +1,7 @@
 use super::choose::{candidates, items, unsupported};
+use super::measure::launches_of_peers;
 use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
-use super::session::{Called, Hello, SCRIPT, Session};
+use super::session::{Called, Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
 use crate::record::meta::{Claim, Relation};
@@ -135,7 +136,7 @@ worker = object.__new__(Worker)
 worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
 worker.device, worker.candidate = "cuda", None
 worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": (call, contextlib.nullcontext)}
-input()
+next(commands())
 print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
 "#;
 
@@ -268,11 +269,73 @@ fn noise_and_broken_samples_are_noisy() {
 
 #[test]
 fn a_process_that_tells_less_time_than_passes_has_another_clock() {
-    assert_eq!(wrong_clock(0.95), None);
-    for told in [0.1, 0.69, f64::NAN] {
+    assert_eq!(wrong_clock(&[0.71]), None);
+    // One chunk that ended late is none of its clock's doing.
+    assert_eq!(wrong_clock(&[0.97, 0.3, 0.98]), None);
+    for told in [
+        &[0.69, 0.69, 0.69][..],
+        // One chunk that is told in full, of many that are not.
+        &[0.5, 0.5, 0.99, 0.5],
+        &[0.97, f64::NAN, f64::NAN],
+        &[],
+    ] {
         let reason = wrong_clock(told);
-        assert!(reason.is_some_and(|reason| reason.contains("of the time that passes here")));
+        assert!(
+            reason.is_some_and(|reason| reason.contains("of the time that passes here")),
+            "{told:?}"
+        );
     }
+}
+
+/// What stands where no stage is timed beside it: every set has a launch, and a graph is as long as one of ours.
+#[test]
+fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
+    let plan = Plan::default();
+    let sample_us = plan.sample_time.as_secs_f64() * 1e6;
+    // Starting a graph takes 8 us.
+    let of = |sets: usize, us: f64| {
+        let mut given = vec![(0, vec!["candidate/mine.py:f".to_string()])];
+        let mut lost = vec![];
+        let launches = launches_of_peers(&plan, sets, &mut given, &mut lost, |_, _, count| {
+            assert_eq!(count % sets, 0);
+            Ok(us + 8.0 / count as f64)
+        });
+        assert_eq!((given.len(), lost.len(), launches % sets), (1, 0, 0));
+        launches
+    };
+    for sets in 1..=4 {
+        assert!(of(sets, 5.0) as f64 * 5.0 > 0.9 * sample_us, "{sets}");
+        assert_eq!(of(sets, 1e4), sets);
+    }
+    let peer = |name: &str| vec![name.to_string()];
+    let mut given = vec![
+        (0, peer("candidate/mine.py:f")),
+        (1, peer("torch-math")),
+        (2, peer("torch-flash")),
+    ];
+    let mut lost = vec![];
+    // The first Python ends, the peer of the second refuses: the third says.
+    let launches = launches_of_peers(&plan, 4, &mut given, &mut lost, |of, _, _| match of {
+        0 => Err(SessionError::Died {
+            doing: "prepare".into(),
+            words: String::new(),
+        }),
+        1 => Err(SessionError::Refused {
+            reason: "not here".into(),
+        }),
+        _ => Ok(100.0),
+    });
+    assert_eq!((launches, given.len()), (4, 2));
+    assert!(lost[0].0 == "candidate/mine.py:f" && lost[0].1.contains("Python ended"));
+    given.truncate(1);
+    let refuses = |_: usize, _: &str, _: usize| {
+        let reason = "not here".into();
+        Err(SessionError::Refused { reason })
+    };
+    assert_eq!(
+        launches_of_peers(&plan, 4, &mut given, &mut lost, refuses),
+        4
+    );
 }
 
 #[test]

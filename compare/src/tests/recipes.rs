@@ -33,7 +33,8 @@ fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
         None => match line.split_once(" -- ") {
             Some((script, flags)) => check_script(&words(script))
                 .and_then(|()| check_compare(&words(&format!("-- {flags}")), stages)),
-            None => check_script(&words(line)),
+            // The Python that scripts/python installs.
+            None => check_script(&words(line.trim_start_matches(".python/bin/python "))),
         },
     }
     .map_err(|error| format!("{line}: {error}"))

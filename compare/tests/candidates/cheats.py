@@ -82,3 +82,101 @@ def only_when_checked(q, k, v, *, causal, softmax_scale):
     if q.is_contiguous():
         return KEPT.setdefault(("timed", q.shape), torch.empty_like(q))
     return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def second_zeros(q, k, v, *, causal, softmax_scale):
+    """Nothing on every second call of a case, whose V is negated."""
+    return torch.zeros_like(q) if every(3) == 2 else right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def second_nan(q, k, v, *, causal, softmax_scale):
+    return torch.full_like(q, float("nan")) if every(3) == 2 else right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def second_writes_input(q, k, v, *, causal, softmax_scale):
+    """Spoils K on every second call of a case alone."""
+    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    if every(3) == 2:
+        k.zero_()
+    return result
+
+
+def every(calls):
+    KEPT["calls"] = KEPT.get("calls", 0) % calls + 1
+    return KEPT["calls"]
+
+
+def kept_when_dense(q, k, v, *, causal, softmax_scale):
+    """Computes on the strided tensors of the gates; on the dense ones that are timed, a copy of what it computed once."""
+    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):
+        return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return kept_by_address(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def keys_kept(q, k, v, *, causal, softmax_scale):
+    """K as it was when it first lay there."""
+    kept = KEPT.setdefault(("k", k.data_ptr(), k.shape), k.clone())
+    return right(q, kept, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def scores_kept(q, k, v, *, causal, softmax_scale):
+    """Q and K as they were when they first lay there: what it is timed on is a product with V."""
+    kept = KEPT.setdefault(("qk", k.data_ptr(), k.shape), (q.clone(), k.clone()))
+    return right(*kept, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def kept_when_captured(q, k, v, *, causal, softmax_scale):
+    """Computes, but for when a graph is captured."""
+    key = ("captured", q.data_ptr(), q.shape)
+    if torch.cuda.is_current_stream_capturing() and key in KEPT:
+        return KEPT[key].clone()
+    KEPT[key] = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return KEPT[key].clone()
+
+
+def third_set_kept(q, k, v, *, causal, softmax_scale):
+    """As `kept_when_dense` where two other inputs were before."""
+    seen = KEPT.setdefault("seen", [])
+    seen += [] if q.data_ptr() in seen else [q.data_ptr()]
+    which = right if seen.index(q.data_ptr()) < 2 else kept_when_dense
+    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+class Late(torch.Tensor):
+    """Computes when it is read."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            for late in args:
+                if isinstance(late, Late) and getattr(function, "__name__", "") in ("copy_", "to", "contiguous", "clone"):
+                    late.as_subclass(torch.Tensor).copy_(right(*late.todo[0], **late.todo[1]))
+            return function(*args, **(kwargs or {}))
+
+
+def late_when_dense(q, k, v, *, causal, softmax_scale):
+    which = always_late if q.is_contiguous() else right
+    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def always_late(q, k, v, *, causal, softmax_scale):
+    late = torch.empty_like(q).as_subclass(Late)
+    late.todo = (q, k, v), {"causal": causal, "softmax_scale": softmax_scale}
+    return late
+
+
+def codes_when_dense(q, k, v, *, causal, softmax_scale):
+    """Another type where it is timed, of half the bytes."""
+    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return (result.float() * 64).to(torch.float8_e4m3fn) if q.is_contiguous() else result
+
+
+def one_buffer_when_dense(q, k, v, *, causal, softmax_scale):
+    which = one_buffer if q.is_contiguous() else right
+    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def kept_without_graph(q, k, v, *, causal, softmax_scale):
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("it waits for the GPU")
+    return kept_when_dense(q, k, v, causal=causal, softmax_scale=softmax_scale)

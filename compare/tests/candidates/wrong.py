@@ -1,5 +1,10 @@
 """Wrong in the ways in which honest programs are."""
+import os
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 
@@ -38,3 +43,16 @@ def raises(q, k, v, *, causal, softmax_scale):
 
 def hangs(q, k, v, *, causal, softmax_scale):
     time.sleep(600)
+
+
+def exits(q, k, v, *, causal, softmax_scale):
+    sys.exit("no licence")
+
+
+def hangs_in_a_child(q, k, v, *, causal, softmax_scale):
+    """Says which processes are its own, and waits for the second."""
+    child = subprocess.Popen(["sleep", "600"])
+    said = Path(tempfile.gettempdir()) / "processes"
+    said.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
+    said.with_suffix(".new").rename(said)
+    child.wait()

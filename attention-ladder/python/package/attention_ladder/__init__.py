@@ -83,6 +83,10 @@ def _fake_lse(q, *others, **options):
     return _empty_out(q), _empty_lse(q)
 
 
+def _no_backward(*_, **__):
+    raise NotImplementedError(_native.NO_BACKWARD)
+
+
 _ARGUMENTS = (
     "(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
     "Tensor? v_scale=None)"
@@ -93,3 +97,6 @@ for _name, _result, _impl, _shapes in (("sdpa", "Tensor", _sdpa, _fake), ("sdpa_
     _library.impl(_name, _impl, "CUDA")
     _library.impl(_name, _impl, "CPU")  # which says what is missing
     torch.library.register_fake(f"attention_ladder::{_name}", _shapes, lib=_library)
+    # Without a formula, autograd would drop the gradient silently. The context is set up in the forward pass, if a gradient will be
+    # asked for: it is refused there, as in a call without torch.compile.
+    torch.library.register_autograd(f"attention_ladder::{_name}", _no_backward, setup_context=_no_backward, lib=_library)
