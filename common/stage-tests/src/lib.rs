@@ -9,12 +9,14 @@
 
 mod counters;
 mod explained;
+mod late;
 mod resources;
 mod suppression;
 
 pub use counters::counters;
 pub use explained::explained;
 pub use insta;
+pub use late::late_warps;
 pub use resources::resources;
 pub use suppression::synchronisation;
 
@@ -40,6 +42,11 @@ macro_rules! tests {
         #[test]
         fn every_variant_is_green_on_tier_0() {
             $crate::tier_0(&$stage);
+        }
+
+        #[test]
+        fn a_warp_that_comes_late_is_waited_for() {
+            $crate::late_warps(&$stage);
         }
 
         #[test]
