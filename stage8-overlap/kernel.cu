@@ -63,7 +63,7 @@ __device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
     // V that stay in L2 together.
     if (params.mask == ATTENTION_CAUSAL) {
         constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
-        const int heads = gridDim.y * gridDim.z, group_heads = max(1, KEYS / params.seq_kv);
+        const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
         const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
         const int first_head = group * group_heads, members = min(group_heads, heads - first_head);
         const int in_group = block - first_head * gridDim.x;
@@ -217,8 +217,10 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     // Tiles that no row of the warpgroup sees.
 #pragma unroll 1
     for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, place.advance()) {
-        wait_k(place); // or its barrier would be a phase behind
+        wait_k(place);
         wait_v(place);
+        // All warps have seen both phases end: one that came a lap late would wait for a phase that never does.
+        attn::named_barrier_sync<128>(1 + consumer);
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }

@@ -37,6 +37,17 @@ pub const TILES: usize = 7;
 /// The same for a site that survives that: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
 
+/// Under what a kernel without a site runs that no trace misses: also with one warp of each block, a different one under each, that
+/// runs only when no other can.
+const THOROUGH: [Schedule; 6] = [
+    SCHEDULES[0],
+    SCHEDULES[1],
+    SCHEDULES[2],
+    Schedule::Starving(1),
+    Schedule::Starving(2),
+    Schedule::Starving(3),
+];
+
 /// Which presets sites are looked for in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
@@ -498,7 +509,7 @@ impl Case<'_> {
         let reference =
             reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
         let target = Target::Emulated {
-            schedules: &SCHEDULES,
+            schedules: &THOROUGH,
             traced: &[],
         };
         let checked = check_suppressed(
