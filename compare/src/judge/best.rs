@@ -87,7 +87,7 @@ pub fn best_of<'a>(
 }
 
 /// The best variant of a stage: the fastest shown one on mission with f16 in the first record that timed the kernel as it
-/// is now, of those that the device can run; the default where there is none.
+/// is now, else as it was, of those that the device can run; the default where there is none.
 pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
     let place = Place::claims(Dtype::F16);
     let runs = |name: &str| {
@@ -95,12 +95,10 @@ pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
             .variant(name)
             .is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16))
     };
-    let mut of_now = known
-        .sources()
-        .into_iter()
-        .map(|(_, record)| record)
-        .filter(|record| record.is_of(stage));
-    let found = of_now.find_map(|record| best(record, &stage.id, &place, runs));
+    let records = known.sources().into_iter().map(|(_, record)| record);
+    let (of_now, older): (Vec<_>, Vec<_>) = records.partition(|record| record.is_of(stage));
+    let mut all = of_now.into_iter().chain(older);
+    let found = all.find_map(|record| best(record, &stage.id, &place, runs));
     found.map_or(&stage.default_variant, |row| row.subject.name())
 }
 
