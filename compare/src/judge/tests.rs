@@ -502,8 +502,8 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
     );
     assert_eq!(
         best(&changed, Some(&emulated()), &fast_scalar),
-        [wmma, cpasync],
-        "stale"
+        [scalar, cpasync],
+        "that of the kernel before is the best guess"
     );
     assert_eq!(
         best(&refusing, Some(&emulated()), &fast_scalar),

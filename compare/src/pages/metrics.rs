@@ -178,7 +178,7 @@ pub fn rule(gate: GateId) -> String {
             100.0 * gate::C4_E4M3_BAD_SHARE,
             gate::C4_E4M3_BAD
         ),
-        GateId::C5 => "all launches are bitwise equal".into(),
+        GateId::C5 => "all launches are bitwise equal, log-sum-exps included".into(),
         GateId::C6 => "guard bands, gaps and inputs are intact after the launch".into(),
         GateId::C7 => "compute-sanitizer reports no error and no warning".into(),
         GateId::C8 => format!(
@@ -191,7 +191,7 @@ pub fn rule(gate: GateId) -> String {
             "per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family",
             gate::B1_FACTOR
         ),
-        GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read, no access out of bounds".into(),
+        GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read, no access out of bounds, and sees all of the output stored".into(),
         GateId::R1 => {
             "no spill, no stack, registers and shared memory within the preset's caps, no two variants with one machine code".into()
         }
