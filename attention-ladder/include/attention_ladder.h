@@ -45,7 +45,8 @@
 typedef struct AttentionLadderTensor {
   // Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
   void *data;
-  // [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null.
+  // [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null. Each is positive and finite, which nothing checks
+  // there: a head of zeros has the scale 1, since 0 makes NaN of masked keys.
   const float *scales;
   // Elements from [b, h, s, d] to [b + 1, h, s, d].
   int64_t batch_stride;
@@ -84,7 +85,7 @@ typedef struct AttentionLadderCall {
   int32_t seq_kv;
   // 64 or 128.
   int32_t head_dim;
-  // Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim).
+  // Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim). Scores beyond 1e8 after it may overflow P to inf.
   float softmax_scale;
 } AttentionLadderCall;
 

@@ -52,17 +52,24 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     Ok(problem?)
 }
 
-/// Q, K, V and O as kernels take them; refuses an address of log-sum-exps that they cannot.
+/// Q, K, V and O as kernels take them; refuses addresses of log-sum-exps and of scales that they cannot.
 pub fn tensors(
     call: &AttentionLadderCall,
     problem: &Problem,
 ) -> Result<[AttentionTensor; 4], Failure> {
     let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
     let bytes = problem.dtype.bytes();
-    if !call.lse.is_aligned() {
-        let (lse, align) = (call.lse, align_of::<f32>());
+    let of_floats = [
+        ("lse", call.lse.cast_const()),
+        ("q's scales", call.q.scales),
+        ("k's scales", call.k.scales),
+        ("v's scales", call.v.scales),
+    ];
+    // A kernel that reads or writes there ends the context.
+    if let Some((name, address)) = of_floats.iter().find(|(_, address)| !address.is_aligned()) {
         return Err(invalid(format!(
-            "the address of lse is {lse:p}: it must be a multiple of {align} bytes"
+            "the address of {name} is {address:p}: it must be a multiple of {} bytes",
+            align_of::<f32>()
         )));
     }
     Ok([
@@ -216,6 +223,11 @@ mod tests {
             refusal(|c| c.lse = 66 as *mut f32),
             invalid,
             "address of lse is 0x42: it must be a multiple of 4 bytes",
+        );
+        expect(
+            refusal(|c| c.k.scales = 65 as *const f32),
+            invalid,
+            "address of k's scales is 0x41: it must be a multiple of 4 bytes",
         );
         expect(
             refusal(|c| c.heads_kv = 3),

@@ -48,7 +48,8 @@ pub const ATTENTION_LADDER_CAUSAL: i32 = 1;
 pub struct AttentionLadderTensor {
     /// Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
     pub data: *mut c_void,
-    /// [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null.
+    /// [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null. Each is positive and finite, which nothing checks
+    /// there: a head of zeros has the scale 1, since 0 makes NaN of masked keys.
     pub scales: *const f32,
     /// Elements from [b, h, s, d] to [b + 1, h, s, d].
     pub batch_stride: i64,
@@ -89,7 +90,7 @@ pub struct AttentionLadderCall {
     pub seq_kv: i32,
     /// 64 or 128.
     pub head_dim: i32,
-    /// Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim).
+    /// Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim). Scores beyond 1e8 after it may overflow P to inf.
     pub softmax_scale: f32,
 }
 

@@ -65,7 +65,6 @@ pub struct AcceptArgs {
 /// A record that is in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted {
-    /// The folder.
     pub target: PathBuf,
     /// Bytes of all its files.
     pub bytes: usize,

@@ -23,7 +23,6 @@ pub enum CompletionError {
     /// There is no ladder, or the record's device cannot be stood for.
     #[error(transparent)]
     Ladder(#[from] LadderError),
-    /// There is none.
     #[error("there is no record in {}; run `compare` first, or name one with --record DIR", folder.display())]
     None {
         /// Where they were looked for.
@@ -36,28 +35,18 @@ pub enum CompletionError {
     Store(#[from] StoreError),
     /// It is of other kernels.
     #[error("{name} is of other versions of {}; run `compare` again with this build, then complete that record", stages.join(", "))]
-    OtherBuild {
-        /// The record.
-        name: String,
-        /// The stages that differ.
-        stages: Vec<String>,
-    },
+    OtherBuild { name: String, stages: Vec<String> },
     /// No number without a green gate.
     #[error(
         "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
     )]
-    NothingGreen {
-        /// The record.
-        name: String,
-    },
+    NothingGreen { name: String },
     /// It is of another machine.
     #[error(
         "{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record"
     )]
     OtherGpu {
-        /// The record.
         name: String,
-        /// Its GPU.
         found: String,
         /// The GPU that is open.
         here: String,
@@ -67,11 +56,8 @@ pub enum CompletionError {
 /// A record to complete.
 #[derive(Debug)]
 pub struct Completing {
-    /// Its folder.
     pub folder: PathBuf,
-    /// Its name.
     pub name: String,
-    /// What is in it.
     pub record: Record,
 }
 

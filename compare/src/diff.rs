@@ -138,8 +138,13 @@ fn compare<'a>(
                 .iter()
                 .map(|error| whole(error.to_string())),
         );
-        let (mut found, alone) = pair_up(&base.records, &new.records);
-        unpaired.extend(alone);
+        let (mut found, [gone, added]) = pair_up(&base.records, &new.records);
+        // One record was named to be compared; of a whole place none may be gone.
+        match new.is_list {
+            true => missing.extend(gone.into_iter().map(whole)),
+            false => unpaired.extend(gone),
+        }
+        unpaired.extend(added);
         if at > 0 {
             // What both sides share says nothing of the change.
             found.retain(|(old, new)| old.1.committed() != new.1.committed());
@@ -222,9 +227,12 @@ fn kernels_changed<'a>(pairs: &[Pair<'a>]) -> Vec<&'a str> {
     distinct(changed.map(|stage| stage.id.as_str()))
 }
 
-/// Records of one GPU and backend beside each other. Where no two are of one kind, the newest stand beside each other:
-/// resources and counters may still be compared.
-fn pair_up<'a>(base: &'a [Named], new: &'a [Named]) -> (Vec<(&'a Named, &'a Named)>, Vec<String>) {
+/// Records of one GPU and backend beside each other, and those of the base and of the new side that have no counterpart. Where
+/// no two are of one kind, the newest stand beside each other: resources and counters may still be compared.
+fn pair_up<'a>(
+    base: &'a [Named],
+    new: &'a [Named],
+) -> (Vec<(&'a Named, &'a Named)>, [Vec<String>; 2]) {
     let find = |records: &'a [Named], like: &Named| {
         records
             .iter()
@@ -237,18 +245,22 @@ fn pair_up<'a>(base: &'a [Named], new: &'a [Named]) -> (Vec<(&'a Named, &'a Name
     if pairs.is_empty() {
         pairs.extend(base.last().zip(new.last()));
     }
-    let mut unpaired = Vec::new();
-    for (records, side) in [(base, "the base"), (new, "the new side")] {
-        let alone = records
-            .iter()
-            .filter(|(name, _)| !pairs.iter().any(|(a, b)| a.0 == *name || b.0 == *name));
-        unpaired.extend(
-            alone.map(|(name, _)| {
-                format!("{name}: only {side} has a record of this GPU and backend")
-            }),
-        );
-    }
-    (pairs, unpaired)
+    let alone = |records: &'a [Named], paired: Vec<&'a Named>, side: &str| {
+        let is_alone = |record: &&'a Named| !paired.iter().any(|other| other.0 == record.0);
+        let alone = records.iter().filter(is_alone);
+        alone
+            .map(|(name, _)| format!("{name}: only {side} has a record of this GPU and backend"))
+            .collect()
+    };
+    let alone = [
+        alone(base, pairs.iter().map(|pair| pair.0).collect(), "the base"),
+        alone(
+            new,
+            pairs.iter().map(|pair| pair.1).collect(),
+            "the new side",
+        ),
+    ];
+    (pairs, alone)
 }
 
 #[cfg(test)]

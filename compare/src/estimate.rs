@@ -29,11 +29,8 @@ pub enum Hopeless {
         size(*needed), size(*available)
     )]
     Memory {
-        /// The largest problem.
         problem: String,
-        /// Bytes.
         needed: u128,
-        /// Bytes.
         available: u128,
     },
     /// The emulator would not come to an end.
@@ -45,7 +42,6 @@ pub enum Hopeless {
     Time {
         /// Query-key pairs over all cases.
         scores: u128,
-        /// Processors.
         processors: usize,
         /// How long, at least.
         seconds: u128,

@@ -69,7 +69,6 @@ pub enum PeersError {
     /// Nothing more could be measured.
     #[error("the peers could not be timed")]
     Bench(#[from] BenchError),
-    /// Samples make no sense.
     #[error("the peers could not be timed")]
     Samples(#[from] SampleError),
 }

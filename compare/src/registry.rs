@@ -67,7 +67,6 @@ pub enum GpusError {
         asked: usize,
         /// The one that is missing.
         ordinal: usize,
-        /// Why.
         source: CudaError,
     },
     /// A record is of one kind of GPU.
@@ -76,9 +75,7 @@ pub enum GpusError {
          CUDA_VISIBLE_DEVICES"
     )]
     Unlike {
-        /// The other.
         ordinal: usize,
-        /// Its name.
         other: String,
         /// That of the first.
         first: String,

@@ -147,9 +147,7 @@ pub struct Interrupted {
 struct Finished {
     /// The folder of the record.
     pub folder: PathBuf,
-    /// Its name.
     pub name: String,
-    /// The record.
     pub record: Record,
 }
 
@@ -553,7 +551,6 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
 pub struct Recorder<'a> {
     pub folder: &'a Path,
     pub outputs: Option<&'a Path>,
-    /// Cases.
     pub planned: usize,
     pub builds: &'a [StageBuild],
     pub write_after: Instant,

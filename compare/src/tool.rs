@@ -23,7 +23,6 @@ const USUAL: [&str; 3] = [
 /// A tool that can be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// The program.
     pub path: PathBuf,
     /// The version that it prints: `2025.3.1.0`.
     pub version: String,
@@ -32,7 +31,6 @@ pub struct Tool {
 /// Where to look for a tool, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// The program's name.
     pub name: &'static str,
     /// The environment variable that names it.
     pub variable: &'static str,

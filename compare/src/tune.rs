@@ -86,8 +86,8 @@ pub fn path_of(machine: &str) -> PathBuf {
         .join(format!("{machine}.json"))
 }
 
-/// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. A ranking
-/// without all variants leaves the file as it was. Fails if a variant is wrong, or if two presets are one.
+/// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. Fails
+/// if a variant is wrong, or if two presets are one.
 pub fn tune(args: &TuneArgs) -> anyhow::Result<Answer> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     match &args.record {
@@ -188,7 +188,7 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
     )
 }
 
-/// Merges `rankings` of all variants into the file.
+/// Merges `rankings` into the file; what was ranked without some variants, as a guess.
 fn written(
     args: &TuneArgs,
     path: PathBuf,
@@ -202,7 +202,7 @@ fn written(
         cache.put(&ranking.entry, tuned);
     }
     tuning_cache::write(&path, &cache)?;
-    let failed = table::failures(&whole);
+    let failed = table::failures(whole.iter().chain(&partial));
     let text = format!(
         "{}\nthe best are in {}; commit it",
         terminal(&table::document(&whole), WIDTH),

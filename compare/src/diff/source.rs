@@ -12,7 +12,6 @@ use std::process::Command;
 
 /// One side of a comparison.
 pub struct Side {
-    /// As it was named.
     pub name: String,
     /// The newest record of each GPU and backend, oldest first.
     pub records: Vec<Named>,
@@ -20,6 +19,8 @@ pub struct Side {
     pub other_format: Vec<StoreError>,
     /// Whether a path led to it. A name in results/ or a revision may be of kernels that were.
     pub is_folder: bool,
+    /// Whether all records of a place were asked for, and not one by its name.
+    pub is_list: bool,
 }
 
 impl Side {
@@ -41,16 +42,13 @@ pub enum SourceError {
     /// A record cannot be read.
     #[error("{name} cannot be compared")]
     Store {
-        /// As it was named.
         name: String,
-        /// Why.
         #[source]
         source: StoreError,
     },
     /// A place of records is empty.
     #[error("{name} has no records of the ladder in {place}")]
     NoRecords {
-        /// As it was named.
         name: String,
         /// Where they would be.
         place: String,
@@ -60,20 +58,10 @@ pub enum SourceError {
         "{name} is no folder, no record in results/ and no git revision here{why}; give a record's folder, a folder of \
          records, a record's name or a revision"
     )]
-    Unknown {
-        /// As it was named.
-        name: String,
-        /// What git said.
-        why: String,
-    },
+    Unknown { name: String, why: String },
     /// Git found the revision and cannot read it.
     #[error("git cannot read results/ of {name}: {why}")]
-    Git {
-        /// As it was named.
-        name: String,
-        /// What it said.
-        why: String,
-    },
+    Git { name: String, why: String },
     /// No place for a revision's records.
     #[error("cannot write to a temporary folder")]
     Temporary(#[source] std::io::Error),
@@ -93,7 +81,7 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
     };
     let named = Path::new(name);
     let is_folder = named.is_dir();
-    let side = |found: Vec<Found>, place: &str| {
+    let side = |found: Vec<Found>, place: &str, is_list: bool| {
         let (mut records, mut other_format) = (Vec::new(), Vec::new());
         for (name, record) in found {
             match record {
@@ -119,6 +107,7 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
             records: newest_of_each_kind(records, pool),
             other_format,
             is_folder,
+            is_list,
         })
     };
     let committed = root
@@ -135,14 +124,15 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
                 || name.to_string(),
                 |name| name.to_string_lossy().into_owned(),
             );
-            side(vec![(name, Record::read(&folder))], "it")
+            side(vec![(name, Record::read(&folder))], "it", false)
         }
-        Some(folder) => side(read_each(&folder, Of::Ladder).map_err(store)?, "it"),
+        Some(folder) => side(read_each(&folder, Of::Ladder).map_err(store)?, "it", true),
         None => {
             let folder = revision(name, root)?;
             side(
                 read_each(&folder.0, Of::Ladder).map_err(store)?,
                 "results/ of that revision",
+                true,
             )
         }
     }

@@ -26,7 +26,7 @@ fn records_of_one_gpu_and_backend_stand_beside_each_other() {
                 .iter()
                 .map(|(a, b)| format!("{} {}", a.0, b.0))
                 .collect::<Vec<_>>(),
-            unpaired,
+            unpaired.concat(),
         )
     };
     let both = named(&[("new-gpu", timed(US)), ("new-emulated", emulated())]);
@@ -379,6 +379,28 @@ fn sessions_of_one_build_can_be_pooled() {
         .under = Some("cold L2".into());
     let [_, ((cold, _), (warm, _))] = pooled(cold);
     assert_eq!((cold, warm), (40, 80));
+}
+
+#[test]
+fn a_kind_of_record_that_a_whole_place_no_longer_has_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, record) in [
+        ("base/1", timed(US)),
+        ("base/2", emulated()),
+        ("new/1", emulated()),
+    ] {
+        record.write(&folder.path().join(name)).unwrap();
+    }
+    let word = |name: &str| {
+        let side = |name: &str| {
+            let path = folder.path().join(name).display().to_string();
+            source::resolve(&path, None, false).unwrap()
+        };
+        let sides = [(side("base"), side(name))];
+        compare(&sides, &ladder(), 0.02, vec![]).overall.word
+    };
+    assert_eq!(word("new"), "INCOMPLETE");
+    assert_eq!(word("new/1"), "SAME", "it alone was asked for");
 }
 
 #[test]

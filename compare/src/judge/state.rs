@@ -26,7 +26,6 @@ pub enum State {
     Stale,
 }
 
-/// A gate that failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
     pub subject: Subject,

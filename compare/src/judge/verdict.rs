@@ -26,7 +26,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Pass => 0,

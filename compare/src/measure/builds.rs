@@ -11,7 +11,6 @@ use common::verdict::GateResult;
 use kernel_build::report::GpuBuild;
 use std::ops::Deref;
 
-/// A stage as built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageBuild {
     pub meta: StageMeta,
@@ -47,7 +46,6 @@ pub struct BuiltKernel {
     pub ptxas: PtxasEntry,
     /// Theoretical; absent for an architecture whose limits are not known.
     pub occupancy: Option<Occupancy>,
-    /// Gate R1.
     pub result: GateResult,
     /// What its machine code consists of; empty where nobody read it.
     pub code: Vec<(Metric, f64)>,

@@ -58,7 +58,6 @@ pub type Callable<'a> = dyn Fn(&Arc<StagedInputs>) -> Result<Launched, NoOutput>
 
 /// What a plan runs on.
 pub struct Executor<'a> {
-    /// The ladder.
     pub stages: &'a [LoadedStage],
     /// What the record says of it.
     pub builds: &'a [StageBuild],

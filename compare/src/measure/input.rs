@@ -18,16 +18,13 @@ pub enum FileError {
     /// It cannot be read at all.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// Something in it is not as it should be.
     #[error("{file}: {why}")]
     Wrong {
-        /// The file's name.
         file: String,
         /// What, and what was expected.
         why: String,

@@ -10,7 +10,6 @@ pub enum JoinError {
     /// Figures of the two beside each other would say nothing.
     #[error("{name} is of {}; run without --into, and compare the records with `compare diff`", differ.join(" and "))]
     Other {
-        /// The record.
         name: String,
         /// `another build (stage5-swizzle)`; at least one.
         differ: Vec<String>,
@@ -20,7 +19,6 @@ pub enum JoinError {
         "{name} did not come to its end; finish it first, with its own flags: {command} --into DIR"
     )]
     Unfinished {
-        /// The record.
         name: String,
         /// The command that began it.
         command: String,
@@ -29,10 +27,7 @@ pub enum JoinError {
     #[error(
         "{name} has no passing cases in it, as committed records have none; add to the one that its run left below target/"
     )]
-    Committed {
-        /// The record.
-        name: String,
-    },
+    Committed { name: String },
 }
 
 /// What `now` sets out to add to `before`, called `name`: refused where the two are not of one build and one machine.

@@ -155,7 +155,6 @@ fn last_part(text: &str) -> String {
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// Now.
     pub fn now() -> Self {
         Self(
             SystemTime::now()

@@ -25,7 +25,6 @@ const CLASSES: [(Metric, &[&str]); 12] = [
 /// Loads and stores of a thread's own memory: spills, and arrays that are indexed at run time.
 const LOCAL: [&str; 2] = ["LDL", "STL"];
 
-/// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
     /// In bytes from the function's start.

@@ -21,9 +21,7 @@ pub enum ExecuteError {
     /// There is nothing to compare with.
     #[error("{case}: no reference")]
     Reference {
-        /// The case.
         case: String,
-        /// Why.
         #[source]
         source: ReferenceError,
     },
@@ -31,12 +29,7 @@ pub enum ExecuteError {
     #[error(
         "{case}: {reason}; a sticky CUDA error: this process cannot go on, what was finished is in the record"
     )]
-    Sticky {
-        /// The case.
-        case: String,
-        /// What happened.
-        reason: String,
-    },
+    Sticky { case: String, reason: String },
     /// Timing failed as a whole.
     #[error("timing failed")]
     Timing(#[from] CudaError),
@@ -56,7 +49,6 @@ pub enum SinkError {
     Unwritable {
         /// What could not be written.
         what: String,
-        /// Why.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

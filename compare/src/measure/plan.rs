@@ -123,7 +123,6 @@ impl Request {
     }
 }
 
-/// How a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// On the emulator's plain build: results only.
@@ -159,18 +158,14 @@ impl Mode {
     }
 }
 
-/// One case to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
-    /// Which variant.
     pub subject: Subject,
     /// The problem by its name.
     pub place: Place,
     /// Where the inputs come from.
     pub source: Source,
-    /// What is computed.
     pub problem: Problem,
-    /// How.
     pub mode: Mode,
 }
 
@@ -184,11 +179,9 @@ impl PlannedCase {
 /// One arm to time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTiming {
-    /// Which variant.
     pub subject: Subject,
     /// The problem by its name.
     pub place: Place,
-    /// What is computed.
     pub problem: Problem,
 }
 
@@ -197,11 +190,9 @@ pub struct PlannedTiming {
 pub struct Plan {
     /// How much is checked.
     pub tier: Tier,
-    /// Where.
     pub backend: BackendKind,
     /// Whether flags narrowed it.
     pub scope: Scope,
-    /// The cases.
     pub cases: Vec<PlannedCase>,
     /// What is timed where its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
@@ -479,6 +470,9 @@ fn sweep(mode: Mode) -> Vec<Item> {
 /// The traced build takes problems of at most this many scores; larger ones would take minutes.
 const TRACED_SCORES: u64 = 50_000;
 
+/// Of a tensor. The traced build watches 4 GiB of memory, guard bands included.
+const TRACED_ELEMENTS: u64 = 1 << 28;
+
 /// Every combination of what is given, and of the defaults for what is left open.
 fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
     let families = or_all(&request.families, &[Family::Normal]);
@@ -501,10 +495,18 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
 }
 
 fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
+    let elements =
+        |extents: [usize; 4]| extents.iter().map(|&extent| extent as u64).product::<u64>();
+    let elements: u64 =
+        elements(problem.shape.q_extents()).max(elements(problem.shape.kv_extents()));
     match backend {
         BackendKind::Cuda => Mode::Device,
         BackendKind::Cpu => Mode::Plain,
-        BackendKind::Emulated if problem.scores() <= TRACED_SCORES => Mode::Traced,
+        BackendKind::Emulated
+            if problem.scores() <= TRACED_SCORES && elements <= TRACED_ELEMENTS =>
+        {
+            Mode::Traced
+        }
         BackendKind::Emulated => Mode::Plain,
     }
 }

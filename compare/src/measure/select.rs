@@ -82,12 +82,10 @@ pub type Named = (String, Problem);
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SelectError {
-    /// Nothing of this name.
     #[error("there is no {kind} '{text}'{}; known: {known}", suggestion.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default())]
     Unknown {
         /// What was looked for: `stage`.
         kind: &'static str,
-        /// The word as given.
         text: String,
         /// The nearest name, where one is near.
         suggestion: Option<String>,
@@ -98,12 +96,7 @@ pub enum SelectError {
     #[error(
         "variant '{variant}' is of {stage}, which --stages leaves out; add {stage} to --stages, or leave --stages out"
     )]
-    OtherStage {
-        /// The variant.
-        variant: String,
-        /// Its stage.
-        stage: String,
-    },
+    OtherStage { variant: String, stage: String },
     /// A shape that no stage takes.
     #[error(transparent)]
     Shape(ProblemError),

@@ -17,9 +17,7 @@ use std::rc::Rc;
 
 /// Input sets of one problem on the device, and what their outputs are judged by.
 pub struct TimedProblem {
-    /// The problem.
     pub problem: Problem,
-    /// The buffers.
     pub pool: Rc<InputPool>,
     /// What they hold: seeds 0 and 1, or 0 alone where the pool has a single set.
     pub inputs: Vec<Inputs>,

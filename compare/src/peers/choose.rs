@@ -26,9 +26,7 @@ const GROWTH_HEADS: usize = 16;
 /// One problem, and the stages that are timed beside the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// The shape's name.
     pub shape_name: String,
-    /// What is computed.
     pub problem: Problem,
     /// Ids of stages.
     pub stages: Vec<String>,

@@ -44,22 +44,16 @@ pub enum BenchError {
     /// Tensors cannot be handed over.
     #[error("cannot write {}; set TMPDIR to a folder that can be written", path.display())]
     Exchange {
-        /// The file or folder.
         path: PathBuf,
-        /// Why not.
         #[source]
         source: std::io::Error,
     },
     /// Python cannot be told of it.
     #[error("{} is no UTF-8; set TMPDIR to a folder whose name is", path.display())]
-    NoText {
-        /// The folder.
-        path: PathBuf,
-    },
+    NoText { path: PathBuf },
     /// Ours could not be timed.
     #[error("timing failed")]
     Timing(#[from] CudaError),
-    /// Samples make no sense.
     #[error("timing failed")]
     Samples(#[from] SampleError),
 }
@@ -93,7 +87,6 @@ pub struct Python {
 }
 
 impl Python {
-    /// Nothing is started yet.
     pub fn new(program: String, calls: Calls) -> Self {
         Self {
             program,
@@ -190,7 +183,6 @@ impl Exchange {
         self.0.join(name)
     }
 
-    /// Writes a file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, BenchError> {
         let path = self.path(name);
         match std::fs::write(&path, bytes) {
@@ -208,9 +200,7 @@ impl Drop for Exchange {
 
 /// What problems are measured with.
 pub struct Bench<'a> {
-    /// The GPU.
     pub device: &'a CudaDevice,
-    /// The ladder.
     pub stages: &'a [LoadedStage],
     /// What the record says of it.
     pub builds: &'a [StageBuild],

@@ -34,29 +34,18 @@ pub enum SessionError {
         "{python} cannot be started ({source}); name a Python with PyTorch by --python or PYTHON"
     )]
     Start {
-        /// The program.
         python: String,
-        /// Why not.
         source: std::io::Error,
     },
     /// The command cannot be done; the process goes on.
     #[error("{reason}")]
-    Refused {
-        /// Python's words.
-        reason: String,
-    },
+    Refused { reason: String },
     /// The process ended.
     #[error("Python ended while it was asked to {doing}{}", last_words(.words))]
-    Died {
-        /// The command.
-        doing: String,
-        /// Its last words.
-        words: String,
-    },
+    Died { doing: String, words: String },
     /// It does not answer.
     #[error("Python did not answer within {} s when it was asked to {doing}, and was ended", patience.as_secs_f64())]
     Silent {
-        /// The command.
         doing: String,
         /// How long it was waited for.
         patience: Duration,
@@ -70,7 +59,6 @@ pub enum SessionError {
     /// It answers something else.
     #[error("Python was asked to {doing} and answered '{answer}'")]
     Garbage {
-        /// The command.
         doing: String,
         /// The start of the answer.
         answer: String,

@@ -8,7 +8,6 @@ const KERNEL: &str = "Kernel Name";
 /// One launch as ncu read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// The kernel's symbol.
     pub kernel: String,
     /// Values in base units, by metric; what ncu calls n/a is not there.
     pub values: BTreeMap<String, f64>,
@@ -36,19 +35,13 @@ pub enum CsvError {
     /// A field that should be a number.
     #[error("ncu's value of {metric} is no number: {text}")]
     NotANumber {
-        /// The metric.
         metric: String,
         /// What stands there.
         text: String,
     },
     /// A unit that is not known, so that the value cannot be brought to its base.
     #[error("ncu's unit of {metric} is not known: {unit}")]
-    UnknownUnit {
-        /// The metric.
-        metric: String,
-        /// Its unit.
-        unit: String,
-    },
+    UnknownUnit { metric: String, unit: String },
 }
 
 /// The values of `metrics` for every launch, in the order in which they were made.

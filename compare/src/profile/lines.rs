@@ -20,7 +20,6 @@ const ISSUES: &str = "selected";
 /// The samples of one launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
-    /// The kernel's symbol.
     pub kernel: String,
     /// Of each instruction, by its offset in bytes: how often a warp was seen waiting there, by reason.
     pub instructions: BTreeMap<u64, BTreeMap<String, u64>>,

@@ -85,7 +85,6 @@ pub struct Joined {
     pub scope: Scope,
 }
 
-/// A stage as built.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageMeta {
@@ -183,7 +182,6 @@ pub struct Claim {
     /// What is looked at; the median stands for p50, p90 and mean, each of which must reach it.
     pub metric: Metric,
     pub relation: Relation,
-    /// The problem.
     pub on: Place,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -291,7 +289,6 @@ impl fmt::Display for Claim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Negative {
-    /// In words.
     pub reason: String,
     pub claims: Vec<Refuted>,
 }
@@ -352,19 +349,9 @@ impl fmt::Display for Tier {
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Progress {
     /// It is running, or was interrupted.
-    Partial {
-        /// Cases finished.
-        finished: usize,
-        /// Cases planned.
-        planned: usize,
-    },
+    Partial { finished: usize, planned: usize },
     /// It came to its end.
-    Complete {
-        /// Cases run.
-        cases: usize,
-        /// How long it took.
-        seconds: u64,
-    },
+    Complete { cases: usize, seconds: u64 },
 }
 
 /// Which source was built.
@@ -373,7 +360,6 @@ pub enum Progress {
 pub enum Git {
     /// A checkout.
     Commit {
-        /// The commit.
         sha: String,
         /// Whether files differed from it.
         dirty: bool,
@@ -382,10 +368,7 @@ pub enum Git {
         changes: Option<String>,
     },
     /// No checkout, or no git.
-    Unknown {
-        /// Why.
-        reason: String,
-    },
+    Unknown { reason: String },
 }
 
 /// Where a run took place.
@@ -397,7 +380,6 @@ pub struct Machine {
     pub platform: String,
     /// Processors available to the run.
     pub processors: usize,
-    /// The GPU.
     pub gpu: Gpu,
 }
 
@@ -411,18 +393,13 @@ pub enum Gpu {
         name: String,
         /// The architecture: `sm_90`.
         arch: String,
-        /// The driver's version.
         driver: String,
-        /// Multiprocessors.
         multiprocessors: u32,
         /// Shared memory that a block may opt in to.
         shared_opt_in_bytes: usize,
     },
     /// None, or none that can be used.
-    Absent {
-        /// Why.
-        reason: String,
-    },
+    Absent { reason: String },
 }
 
 impl Gpu {
@@ -456,7 +433,6 @@ pub enum Scope {
 /// Whether a gate can be measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateScope {
-    /// The gate.
     pub gate: GateId,
     /// Whether it can.
     #[serde(flatten)]
@@ -479,7 +455,6 @@ pub enum Measurable {
 /// A variant of which the device cannot run some instance. That is no failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The variant.
     pub variant: String,
     /// Which instances, and what they need.
     pub reason: String,
@@ -501,7 +476,6 @@ pub enum DeviceCompiler {
         nvcc: String,
         /// Its flags, without paths.
         flags: Vec<String>,
-        /// The architectures.
         archs: Vec<String>,
     },
     /// There was none.
@@ -514,12 +488,10 @@ pub enum DeviceCompiler {
 /// What was not timed of a stage. A candidate is a variant on a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingScope {
-    /// The stage.
     pub stage: String,
     /// Candidates that were left out.
     pub left_out: usize,
     /// Candidates that there are.
     pub of: usize,
-    /// Why, in words.
     pub why: String,
 }

@@ -16,7 +16,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The kernel's symbol.
     fn symbol(&self) -> Option<&str> {
         self.at.as_ref()?.split("+0x").next()
     }
@@ -109,9 +108,7 @@ pub enum Without {
 /// One process under one tool.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// What it printed.
     pub log: &'a Log,
-    /// How it ended.
     pub ended: Ended,
     /// The launch that failed, by the program's own account.
     pub failed: Option<String>,

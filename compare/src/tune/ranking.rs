@@ -16,16 +16,13 @@ use common::verdict::Verdict;
 pub struct Ranking {
     /// The green ones, fastest first: more than the tuning cache keeps.
     pub entry: Entry,
-    /// The others.
     pub refused: Vec<Refused>,
 }
 
 /// A variant without a place in a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// The variant.
     pub variant: String,
-    /// Why.
     pub reason: String,
     /// Whether a gate failed, and not only the problem does not fit.
     pub is_wrong: bool,

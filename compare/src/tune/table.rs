@@ -10,7 +10,7 @@ use crate::record::tuning_cache::{Entry, KEPT};
 const HASH_DIGITS: usize = 12;
 
 /// Variants that are wrong, once each: one that fails has no place on any problem.
-pub fn failures(rankings: &[Ranking]) -> Vec<String> {
+pub fn failures<'a>(rankings: impl IntoIterator<Item = &'a Ranking>) -> Vec<String> {
     let of = |ranking: &Ranking| {
         let wrong = ranking.refused.iter().filter(|refused| refused.is_wrong);
         wrong
@@ -22,10 +22,10 @@ pub fn failures(rankings: &[Ranking]) -> Vec<String> {
             })
             .collect::<Vec<_>>()
     };
-    distinct(rankings.iter().flat_map(of))
+    distinct(rankings.into_iter().flat_map(of))
 }
 
-/// Why a ranking is not kept.
+/// Why a ranking is a guess.
 pub fn missing(ranking: &Ranking) -> String {
     let untimed = ranking
         .refused

@@ -28,8 +28,8 @@ def sdpa(q, k, v, is_causal=False, scale=None, out=None, *, q_scale=None, k_scal
     not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0.
 
     scale multiplies q @ k.T; None is 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32 [batch, heads] each:
-    a value is scale * code. The result is bfloat16 for bfloat16, else float16, in the layout of q; or it is written into out, of that
-    type and q's shape, and returned.
+    a value is scale * code, and scales are positive and finite (of a head of zeros 1; 0 would make NaN). The result is bfloat16 for
+    bfloat16, else float16, in the layout of q; or it is written into out, of that type and q's shape, and returned.
 
     The LSE is torch.logsumexp(scale * q @ k.T + mask, -1): float32 [batch, heads_q, seq_q], contiguous, natural logarithm, -inf for a
     query that sees no key. Partial results over parts of the keys are merged by it.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 /// Launched cases of one problem, which wait to be judged.
 pub struct Batch<'p> {
-    /// The cases.
     pub cases: Vec<&'p PlannedCase>,
     /// Their tensors.
     pub inputs: Arc<Inputs>,

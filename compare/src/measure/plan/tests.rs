@@ -132,6 +132,20 @@ fn tier1_is_the_default_without_a_gpu() {
 }
 
 #[test]
+fn what_the_traced_build_cannot_watch_is_run_plain() {
+    let mode = |shape: &str| {
+        let plan = planned(
+            &["--shapes", shape, "--masks", "causal", "--dtypes", "f16"],
+            BackendKind::Emulated,
+        );
+        plan.cases[0].mode
+    };
+    assert_eq!(mode("1x1x64:1x64"), Mode::TracedOnce);
+    // One score, in tensors of gigabytes.
+    assert_eq!(mode("1x1x16777216:1x64"), Mode::Plain);
+}
+
+#[test]
 fn tier2_is_the_default_on_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
     assert_eq!(plan.tier, Tier::T2);
