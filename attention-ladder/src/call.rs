@@ -66,7 +66,7 @@ pub fn tensors(
         ("v's scales", call.v.scales),
     ];
     // A kernel that reads or writes there ends the context.
-    if let Some((name, address)) = of_floats.iter().find(|(_, address)| !address.is_aligned()) {
+    if let Some(&(name, address)) = of_floats.iter().find(|(_, address)| !address.is_aligned()) {
         return Err(invalid(format!(
             "the address of {name} is {address:p}: it must be a multiple of {} bytes",
             align_of::<f32>()
