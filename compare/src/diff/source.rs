@@ -138,12 +138,15 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, Sour
     }
 }
 
-/// The last of each kind, in order.
+/// The last of each kind, in order; one of some stages with what those before it say of the others.
 fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
     let mut newest: Vec<Named> = Vec::new();
     for mut record in records {
         if let Some(at) = newest.iter().position(|other| kind(other) == kind(&record)) {
             let (_, older) = newest.remove(at);
+            if record.1.is_of_stages() {
+                record.1 = record.1.on_top_of(&older);
+            }
             if pool {
                 add_failures(&mut record.1, &older);
                 add_samples(&mut record.1, &older);

@@ -6,7 +6,7 @@
 
 use super::claims::{self, Finding, is_of_gpu};
 use super::list::{grouped, joined};
-use super::{Known, best, place, state};
+use super::{Known, Named, best, place, state};
 use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
 use crate::record::store::Samples;
 use crate::record::{Claim, Figure, On, Record, Row, Source, StageMeta, Subject};
@@ -16,6 +16,7 @@ use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -1089,8 +1090,9 @@ pub fn lines<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<L
 }
 
 /// The newest committed record that the subject of a report can be compared with, and what differs: of the same GPU where
-/// it was timed, else of the same backend. A committed record that stands in for a run is compared with those before it.
-pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, &'a Record, Vec<Difference>)> {
+/// it was timed, else of the same backend; one of some stages with what those before it say of the others. A committed record
+/// that stands in for a run is compared with those before it.
+pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, Cow<'a, Record>, Vec<Difference>)> {
     let (name, record) = known.subject()?;
     if record.meta.device.is_some() {
         return None;
@@ -1104,12 +1106,17 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, &'a Record, Vec<Differen
         .committed
         .iter()
         .take_while(|(other, _)| other.as_str() != name);
-    let (base_name, base) = earlier.filter(|(_, other)| is_like(other)).last()?;
-    Some((
-        base_name,
-        base,
-        differences(base, record, common::metric::LATENCY_CHANGE),
-    ))
+    let together = |before: Option<(&'a str, Cow<'a, Record>)>, (name, next): &'a Named| {
+        let next = match &before {
+            Some((_, older)) if next.is_of_stages() => Cow::Owned(next.clone().on_top_of(older)),
+            _ => Cow::Borrowed(next),
+        };
+        Some((name.as_str(), next))
+    };
+    let alike = earlier.filter(|(_, other)| is_like(other));
+    let (base_name, base) = alike.fold(None, together)?;
+    let found = differences(&base, record, common::metric::LATENCY_CHANGE);
+    Some((base_name, base, found))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
 use crate::record::{Of, On, Record, Subject};
 use common::verdict::GateId;
+use std::borrow::Cow;
 use std::fmt;
 
 /// What the process exits with.
@@ -89,7 +90,7 @@ pub struct Report<'a> {
 /// The subject of a report beside an earlier record.
 pub struct Since<'a> {
     pub name: &'a str,
-    pub record: &'a Record,
+    pub record: Cow<'a, Record>,
     pub differences: Vec<Difference>,
     /// The same that `compare diff` says of the two.
     pub overall: Overall,

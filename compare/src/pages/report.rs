@@ -398,7 +398,7 @@ fn since(report: &Report<'_>) -> Vec<Block> {
         let unchanged = report
             .known
             .record()
-            .and_then(|record| unchanged(&worse, since.record, record))
+            .and_then(|record| unchanged(&worse, &since.record, record))
             .unwrap_or_default();
         (
             Block::Table(changes(shown)),

@@ -3,13 +3,13 @@
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::{Meta, Of};
+use super::meta::{Meta, Of, Scope};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -158,6 +158,55 @@ impl Record {
         self.of(subject, Source::Ptxas)
             .filter_map(|row| Some((row.on.to_string(), row.sass.as_deref()?)))
             .collect()
+    }
+
+    /// Whether nothing but stages was selected: what it has of those is whole.
+    pub fn is_of_stages(&self) -> bool {
+        matches!(&self.meta.scope, Scope::Selected { flags } if flags.iter().all(|flag| flag.starts_with("--stages ")))
+    }
+
+    /// This record of some stages with what `older`, of the same GPU and backend, says of the others: committed, both stand.
+    pub fn on_top_of(mut self, older: &Record) -> Self {
+        let stages: BTreeSet<String> = (self.rows.iter())
+            .filter(|row| row.on == On::All)
+            .map(|row| row.subject.stage().to_string())
+            .collect();
+        let (ours, theirs) = (&mut self.meta, &older.meta);
+        for stage in &mut ours.stages {
+            if !stages.contains(&stage.id)
+                && let Some(then) = older.stage(&stage.id)
+            {
+                *stage = then.clone();
+            }
+        }
+        let left_out = theirs.left_out.iter();
+        let left_out = left_out.filter(|scope| !stages.contains(&scope.stage));
+        ours.left_out.extend(left_out.cloned());
+        for (name, shape) in &theirs.shapes {
+            ours.shapes.entry(name.clone()).or_insert(*shape);
+        }
+        (ours.scope, ours.tier) = (theirs.scope.clone(), theirs.tier.min(ours.tier));
+        let declared: BTreeSet<&str> = (ours.stages.iter().chain(&theirs.stages))
+            .map(|stage| stage.id.as_str())
+            .collect();
+        // What is of no stage, such as a peer or the self-test, is of the newest that has its kind.
+        let sources: BTreeSet<Source> = (self.rows.iter())
+            .filter(|row| !declared.contains(row.subject.stage()))
+            .map(|row| row.by)
+            .collect();
+        let is_ours = |subject: &Subject, by: Source| match declared.contains(subject.stage()) {
+            true => stages.contains(subject.stage()),
+            false => sources.contains(&by),
+        };
+        self.rows.retain(|row| is_ours(&row.subject, row.by));
+        self.samples.retain(|of| is_ours(&of.subject, of.by));
+        let rows = older.rows.iter();
+        self.rows
+            .extend(rows.filter(|row| !is_ours(&row.subject, row.by)).cloned());
+        let samples = older.samples.iter();
+        self.samples
+            .extend(samples.filter(|of| !is_ours(&of.subject, of.by)).cloned());
+        self
     }
 
     /// Its variants, in the order of the ladder.
