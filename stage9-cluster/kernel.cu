@@ -1,6 +1,5 @@
-// Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows, where a grid of such rows does not
-// fill the GPU: each takes every second tile of keys, and they exchange halves of their outputs through distributed shared
-// memory.
+// Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows where such rows do not fill the GPU:
+// each takes every second tile of keys, and they exchange halves of their outputs through distributed shared memory.
 
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
@@ -44,7 +43,6 @@ struct Tile {
         Partial partial[THREADS / 32];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
-
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     static_assert(CLUSTER == 2, "a block exchanges halves with the one other: rank ^ 1");

@@ -117,7 +117,7 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
     );
     ensure!(
         !name.ends_with(PARTIAL),
-        "{name} is of a run that was ended or has not ended yet; let `compare run --into` it finish"
+        "{name} is of a run that was ended or has not ended yet; let `compare run --into` it finish, or run `compare candidate` again"
     );
     let into = match &args.into {
         Some(into) => into.clone(),

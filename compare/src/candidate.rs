@@ -27,7 +27,7 @@ use crate::peers::{self, METHOD, SAMPLES};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, is_stream};
 use crate::record::meta::{
-    CANDIDATE, DeviceCompiler, GateScope, Measurable, Progress, StageMeta, VariantMeta,
+    CANDIDATE, Came, DeviceCompiler, GateScope, Measurable, Progress, StageMeta, VariantMeta,
 };
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject};
@@ -315,7 +315,8 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     recorder.bars.finish();
     let finished = measured.finished();
-    let is_whole = checked.is_ok() && matches!(timed, Ok(Ended::Whole));
+    // Gates have judged the whole of it, also where timing was interrupted after them.
+    let is_whole = checked.is_ok() && timed.is_ok();
     measured.record.meta.progress = match is_whole {
         true => Progress::Complete {
             cases: finished,
@@ -327,16 +328,20 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         },
     };
     measured.record.write(&folder)?;
-    let is_interrupted = matches!(checked, Err(ExecuteError::Sink(SinkError::Interrupted)))
-        || matches!(timed, Ok(Ended::Interrupted));
-    if is_interrupted {
-        let text = format!("interrupted; what was finished is in {}", folder.display());
-        return Ok(Answer::new(Exit::Interrupted, text));
+    let interrupted =
+        |folder: &Path| format!("interrupted; what was finished is in {}", folder.display());
+    if matches!(checked, Err(ExecuteError::Sink(SinkError::Interrupted))) {
+        return Ok(Answer::new(Exit::Interrupted, interrupted(&folder)));
     }
     checked?;
-    timed?;
+    let timed = timed?;
     let name = unfinished.name();
-    answer(args, &name, &unfinished.finish()?, &measured.record)
+    let folder = unfinished.finish()?;
+    let answer = answer(args, &name, &folder, &measured.record)?;
+    Ok(match timed {
+        Ended::Whole => answer,
+        Ended::Interrupted => Answer::new(Exit::Interrupted, interrupted(&folder)),
+    })
 }
 
 /// The record in the folder that `--record` names, with that name. It is read whether or not there is a GPU to time on: one that
@@ -529,6 +534,8 @@ impl Timing<'_> {
         };
         for (done, timing) in timings.iter().enumerate() {
             if recorder.interrupted.load(Ordering::Relaxed) {
+                let planned = timings.len();
+                measured.record.meta.peers = Some(Came { to: done, planned });
                 return Ok(Ended::Interrupted);
             }
             let place = &timing.place;

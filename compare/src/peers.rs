@@ -21,6 +21,7 @@ use crate::measure::select::{Chosen, Problems};
 use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
+use crate::record::meta::Came;
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, StoreError};
 use crate::registry::{self, Ladder};
@@ -176,6 +177,9 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
         Err(error) => ceiling.note(error.to_string()),
     };
+    let planned = items.len() + growth.len();
+    let came = |to| Some(Came { to, planned });
+    completing.record.meta.peers = came(0);
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     let missing = hello
         .absent
@@ -202,6 +206,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .record
             .names(&item.shape_name, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
+        completing.record.meta.peers = came(done + 1);
         completing.append(rows)?;
     }
     for (done, item) in growth.iter().enumerate() {
@@ -210,8 +215,11 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .map(|flops| bench.alone(item, flops))
             .transpose()?
             .flatten();
+        completing.record.meta.peers = came(items.len() + done + 1);
         completing.append(row)?;
     }
+    completing.record.meta.peers = None;
+    completing.append([])?;
     bars.finish();
     Ok(Ok(completing))
 }

@@ -306,6 +306,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         tools: Default::default(),
         methods: Default::default(),
         left_out: vec![],
+        peers: None,
         rows: 0,
         shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
         stages,

@@ -4,8 +4,8 @@ use super::Known;
 use super::claims::{Claimed, Status};
 use super::list::joined;
 use super::state::{State, is_sanitized, measurable, source, summary};
-use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
-use crate::record::{On, Place, Record, Row, Source, Subject};
+use crate::record::meta::{Came, DeviceCompiler, Measurable, Progress, Scope};
+use crate::record::{Of, On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -77,6 +77,19 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         missing.push(required(
             format!("{} of {planned} cases", planned - finished.min(planned)),
             "the run was interrupted",
+        ));
+    }
+    if let Some(Came { to, planned }) = meta.peers {
+        let command = match meta.of() {
+            Of::Ladder => "peers",
+            Of::Candidate => "candidate",
+        };
+        missing.push(elsewhere(
+            format!(
+                "{} of {planned} problems beside peers",
+                planned - to.min(planned)
+            ),
+            format!("their timing was interrupted; `compare {command}` measures all of them again"),
         ));
     }
     missing.extend(uncovered(record));

@@ -21,6 +21,9 @@ const INPUTS: f64 = 5.0;
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
     pub place: Place,
+    /// Whose session these figures are of.
+    pub record: &'a Record,
+    pub origin: Origin,
     pub ours: &'a Row,
     /// The fastest peer, and our speedup over it with its interval; absent where none was right.
     pub fastest: Option<(&'a Row, &'a Row)>,
@@ -47,10 +50,23 @@ pub fn outcome(ratio: Figure) -> Outcome {
 
 /// The newest figures of peers.
 pub struct Beside<'a> {
+    /// The newest session.
     pub record: &'a Record,
     pub origin: Origin,
+    /// Those of the newest session, and of older ones what it did not come to: what is lost does not go unsaid because a session
+    /// ended before it.
     pub problems: Vec<Problem<'a>>,
+    /// Of the newest session.
     pub fast: Option<FastP>,
+}
+
+impl<'a> Beside<'a> {
+    /// The problems that are not of the newest session.
+    pub fn older(&self) -> impl Iterator<Item = &Problem<'a>> {
+        self.problems
+            .iter()
+            .filter(|problem| !std::ptr::eq(problem.record, self.record))
+    }
 }
 
 /// The share of f16 problems on which the fastest of ours, or the candidate, is right and more than p times as fast as PyTorch's
@@ -71,15 +87,34 @@ pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
         .filter(|row| !row.figures.contains_key(&Metric::PeakShare))
 }
 
-/// Ours alone, by head_dim and sequence length: the growth of device time with the latter.
-pub fn growth(record: &Record) -> Vec<(Shape, &Row)> {
-    let rows = record
-        .by(Source::Peers)
-        .filter(|row| row.figures.contains_key(&Metric::PeakShare));
-    let of_shape = |row: &'_ Row| record.meta.shape(&row.on.problem()?.shape);
-    let mut rows: Vec<(Shape, &Row)> = rows.filter_map(|row| Some((of_shape(row)?, row))).collect();
-    rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
-    rows
+/// The growth of our device time with the sequence length.
+pub struct Growth<'a> {
+    pub origin: Origin,
+    /// By head_dim and sequence length; at least one.
+    pub rows: Vec<(Shape, &'a Row)>,
+}
+
+/// Ours alone by sequence length, of the run, else of the newest record that has it.
+pub fn growth<'a>(known: &Known<'a>) -> Option<Growth<'a>> {
+    known.sources().into_iter().find_map(|(name, record)| {
+        let of_shape = |row: &'a Row| Some((record.meta.shape(&row.on.problem()?.shape)?, row));
+        let mut rows: Vec<(Shape, &Row)> = record
+            .by(Source::Peers)
+            .filter(|row| row.figures.contains_key(&Metric::PeakShare))
+            .filter_map(of_shape)
+            .collect();
+        rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
+        let origins = rows
+            .iter()
+            .map(|(_, row)| known.origin(name, record, row.subject.stage(), true));
+        let origin = worst(origins)?;
+        Some(Growth { origin, rows })
+    })
+}
+
+/// Stale where any of them is.
+fn worst(origins: impl Iterator<Item = Origin>) -> Option<Origin> {
+    origins.reduce(|worst, origin| if worst.is_stale() { worst } else { origin })
 }
 
 pub fn is_ours(record: &Record, row: &Row) -> bool {
@@ -104,53 +139,30 @@ pub fn fastest<'a>(
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }
 
-/// Peers of the run, else of the newest record that has them.
+/// Peers of the run, else of the newest record that has them; each problem of the newest that has it.
 pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
-    let has = |record: &Record| arms(record).next().is_some();
-    let (name, record) = known
-        .sources()
-        .into_iter()
-        .find(|(_, record)| has(record))?;
-    let mut problems: Vec<Problem<'_>> = Vec::new();
-    for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
-        let Some(place) = ours.on.problem() else {
-            continue;
-        };
-        match problems.iter_mut().find(|known| known.place == *place) {
-            Some(known) if p50(ours) < p50(known.ours) => known.ours = ours,
-            Some(_) => {}
-            None => problems.push(Problem {
-                place: place.clone(),
-                ours,
-                fastest: None,
-            }),
+    let mut newest = None;
+    let mut problems: Vec<Problem<'a>> = Vec::new();
+    for (name, record) in known.sources() {
+        let mut session = problems_of(known, name, record);
+        session.retain(|problem| problems.iter().all(|newer| newer.place != problem.place));
+        if !session.is_empty() {
+            newest.get_or_insert(record);
         }
+        problems.extend(session);
     }
-    for problem in &mut problems {
-        problem.fastest = fastest(record, problem.ours, |_| true);
-    }
-    let scores = |place: &Place| {
-        record.meta.shape(&place.shape).map_or(0, |shape| {
+    let record: &'a Record = newest?;
+    let size = |problem: &Problem<'_>| {
+        let shape = problem.record.meta.shape(&problem.place.shape);
+        shape.map_or(0, |shape| {
             shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim
         })
     };
-    problems.sort_by_key(|problem| {
-        (
-            problem.place.dtype,
-            scores(&problem.place),
-            problem.place.mask,
-        )
-    });
-    // Stale where any of them is.
-    let mut origins = problems
+    problems.sort_by_key(|problem| (problem.place.dtype, size(problem), problem.place.mask));
+    let of_newest = problems
         .iter()
-        .map(|problem| known.origin(name, record, problem.ours.subject.stage(), true));
-    let first = origins.next()?;
-    let origin = if first.is_stale() {
-        first
-    } else {
-        origins.find(Origin::is_stale).unwrap_or(first)
-    };
+        .filter(|problem| std::ptr::eq(problem.record, record));
+    let origin = worst(of_newest.map(|problem| problem.origin.clone()))?;
     let fast = fast(record, &problems);
     Some(Beside {
         record,
@@ -160,12 +172,42 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     })
 }
 
+/// The problems of one session.
+fn problems_of<'a>(
+    known: &Known<'a>,
+    name: Option<&'a str>,
+    record: &'a Record,
+) -> Vec<Problem<'a>> {
+    let mut problems: Vec<Problem<'a>> = Vec::new();
+    for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
+        let Some(place) = ours.on.problem() else {
+            continue;
+        };
+        match problems.iter_mut().find(|known| known.place == *place) {
+            Some(known) if p50(ours) < p50(known.ours) => known.ours = ours,
+            Some(_) => {}
+            None => problems.push(Problem {
+                place: place.clone(),
+                record,
+                origin: Origin::Run,
+                ours,
+                fastest: None,
+            }),
+        }
+    }
+    for problem in &mut problems {
+        problem.origin = known.origin(name, record, problem.ours.subject.stage(), true);
+        problem.fastest = fastest(record, problem.ours, |_| true);
+    }
+    problems
+}
+
 fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
     let mut speedups = Vec::new();
-    for Problem { ours, .. } in problems
-        .iter()
-        .filter(|problem| problem.place.dtype == Dtype::F16)
-    {
+    let of_session = |problem: &&Problem<'_>| {
+        std::ptr::eq(problem.record, record) && problem.place.dtype == Dtype::F16
+    };
+    for Problem { ours, .. } in problems.iter().filter(of_session) {
         let default = Subject::from(DEFAULT);
         let is_timed = arms(record).any(|row| {
             row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50)

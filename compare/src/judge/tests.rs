@@ -7,7 +7,8 @@ use super::history::history;
 use super::state::State;
 use super::verdict::{Exit, Report, of_differences, report};
 use super::*;
-use crate::record::meta::{GateScope, Measurable, Progress, Refusal, Scope};
+use crate::pages::ladder as ladder_page;
+use crate::record::meta::{Came, GateScope, Measurable, Progress, Refusal, Scope};
 use crate::record::{On, Place, Row, Source, Subject};
 use crate::testing::{
     CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, candidate, committed, emulated, ladder, mission,
@@ -369,6 +370,11 @@ fn data_that_a_whole_tier_should_have_is_required() {
                 }
             }),
             Some("6 of 9 cases: the run was interrupted".into()),
+        ),
+        // Peers are no part of the tier: what of them there is holds.
+        (
+            emulated().changed(|meta| meta.peers = Some(Came { to: 3, planned: 9 })),
+            None,
         ),
         (
             e1(Measurable::Yes),
@@ -790,6 +796,64 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         &report.known
     )
     .is_none()));
+}
+
+#[test]
+fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
+    let beside = |record: Record, shape: &str, theirs: f64| {
+        record.peers(shape, 10.0, &[("torch-default", theirs, true)])
+    };
+    let grown = Row::new(
+        CPASYNC,
+        On::Problem(Place::new("long", Dtype::F16, Mask::Full)),
+        Source::Peers,
+    );
+    let older = beside(beside(timed(US), "mission", 30.0), "big", 5.0)
+        .with(grown.figure(Metric::PeakShare, 0.5));
+    let committed = [
+        named("older", older),
+        named("newer", beside(timed(US), "mission", 20.0)),
+    ];
+    let said = |stages: &[StageMeta]| {
+        let known = Known {
+            stages,
+            run: None,
+            committed: &committed,
+        };
+        let beside = peers::beside(&known).unwrap();
+        let of_problem = |problem: &peers::Problem<'_>| {
+            let record = problem.origin.record().unwrap_or("the run");
+            format!("{} of {record}", problem.place)
+        };
+        let problems: Vec<_> = beside.problems.iter().map(of_problem).collect();
+        let growth = peers::growth(&known).unwrap().origin;
+        (
+            problems,
+            growth.is_stale(),
+            ladder_page::score(&known).unwrap().to_string(),
+        )
+    };
+    let (problems, is_stale, score) = said(&ladder());
+    assert_eq!(
+        problems,
+        ["mission f16 full of newer", "big f16 full of older"]
+    );
+    assert!(!is_stale);
+    assert!(
+        score.contains("on 1 of 2 problems and behind on 1"),
+        "{score}"
+    );
+    let lacks = "The newest session lacks big f16 full: these are from older";
+    assert!(score.contains(lacks), "{score}");
+    let mut changed = ladder();
+    changed[1].identity = "changed".into();
+    let (_, is_stale, score) = said(&changed);
+    assert!(is_stale);
+    let lacks = "The newest session lacks big f16 full: these are STALE, from older";
+    assert!(
+        score.starts_with("STALE") && score.contains(lacks),
+        "{score}"
+    );
 }
 
 #[test]

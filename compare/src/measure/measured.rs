@@ -117,6 +117,7 @@ impl Measured {
             tools: Default::default(),
             methods: Default::default(),
             left_out: vec![],
+            peers: None,
             rows: 0,
             shapes: Default::default(),
             stages: metas(builds),

@@ -7,6 +7,7 @@ use crate::judge::state::summary;
 use crate::judge::verdict::report;
 use crate::judge::{Known, Named, place};
 use crate::page::{Block, Cell, Table, Text, row};
+use crate::record::meta::Came;
 use crate::record::{Record, Row, Source, Subject};
 use common::metric::Metric;
 
@@ -78,9 +79,15 @@ fn line(subject: &Subject, name: &str, record: &Record) -> Text {
         ))
         .code(name)
         .plain(format!(", {}. ", commit(&record.meta.git)));
-    match ladder::score(&known) {
+    let line = match ladder::score(&known) {
         Some(score) => line.text(score),
         None => line.plain("It was not timed."),
+    };
+    match record.meta.peers {
+        Some(Came { to, planned }) => line.plain(format!(
+            " Timing was interrupted after {to} of {planned} problems."
+        )),
+        None => line,
     }
 }
 
@@ -139,7 +146,9 @@ mod tests {
             // There is no ratio over what is wrong.
             ("torch-cudnn", 5.0, false),
         ];
-        let record = candidate().beside(MINE, "long", 20.0, &rivals);
+        let record = candidate()
+            .beside(MINE, "long", 20.0, &rivals)
+            .changed(|meta| meta.peers = Some(Came { to: 2, planned: 7 }));
         let mut cpu = candidate().without(|row| row.by == Source::Peers);
         cpu.meta.backend = common::device::BackendKind::Cpu;
         cpu.meta.stages[0].variants[0].name = "other.py:f".into();
@@ -150,7 +159,7 @@ mod tests {
             ("3".to_string(), record),
         ];
         insta::assert_snapshot!(shown(&records), @r"
-        - `mine.py:attention`: GREEN over 14 cases of tier T2 on NVIDIA H200; record `3`, commit 0123456789ab. **The candidate is ahead of the fastest rival on 1 of 2 problems and behind on 1**: from 0.80x (mission f16 full) to 1.25x (long f16 full).
+        - `mine.py:attention`: GREEN over 14 cases of tier T2 on NVIDIA H200; record `3`, commit 0123456789ab. **The candidate is ahead of the fastest rival on 1 of 2 problems and behind on 1**: from 0.80x (mission f16 full) to 1.25x (long f16 full). Timing was interrupted after 2 of 7 problems.
         - `other.py:f`: GREEN over 14 cases of tier T2 on the processor; record `2`, commit 0123456789ab. It was not timed.
 
         | candidate | problem | p50 | over our fastest | over the fastest peer | host call | torch's host call |

@@ -179,14 +179,31 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         open => format!(", behind on {lost} and undecided on {open}"),
     };
     let Sides { who, rival, .. } = sides(beside.record);
+    let score = Text::from(stale)
+        .strong(format!(
+            "{who} is ahead of the {rival} on {won} of {of} problems{rest}"
+        ))
+        .plain(format!(
+            ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
+        ));
+    let older = beside
+        .older()
+        .map(|problem| (problem.origin.clone(), &problem.place));
     Some(
-        Text::from(stale)
-            .strong(format!(
-                "{who} is ahead of the {rival} on {won} of {of} problems{rest}"
-            ))
-            .plain(format!(
-                ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
-            )),
+        grouped(older)
+            .into_iter()
+            .fold(score, |score, (origin, places)| {
+                let places = joined(places, ", ");
+                score.plain(match origin {
+            Origin::Run => String::new(),
+            Origin::Committed { record, gpu } => {
+                format!(" The newest session lacks {places}: these are from {record} ({gpu}).")
+            }
+            Origin::Stale { record, gpu, why } => format!(
+                " The newest session lacks {places}: these are STALE, from {record} ({gpu}): {why}."
+            ),
+        })
+            }),
     )
 }
 

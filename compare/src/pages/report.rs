@@ -2,8 +2,8 @@
 
 use super::{
     by_weight, candidates, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate,
-    ladder, line, missing, or_missing, per_stage, self_test, sides, tally, text, times, titled,
-    tone, unchanged, us, words,
+    ladder, line, missing, or_missing, per_stage, self_test, sides, stale, tally, text, times,
+    titled, tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -213,10 +213,7 @@ fn elsewhere(report: &Report<'_>) -> Option<Block> {
         .filter(|missing| !missing.required)
         .map(|of| line(of, 200))
         .collect();
-    let summary = format!(
-        "{} that this machine, tier or build cannot measure",
-        lines.len()
-    );
+    let summary = format!("{} that a record may lack", lines.len());
     let shown = lines.iter().take(MOST_MISSING).cloned().collect();
     (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::Bullets(shown)]))
 }
@@ -254,7 +251,7 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
                 row![
                     text(&peer.subject),
                     us(best::p50(peer)),
-                    times(figure),
+                    stale(times(figure), &problem.origin),
                     outcome(figure)
                 ]
             }
@@ -274,13 +271,7 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     ];
     let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
-    let whose = match &beside.origin {
-        Origin::Run => String::new(),
-        Origin::Committed { record, gpu } => {
-            format!(" Interleaved (A B B A) in the committed record {record} ({gpu}).")
-        }
-        Origin::Stale { record, gpu, why } => format!(" STALE: from {record} ({gpu}): {why}."),
-    };
+    let whose = whose("Interleaved (A B B A) in", &beside.origin);
     let fast = beside.fast.as_ref().map(|fast| fast_p(fast, sides.ours));
     let fast = fast.unwrap_or_default();
     if let Some(score) = ladder::score(&report.known) {
@@ -290,15 +281,23 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     blocks
 }
 
+/// ` How the committed record (NVIDIA H200).`, ` STALE: …`; nothing of the run's own.
+fn whose(how: &str, origin: &Origin) -> String {
+    match origin {
+        Origin::Run => String::new(),
+        Origin::Committed { record, gpu } => {
+            format!(" {how} the committed record {record} ({gpu}).")
+        }
+        Origin::Stale { record, gpu, why } => format!(" STALE: from {record} ({gpu}): {why}."),
+    }
+}
+
 /// Device time of ours against the sequence length, and how much of the rate of a matrix product that is.
 pub fn growth(report: &Report<'_>) -> Vec<Block> {
-    let Some(beside) = peers::beside(&report.known) else {
+    let Some(peers::Growth { origin, rows }) = peers::growth(&report.known) else {
         return Vec::new();
     };
-    let rows = peers::growth(beside.record);
-    let Some((shape, _)) = rows.first() else {
-        return Vec::new();
-    };
+    let shape = rows[0].0;
     let lengths = distinct(rows.iter().map(|(shape, _)| shape.seq_kv));
     let dims = distinct(rows.iter().map(|(shape, _)| shape.head_dim));
     let at = |dim, length| {
@@ -346,7 +345,7 @@ pub fn growth(report: &Report<'_>) -> Vec<Block> {
     );
     vec![
         Block::section("Growth with the sequence length"),
-        Block::paragraph(about),
+        Block::paragraph(about + &whose("Of", &origin)),
         Block::Table(Table::of(columns, dims.iter().map(line))),
         Block::Chart(chart),
     ]
@@ -590,7 +589,7 @@ Best and default variants stand first. 2 latencies are of kernels that have not 
 
 - Kept: stage1-mma 1 (`compare show claims`).
 
-<details><summary>1 that this machine, tier or build cannot measure</summary>
+<details><summary>1 that a record may lack</summary>
 
 - registers, spills, occupancy and GPU code: nvcc was not found
 

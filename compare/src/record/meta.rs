@@ -57,6 +57,9 @@ pub struct Meta {
     /// What was not timed of a stage, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<TimingScope>,
+    /// Present where timing beside peers was interrupted: what was timed holds, the rest is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Came>,
     /// In meta.json: the rows that were written, and fewer are refused. Older records count none, nor does one in memory.
     #[serde(default)]
     pub rows: usize,
@@ -70,6 +73,16 @@ pub struct Meta {
     /// Claims that the record was committed to refute. Only in committed records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative: Option<Negative>,
+}
+
+/// How far an interrupted session with peers came.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Came {
+    /// Problems that it was done with.
+    pub to: usize,
+    /// That it set out to time.
+    pub planned: usize,
 }
 
 /// A run that added to a record.
