@@ -14,7 +14,7 @@ use crate::record::{
     StageMeta, Subject, VariantMeta,
 };
 use common::check::Outcome;
-use common::claim::Rival;
+use common::claim::{Base, Rival};
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
 use common::format::Format;
@@ -71,8 +71,11 @@ pub fn ladder() -> Vec<StageMeta> {
     let stage =
         |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
             let family = families.last().expect("a stage has variants").to_string();
-            let (stage, base, at_least) =
-                ("stage0-scalar".to_string(), claim.0.to_string(), claim.1);
+            let base = Base {
+                stage: "stage0-scalar".to_string(),
+                family: claim.0.to_string(),
+            };
+            let at_least = claim.1;
             let claim = |metric, relation, why: &str| Claim {
                 family: family.clone(),
                 metric,
@@ -81,13 +84,11 @@ pub fn ladder() -> Vec<StageMeta> {
                 why: why.into(),
             };
             let faster = Relation::Faster {
-                stage: stage.clone(),
-                family: base.clone(),
+                base: base.clone(),
                 at_least,
             };
             let equal = Relation::Ratio {
-                stage,
-                family: base,
+                base,
                 at_least: 1.0,
                 at_most: 1.0,
             };

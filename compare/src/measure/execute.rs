@@ -12,6 +12,7 @@ use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::input::FileInput;
 use crate::measure::machine;
+use crate::record::meta::claims;
 use crate::record::store::Samples;
 use crate::record::{Claim, On, Relation, Row, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
@@ -345,10 +346,7 @@ impl Executor<'_> {
         let stages = measured.record.meta.stages.clone();
         let of_speed =
             |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
-        let claims = stages
-            .iter()
-            .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-        let mut claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
+        let mut claims: Vec<(&StageMeta, &Claim)> = claims(&stages).filter(of_speed).collect();
         // Problem by problem, so that one upload serves all claims about it.
         claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
         let mut bench: Option<TimedProblem> = None;

@@ -4,7 +4,7 @@ use crate::judge::claims::compared;
 use crate::judge::list::grouped;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{Relation, Scope, Tier, TimingScope};
+use crate::record::meta::{Relation, Scope, Tier, TimingScope, claims};
 use crate::record::{Claim, On, Place, Row, StageMeta, Subject};
 use clap::Args;
 use common::check::Source;
@@ -759,15 +759,14 @@ fn claimed(
     chosen: impl Fn(&Problem) -> bool,
 ) -> Vec<PlannedTiming> {
     let ours = (stage.id.as_str(), variant.family.as_str());
-    let claims = all
-        .iter()
-        .flat_map(|other| other.claims.iter().map(|claim| (other.id.as_str(), claim)));
-    let is_side = |(id, claim): &(&str, &Claim)| {
-        let sides = [Some((*id, claim.family.as_str())), claim.relation.base()];
+    let is_side = |(other, claim): &(&StageMeta, &Claim)| {
+        let base = claim.relation.base();
+        let base = base.map(|base| (base.stage.as_str(), base.family.as_str()));
+        let sides = [Some((other.id.as_str(), claim.family.as_str())), base];
         matches!(claim.relation, Relation::Faster { .. }) && sides.contains(&Some(ours))
     };
     let is_large = |place: &&Place| LARGE_SHAPES.iter().any(|named| named.name == place.shape);
-    let places = claims.filter(is_side).map(|(_, claim)| &claim.on);
+    let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
     once_each(places.filter(is_large).filter_map(|place| {
         Some(PlannedTiming {
             subject: stage.subject(&variant.name),
