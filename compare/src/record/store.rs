@@ -51,6 +51,13 @@ pub struct Samples {
     pub device_ns: Vec<f64>,
 }
 
+impl Samples {
+    /// What no other samples of a record have.
+    pub fn key(&self) -> (&Subject, &On, Source) {
+        (&self.subject, &self.on, self.by)
+    }
+}
+
 impl Record {
     pub fn new(meta: Meta) -> Self {
         Self {
@@ -74,9 +81,7 @@ impl Record {
 
     /// Keeps the raw samples of a row, in place of those of an earlier try.
     pub fn keep(&mut self, samples: Samples) {
-        let key = |of: &Samples| (of.subject.clone(), of.on.clone(), of.by);
-        let is_other = |other: &Samples| key(other) != key(&samples);
-        self.samples.retain(is_other);
+        self.samples.retain(|other| other.key() != samples.key());
         self.samples.push(samples);
     }
 
@@ -220,8 +225,7 @@ impl Record {
 
     /// The raw samples of a row.
     pub fn samples(&self, subject: &Subject, on: &On, by: Source) -> Option<&Samples> {
-        let is_of = |other: &&Samples| (&other.subject, &other.on, other.by) == (subject, on, by);
-        self.samples.iter().find(is_of)
+        self.samples.iter().find(|of| of.key() == (subject, on, by))
     }
 
     /// What one source says of a subject.
@@ -395,19 +399,15 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
             },
         });
     };
-    let malformed = |source: serde_json::Error| StoreError::Malformed {
-        path: path.clone(),
-        line: source.line(),
-        source,
-    };
-    let mut value: Value = serde_json::from_slice(&text).map_err(malformed)?;
+    let malformed = StoreError::malformed(&path);
+    let mut value: Value = serde_json::from_slice(&text).map_err(&malformed)?;
     retire_claims(&mut value);
     match value["schema"].as_u64() {
         Some(found) if found == u64::from(SCHEMA) => {
             serde_json::from_value(value).map_err(malformed)
         }
         found => Err(StoreError::Schema {
-            path,
+            path: path.clone(),
             found,
             reads: SCHEMA,
         }),
@@ -446,17 +446,14 @@ pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
 pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
     // One that cannot be read counts as the ladder's, whose readers say why.
     let is_of = |record: &Path| read_meta(record).map_or(Of::Ladder, |meta| meta.of()) == of;
-    let fail = |source| StoreError::Read {
-        path: folder.to_path_buf(),
-        source,
-    };
+    let fail = StoreError::read(folder);
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-        entries => entries.map_err(fail)?,
+        entries => entries.map_err(&fail)?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(fail)?;
+        let entry = entry.map_err(&fail)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_listed(&name) && is_record(&entry.path()) && is_of(&entry.path()) {
             names.push(name);
