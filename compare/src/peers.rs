@@ -110,8 +110,7 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let failed: Vec<String> = failed
         .map(|claimed| format!("FAIL {}", claimed.title()))
         .collect();
-    let is_timed =
-        |row: &Row| !question::is_ours(record, row) && row.figures.contains_key(&Metric::P50);
+    let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
     let is_undecided =
         !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
     let exit = match (failed.is_empty(), is_undecided) {

@@ -84,9 +84,7 @@ fn answer(rows: &[Row], as_json: bool) -> Answer {
     };
     // The timer alone may go without: it needs a GPU.
     let is_untested = |row: &Row| {
-        let judged = row.verdicts.get(&GateId::S1);
-        judged.is_some_and(|judged| judged.verdict == Verdict::NoData)
-            && row.on != On::Named(TIMER.into())
+        row.says(GateId::S1) == Some(Verdict::NoData) && row.on != On::Named(TIMER.into())
     };
     let exit = match wrong {
         0 if rows.iter().any(is_untested) => Exit::Undecided,

@@ -1,6 +1,6 @@
 //! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
 
-use crate::judge::{claims, state};
+use crate::judge::claims;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
@@ -55,7 +55,7 @@ pub const C1_TO_C6: [GateId; 6] = [
 ];
 
 pub fn mission() -> On {
-    On::Problem(Place::claims(Dtype::F16))
+    On::claims(Dtype::F16)
 }
 
 pub fn instance() -> On {
@@ -481,7 +481,7 @@ impl Record {
 
     /// The row over all cases of a variant.
     pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
-        let by = state::source(self);
+        let by = self.meta.backend.into();
         self.row_mut(subject, &On::All, by)
     }
 
@@ -526,10 +526,7 @@ impl Record {
         let of = Summary::of(us).unwrap();
         let row = Row::new(subject, on.clone(), Source::Gpu)
             .under("warm L2")
-            .figure(
-                Metric::P50,
-                (of.p50, of.p50_interval.low, of.p50_interval.high),
-            )
+            .figure(Metric::P50, &of)
             .figure(Metric::P90, of.p90)
             .figure(Metric::Samples, of.samples)
             .figure(Metric::SmMhz, 1980_u32);

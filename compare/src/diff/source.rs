@@ -204,8 +204,7 @@ fn add_samples(record: &mut Record, older: &Record) {
         of_row.device_ns.extend(&found.device_ns);
         let us: Vec<f64> = of_row.device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
-            let interval = summary.p50_interval;
-            let p50 = (summary.p50, interval.low, interval.high).into();
+            let p50 = (&summary).into();
             let figures = [(Metric::P50, p50), (Metric::P90, summary.p90.into())];
             row.figures.extend(figures);
         }

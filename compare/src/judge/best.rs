@@ -13,7 +13,7 @@ pub fn is_latency(row: &Row) -> bool {
     row.by == Source::Gpu
         && row.against.is_none()
         && row.on.problem().is_some()
-        && row.figures.contains_key(&Metric::P50)
+        && row.has(Metric::P50)
 }
 
 /// Latencies of a record, shown or not.

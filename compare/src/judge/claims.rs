@@ -118,7 +118,7 @@ fn faster_than<'a>(
     let is_ours = |row: &&Row| {
         row.on.problem() == Some(&claim.on)
             && row.subject.stage() == stage.id
-            && row.figures.contains_key(&Metric::P50)
+            && row.has(Metric::P50)
             && stage
                 .family(&claim.family)
                 .any(|variant| variant.name == row.subject.name())

@@ -505,7 +505,7 @@ impl<'a> Sides<'a> {
         }
         let timed_in = |rows: &Index<'a>, row: &Row| {
             let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
-            found.filter(|other| other.figures.contains_key(&Metric::P50))
+            found.filter(|other| other.has(Metric::P50))
         };
         let pairs: Vec<(&Row, &Row)> = best::timed(self.new)
             .filter_map(|row| Some((timed_in(&self.old_rows, row)?, row)))

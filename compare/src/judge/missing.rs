@@ -3,7 +3,7 @@
 use super::Known;
 use super::claims::{Claimed, Status};
 use super::list::joined;
-use super::state::{State, is_sanitized, measurable, source, summary};
+use super::state::{State, is_sanitized, measurable, summary};
 use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
@@ -81,7 +81,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     }
     missing.extend(uncovered(record));
     let mut ran = record
-        .by(source(record))
+        .by(meta.backend.into())
         .filter(|row| row.on == On::All)
         .peekable();
     let took = |row: &Row| {

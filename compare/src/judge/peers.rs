@@ -68,14 +68,14 @@ pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     record
         .by(Source::Peers)
         .filter(is_arm)
-        .filter(|row| !row.figures.contains_key(&Metric::PeakShare))
+        .filter(|row| !row.has(Metric::PeakShare))
 }
 
 /// Ours alone, by head_dim and sequence length: the growth of device time with the latter.
 pub fn growth(record: &Record) -> Vec<(Shape, &Row)> {
     let rows = record
         .by(Source::Peers)
-        .filter(|row| row.figures.contains_key(&Metric::PeakShare));
+        .filter(|row| row.has(Metric::PeakShare));
     let of_shape = |row: &'_ Row| record.meta.shape(&row.on.problem()?.shape);
     let mut rows: Vec<(Shape, &Row)> = rows.filter_map(|row| Some((of_shape(row)?, row))).collect();
     rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
@@ -167,9 +167,8 @@ fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
         .filter(|problem| problem.place.dtype == Dtype::F16)
     {
         let default = Subject::from(DEFAULT);
-        let is_timed = arms(record).any(|row| {
-            row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50)
-        });
+        let is_timed = arms(record)
+            .any(|row| row.subject == default && row.on == ours.on && row.has(Metric::P50));
         if !is_timed {
             continue;
         }

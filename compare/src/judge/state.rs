@@ -90,16 +90,7 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
 
 /// The row of a variant over all its cases.
 pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
-    record.row(subject, &On::All, source(record))
-}
-
-/// What the cases of a record ran on.
-pub fn source(record: &Record) -> Source {
-    match record.meta.backend {
-        BackendKind::Cuda => Source::Gpu,
-        BackendKind::Emulated => Source::Emulator,
-        BackendKind::Cpu => Source::Cpu,
-    }
+    record.row(subject, &On::All, record.meta.backend.into())
 }
 
 /// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
@@ -109,7 +100,6 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
     let Some(row) = summary(record, subject) else {
         return false;
     };
-    let verdict = |gate: GateId| row.verdicts.get(&gate).map(|judged| judged.verdict);
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
         && gates(record, subject)
@@ -117,10 +107,10 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
             .is_none_or(|judged| judged.verdict != Verdict::Fail)
         && needed
             .into_iter()
-            .all(|gate| verdict(gate) == Some(Verdict::Pass))
+            .all(|gate| row.says(gate) == Some(Verdict::Pass))
         && [GateId::C4, GateId::C8, GateId::B1]
             .into_iter()
-            .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
+            .all(|gate| matches!(row.says(gate), None | Some(Verdict::Pass | Verdict::NoData)))
 }
 
 /// Whether the machine, backend and tier of a record can measure `gate`.

@@ -4,7 +4,7 @@ use super::execute::Executor;
 use super::measured::{Measured, Sink, SinkError};
 use super::plan::Plan;
 use super::rows;
-use crate::record::{On, Place, Source, Subject};
+use crate::record::{On, Source, Subject};
 use common::device::Staged;
 use common::evidence::{Counting, count};
 use common::image::Layout;
@@ -40,7 +40,7 @@ impl Executor<'_> {
                 if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(subject)) {
                     continue;
                 }
-                let on = On::Problem(Place::claims(dtype));
+                let on = On::claims(dtype);
                 if measured
                     .record
                     .row(subject, &on, Source::Emulator)
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::record::{Claim, On, Place, Relation, Source, StageMeta};
+    use crate::record::{Claim, On, Relation, Source, StageMeta};
     use crate::{registry, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -118,7 +118,7 @@ mod tests {
                 ));
             }
         }
-        let on = On::Problem(Place::claims(Dtype::F16));
+        let on = On::claims(Dtype::F16);
         let row = record
             .row(
                 &Subject::variant(&stage.id, "wmma-qk-32x64"),

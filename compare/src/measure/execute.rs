@@ -14,7 +14,7 @@ use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::record::meta::claims;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Relation, Row, Source as By, StageMeta, Subject};
+use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -24,7 +24,7 @@ use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
 use common::timing::{Comparison, Plan as TimingPlan};
-use common::verdict::{GateResult, Verdict};
+use common::verdict::GateResult;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -290,7 +290,7 @@ impl Executor<'_> {
             if measured
                 .record
                 .row(subject, &on, By::Gpu)
-                .is_some_and(|row| row.figures.contains_key(&Metric::P50))
+                .is_some_and(|row| row.has(Metric::P50))
             {
                 continue; // an earlier run has it
             }
@@ -379,7 +379,7 @@ impl Executor<'_> {
                 };
                 let (new, place) = (new.clone(), claim.on.clone());
                 let row = rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light);
-                measured.record.append(wrong.iter().fold(row, Row::verdict));
+                measured.record.append(row.with_verdicts(&wrong));
             }
             sink.grown(measured)?;
         }
@@ -413,12 +413,9 @@ impl Executor<'_> {
         let mut wrong = Vec::new();
         for (subject, outputs, probability) in sides {
             let gates = bench.judge(&outputs, probability).gates;
-            let failed = gates
-                .into_iter()
-                .filter(|result| result.verdict == Verdict::Fail);
-            wrong.extend(failed.map(|result| GateResult {
+            wrong.extend(rows::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
-                ..result
+                ..result.clone()
             }));
         }
         Ok(Some((timed.comparison, wrong)))

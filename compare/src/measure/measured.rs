@@ -180,11 +180,8 @@ impl Measured {
     /// A case that passed is context, and stays with the run.
     pub fn append(&mut self, case: &PlannedCase, outcome: &Outcome) {
         self.record.names(&case.place.shape, case.problem.shape);
-        let row = Row::new(
-            &case.subject,
-            case.on(),
-            rows::backend(self.record.meta.backend),
-        );
+        let by = self.record.meta.backend.into();
+        let row = Row::new(&case.subject, case.on(), by);
         let row = rows::of_outcome(row, outcome);
         if row.failure().is_none() {
             self.record.cases.push(row)

@@ -482,16 +482,14 @@ impl<'a> Show<'a> {
             let over = problem
                 .and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
             let ratio = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            let failed = candidate
-                .failed()
-                .next()
-                .map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+
             let metrics = [
                 Metric::P50,
                 Metric::SingleP50,
                 Metric::HostP50,
                 Metric::MaxError,
             ];
+            let failed = candidate.failures().next();
             let note = failed.or_else(|| candidate.note.clone());
             [
                 row![text(&candidate.on), text(&candidate.subject)],

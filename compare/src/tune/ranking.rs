@@ -128,8 +128,8 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         .instances(subject, Source::Ptxas, dtype, head_dim)
         .filter_map(|(arch, row)| Some((arch?, row)))
         .collect();
-    if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
-        return Err(refused(format!("{gate}: {}", judged.reason), true));
+    if let Some(failure) = built.iter().find_map(|(_, row)| row.failures().next()) {
+        return Err(refused(failure, true));
     }
     if summary(record, subject).is_some() && !is_green(record, subject) {
         let failed = gates(record, subject)
