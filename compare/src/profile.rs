@@ -6,20 +6,22 @@ mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
+use crate::judge::list::joined;
+use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
-use crate::launch::{self, results};
+use crate::launch::{self, Launches, Made};
 use crate::measure::builds::{StageBuild, metas};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Place, Record, Row, Source, StageMeta};
+use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use crate::tool::{self, Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
-use common::limits::DeviceLimits;
+
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
@@ -102,7 +104,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         bail!(NoData(format!(
             "none of what was selected is green in {}: {}",
             record.name,
-            red.join(", ")
+            joined(red, ", ")
         )));
     }
     let gpu = ladder.gpu_to("profile on")?.info().limits();
@@ -117,14 +119,13 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     } else {
         &[]
     };
-    let launched = match measure(
-        &ncu,
-        &places,
-        (&problems, device),
-        sections,
-        &work,
-        args.quiet,
-    )? {
+    let launches = Launches {
+        places: &places,
+        problems: &problems,
+        device,
+        watchdog: WATCHDOG_SECONDS,
+    };
+    let launched = match measure(&ncu, &launches, sections, &work, args.quiet)? {
         Ok(launched) => launched,
         Err(red) => {
             let text =
@@ -191,71 +192,53 @@ fn places(
     ladder: &[StageBuild],
     is_named: bool,
     record: &Completing,
-) -> (Vec<String>, Vec<String>) {
+) -> (Vec<Subject>, Vec<Subject>) {
     let stages = metas(ladder);
     let known = Known {
         stages: &stages,
         run: Some((&record.name, &record.record)),
         committed: &[],
     };
-    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
-            wanted.extend(
-                variants
-                    .iter()
-                    .map(|variant| (stage.id.as_str(), variant.name.as_str())),
-            );
+            wanted.extend(variants.iter().map(|variant| stage.subject(&variant.name)));
         } else {
-            wanted.push((&stage.id, best::variant(&known, &stage.meta)));
+            wanted.push(best::subject(&known, &stage.meta));
             wanted.extend(named_by_claims(&stage.meta, &stages));
         }
     }
-    let all = ladder.iter().flat_map(|stage| {
-        stage
-            .variants
-            .iter()
-            .map(|variant| (stage.id.as_str(), variant.name.as_str()))
-    });
-    let (green, red): (Vec<_>, Vec<_>) = all
-        .filter(|place| wanted.contains(place))
-        .partition(|(stage, variant)| record.is_green(stage, variant));
-    let words = |places: Vec<(&str, &str)>| {
-        places
-            .into_iter()
-            .map(|(stage, variant)| format!("{stage}/{variant}"))
-            .collect()
-    };
-    (words(green), words(red))
+    let all = ladder.iter().flat_map(|stage| stage.subjects());
+    all.filter(|place| wanted.contains(place))
+        .partition(|place| is_green(&record.record, place))
 }
 
 /// The variants that ncu must look at to judge what `stage` predicts.
-fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'a str, &'a str)> {
-    let mut names = Vec::new();
+fn named_by_claims(stage: &StageMeta, stages: &[StageMeta]) -> Vec<Subject> {
+    let mut named = Vec::new();
     for claim in stage
         .claims
         .iter()
         .filter(|claim| claim.metric.is_judged_by_ncu())
     {
         for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
-            names.push((stage.id.as_str(), variant.name.as_str()));
-            names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+            named.push(stage.subject(&variant.name));
+            named.extend(base.map(|(stage, variant)| stage.subject(&variant.name)));
         }
     }
-    names
+    named
 }
 
 /// Launches every variant of `places` on every problem under ncu. The inner error is a launch that is not green.
 fn measure(
     tool: &Tool,
-    places: &[String],
-    (problems, device): (&[Named], Option<DeviceLimits>),
+    launches: &Launches<'_>,
     sections: &[&str],
     work: &Path,
     quiet: bool,
 ) -> anyhow::Result<Result<Vec<Row>, String>> {
-    let (log, done) = (work.join("ncu.log"), work.join("launches"));
-    let planned = places.len() * problems.len();
+    let places = launches.places;
+    let planned = places.len() * launches.problems.len();
     let mut command = Command::new(&tool.path);
     command.args([
         "--clock-control",
@@ -269,48 +252,37 @@ fn measure(
         .arg(work.join(REPORT))
         .args(["--metrics", &ncu::names().join(",")])
         .args(sections);
-    command
-        .arg(std::env::current_exe()?)
-        .args(launch::arguments(
-            places,
-            problems,
-            device,
-            WATCHDOG_SECONDS,
-            &done,
-        ));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
-    let ended = tool::run(command, &log, limit, || {
-        let finished = results(&done).len().min(planned - 1);
-        bars.step(
-            "profile",
-            places
-                .get(finished % places.len())
-                .map_or("", String::as_str),
-            finished,
-            planned,
-        );
+    let made = launches.make(Some(command), (work, "ncu"), limit, |ended| {
+        let finished = ended.min(planned - 1);
+        let place = &places[finished % places.len()];
+        bars.step("profile", place.as_str(), finished, planned);
     })?;
     bars.finish();
-    let launched = results(&done);
-    if let Some(red) = launched.iter().find_map(launch::failure) {
+    if let Some(red) = made.red() {
         return Ok(Err(red));
     }
+    let Made {
+        ended,
+        printed,
+        log,
+        rows,
+    } = made;
     if ended == Ended::TimedOut {
-        let (seconds, made) = (limit.as_secs(), launched.len());
+        let (seconds, made) = (limit.as_secs(), rows.len());
         bail!(NoData(format!(
             "ncu was ended after {seconds} s, with {made} of {planned} launches"
         )));
     }
-    if !ended.is_success() || launched.len() < planned {
-        let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    if !ended.is_success() || rows.len() < planned {
         bail!(NoData(format!(
             "{}; its log is {}",
             csv::reason(&printed),
             log.display()
         )));
     }
-    Ok(Ok(launched))
+    Ok(Ok(rows))
 }
 
 /// What ncu prints of its report's `page`, in a file of its own.
@@ -488,12 +460,9 @@ mod tests {
         };
         let selected = chosen(&[], &[]);
         let record = timed(US);
-        let all = VARIANTS;
+        let all = VARIANTS.map(Subject::from);
         let (green, red) = places(&selected, &ladder, false, &completing(record.clone()));
-        assert_eq!(
-            (green.as_slice(), red.len()),
-            (&all.map(String::from)[..], 0)
-        );
+        assert_eq!((green.as_slice(), red.len()), (&all[..], 0));
         let (green, _) = places(
             &chosen(&["1"], &["cpasync-32x64"]),
             &ladder,
@@ -503,10 +472,7 @@ mod tests {
         assert_eq!(green, all[2..]);
         let record = record.failing(SCALAR, GateId::C1);
         let (green, red) = places(&selected, &ladder, false, &completing(record));
-        assert_eq!(
-            (green.as_slice(), red),
-            (&all.map(String::from)[1..], vec![all[0].to_string()])
-        );
+        assert_eq!((green.as_slice(), red.as_slice()), (&all[1..], &all[..1]));
     }
 
     #[test]
