@@ -181,14 +181,11 @@ fn document(lines: &[Line]) -> Document {
             joined(of(State::Without).map(|line| line.what), ", ")
         ),
     };
-    Document {
-        blocks: vec![
-            Block::Table(table),
-            Block::bullets(remedies),
-            Block::paragraph(verdict),
-        ],
-        ..Document::default()
-    }
+    Document::of(vec![
+        Block::Table(table),
+        Block::bullets(remedies),
+        Block::paragraph(verdict),
+    ])
 }
 
 fn lines(facts: &Facts) -> Vec<Line> {

@@ -139,10 +139,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
     if lines.is_empty() {
         anyhow::bail!(args.instances.absent());
     }
-    let document = Document {
-        blocks: vec![Block::bullets(lines)],
-        ..Document::default()
-    };
+    let document = Document::of(vec![Block::bullets(lines)]);
     let text = [vec![terminal(&document, WIDTH)], loops].concat();
     Ok(Answer::pass(text.join("\n")))
 }

@@ -74,13 +74,9 @@ const TIMER: &str = "timer";
 
 fn answer(rows: &[Row], as_json: bool) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
-    let document = || Document {
-        blocks: blocks(rows),
-        ..Document::default()
-    };
     let text = match as_json {
         true => json(&serde_json::json!({ "wrong": wrong, "killed": tally(rows), "rows": rows })),
-        false => terminal(&document(), WIDTH),
+        false => terminal(&Document::of(blocks(rows)), WIDTH),
     };
     // The timer alone may go without: it needs a GPU.
     let is_untested = |row: &Row| {

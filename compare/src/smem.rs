@@ -91,10 +91,7 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     if blocks.is_empty() {
         anyhow::bail!(args.instances.absent());
     }
-    let document = Document {
-        blocks,
-        ..Document::default()
-    };
+    let document = Document::of(blocks);
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 

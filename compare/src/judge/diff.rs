@@ -845,9 +845,7 @@ impl<'a> Sides<'a> {
             .iter()
             .filter(|row| row.against.is_none() && (has_one_build || row.by != Source::Ptxas));
         let fewer = self.new.variants().filter_map(|subject| {
-            let [was, is] = [self.base, self.new].map(|record| {
-                state::summary(record, &subject).and_then(|row| row.value(Metric::Cases))
-            });
+            let [was, is] = [self.base, self.new].map(|record| state::cases(record, &subject));
             let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;
             let row = missing(
                 &subject,

@@ -1,7 +1,7 @@
 //! The ladder beside its peers: whose figures are shown, what is won and lost, and fast_p.
 
 use super::best::p50;
-use super::state::{is_green, summary};
+use super::state::{cases, is_green};
 use super::{Known, Origin};
 use crate::record::{Figure, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
@@ -172,10 +172,8 @@ fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
         if !is_timed {
             continue;
         }
-        let checked = summary(record, &ours.subject)
-            .and_then(|row| row.value(Metric::Cases))
-            .unwrap_or(0.0);
-        let is_right = is_green(record, &ours.subject) && checked >= INPUTS;
+        let is_right =
+            is_green(record, &ours.subject) && cases(record, &ours.subject) >= Some(INPUTS);
         // Ours has no ratio where the timed buffers are wrong.
         let speedup = over(record, ours, &default)
             .filter(|_| is_right)

@@ -88,9 +88,23 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     gates
 }
 
+/// Those that say so.
+pub fn with(
+    gates: &BTreeMap<GateId, Judged>,
+    verdict: Verdict,
+) -> impl Iterator<Item = (GateId, &Judged)> {
+    let gates = gates.iter().map(|(gate, judged)| (*gate, judged));
+    gates.filter(move |(_, judged)| judged.verdict == verdict)
+}
+
 /// The row of a variant over all its cases.
 pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
     record.row(subject, &On::All, record.meta.backend.into())
+}
+
+/// Cases of a variant that were judged; none where it was not run.
+pub fn cases(record: &Record, subject: &Subject) -> Option<f64> {
+    summary(record, subject)?.value(Metric::Cases)
 }
 
 /// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
@@ -141,9 +155,7 @@ pub fn unsanitized(record: &Record) -> Vec<Subject> {
             .row(subject, &On::All, Source::ComputeSanitizer)
             .is_none()
     };
-    let ran = |subject: &Subject| {
-        summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0))
-    };
+    let ran = |subject: &Subject| cases(record, subject) > Some(0.0);
     record
         .variants()
         .filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject))
@@ -198,14 +210,9 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         return State::NotRun("it takes none of these problems".into());
     }
     let gates = gates(record, subject);
-    let with = |verdict: Verdict| -> Vec<GateId> {
-        gates
-            .iter()
-            .filter(|(_, judged)| judged.verdict == verdict)
-            .map(|(gate, _)| *gate)
-            .collect()
-    };
-    match (with(Verdict::Fail), with(Verdict::Ambiguous)) {
+    let that =
+        |verdict: Verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
+    match (that(Verdict::Fail), that(Verdict::Ambiguous)) {
         (failed, _) if !failed.is_empty() => return State::Failed(failed),
         (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
         _ => {}
@@ -244,15 +251,13 @@ pub fn failures(record: &Record) -> Vec<Failure> {
         .iter()
         .filter(|row| row.against.is_none() && row.failure().is_some());
     let of = |subject: &Subject| {
-        let failed = gates(record, subject)
-            .into_iter()
-            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failure = |(gate, judged): (_, Judged)| Failure {
+        let gates = gates(record, subject);
+        let failure = |(gate, judged): (_, &Judged)| Failure {
             subject: subject.clone(),
             gate,
-            reason: judged.reason,
+            reason: judged.reason.clone(),
         };
-        failed.map(failure).collect::<Vec<_>>()
+        with(&gates, Verdict::Fail).map(failure).collect::<Vec<_>>()
     };
     distinct(failing.map(|row| &row.subject))
         .into_iter()

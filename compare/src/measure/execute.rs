@@ -6,6 +6,7 @@ use super::measured::{ExecuteError, Measured, Sink};
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::timed_problem::TimedProblem;
+use crate::judge::best::time;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
@@ -19,7 +20,7 @@ use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
-use common::metric::Metric;
+
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
@@ -287,11 +288,7 @@ impl Executor<'_> {
                 continue;
             };
             let on = On::Problem(place.clone());
-            if measured
-                .record
-                .row(subject, &on, By::Gpu)
-                .is_some_and(|row| row.has(Metric::P50))
-            {
+            if time(&measured.record, subject, place).is_some() {
                 continue; // an earlier run has it
             }
             if !is_green(&measured.record, subject) {

@@ -191,11 +191,7 @@ impl<'a> Show<'a> {
         let row = |(subject, of_variant): &&(Subject, State)| {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
-            let with = |verdict: Verdict| {
-                gates
-                    .iter()
-                    .filter(move |(_, judged)| judged.verdict == verdict)
-            };
+            let with = |verdict: Verdict| judged::with(&gates, verdict);
             let said = match of_variant {
                 State::NotRun(why) => why.clone(),
                 _ => {

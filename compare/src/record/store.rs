@@ -219,7 +219,7 @@ impl Record {
         self.meta.stages.iter().flat_map(super::StageMeta::subjects)
     }
 
-    pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
+    pub fn by(&self, source: Source) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
     }
 

@@ -1,7 +1,7 @@
 //! Rankings from a record, and what of a plan the tuning cache makes unnecessary. Pure.
 
-use crate::judge::best::{timed, withheld};
-use crate::judge::state::{gates, is_green, summary};
+use crate::judge::best::{time, timed, withheld};
+use crate::judge::state::{gates, is_green, summary, with};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming, Request};
 use crate::record::meta::TimingScope;
@@ -132,10 +132,7 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         return Err(refused(failure, true));
     }
     if summary(record, subject).is_some() && !is_green(record, subject) {
-        let failed = gates(record, subject)
-            .into_iter()
-            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failed: Vec<String> = failed
+        let failed: Vec<String> = with(&gates(record, subject), Verdict::Fail)
             .map(|(gate, judged)| format!("{gate}: {}", judged.reason))
             .collect();
         let is_wrong = !failed.is_empty();
@@ -153,9 +150,7 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
             },
         );
     }
-    let Some(row) =
-        timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place))
-    else {
+    let Some(row) = time(record, subject, place) else {
         let unsupported = unsupported(subject, place, problem, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
