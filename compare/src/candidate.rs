@@ -17,8 +17,8 @@ use crate::measure::rows;
 use crate::measure::select::{self, Chosen, Problems, family};
 use crate::output::{self, Output};
 use crate::page::terminal::{WIDTH, terminal};
+use crate::pages::show;
 use crate::pages::show::Section;
-use crate::pages::{show, summary};
 use crate::peers::choose::Item;
 use crate::peers::measure::{Bench, Calls, Exchange, Python};
 use crate::peers::pair::{absent, pairs};
@@ -27,7 +27,7 @@ use crate::peers::{self, METHOD, SAMPLES};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, is_stream};
 use crate::record::meta::{
-    CANDIDATE, DeviceCompiler, GateScope, Measurable, Progress, StageMeta, VariantMeta,
+    CANDIDATE, DeviceCompiler, GateScope, Measurable, StageMeta, VariantMeta,
 };
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject};
@@ -217,7 +217,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     let mut python = Python::new(program.clone(), calls);
     let hello = match python.start() {
-        Ok(hello) => hello.expect("it was not running"),
+        Ok(hello) => hello.clone(),
         Err(error @ SessionError::Load { .. }) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
         }
@@ -314,18 +314,10 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         _ => Ok(Ended::Whole),
     };
     recorder.bars.finish();
-    let finished = measured.finished();
-    let is_whole = checked.is_ok() && matches!(timed, Ok(Ended::Whole));
-    measured.record.meta.progress = match is_whole {
-        true => Progress::Complete {
-            cases: finished,
-            seconds: start.elapsed().as_secs(),
-        },
-        false => Progress::Partial {
-            finished,
-            planned: plan.cases.len(),
-        },
-    };
+    match checked.is_ok() && matches!(timed, Ok(Ended::Whole)) {
+        true => measured.has_ended(start.elapsed().as_secs()),
+        false => measured.goes_on(plan.cases.len()),
+    }
     measured.record.write(&folder)?;
     let is_interrupted = matches!(checked, Err(ExecuteError::Sink(SinkError::Interrupted)))
         || matches!(timed, Ok(Ended::Interrupted));
@@ -363,9 +355,7 @@ fn answer(
         files.extend(render::of_run(&report, folder, &folder.join("COMPARE.md")));
     }
     render::write(&files)?;
-    let mut text = terminal(&summary::document(&report), WIDTH)
-        .trim_end()
-        .to_string();
+    let (mut text, notes) = render::told(&report, args.quiet);
     if record.by(Source::Peers).next().is_some() {
         text += &format!(
             "\n\n{}",
@@ -376,16 +366,13 @@ fn answer(
     if !unsupported.is_empty() {
         text += &format!("\n\nUnsupported:\n  {}", unsupported.join("\n  "));
     }
-    let reproach = summary::reproach(&report).filter(|_| args.quiet);
-    let notes = reproach
-        .iter()
-        .map(|document| terminal(document, WIDTH).trim_end().to_string());
+
     Ok(Answer::new(
         report.overall.exit,
         format!("{text}\nrecord: {}", folder.display()),
     )
     .quiet(args.quiet)
-    .noting(notes.collect()))
+    .noting(notes))
 }
 
 /// Problems that it does not take, each with its own words.
@@ -485,14 +472,10 @@ impl Timing<'_> {
         }
         let mut peers = Python::new(self.program.clone(), Calls::Peers { flash_attn_3: None });
         let (software, missing) = match peers.start() {
-            Ok(hello) => {
-                let hello = hello.expect("it was not running");
-                let tools = hello.tools();
-                (tools, hello.absent.into_iter().collect::<Vec<_>>())
-            }
+            Ok(hello) => (hello.tools(), hello.absent.clone()),
             Err(error) => (
                 vec![],
-                vec![("torch-default".to_string(), error.to_string())],
+                [("torch-default".to_string(), error.to_string())].into(),
             ),
         };
         let record = &mut measured.record;
@@ -542,7 +525,7 @@ impl Timing<'_> {
                 .bars
                 .step("timing", &place.to_string(), done, timings.len());
             let item = Item {
-                shape_name: place.shape.clone(),
+                place: place.clone(),
                 problem: timing.problem,
                 stages: base
                     .as_ref()

@@ -85,22 +85,18 @@ struct Line {
 
 impl Line {
     fn go(what: &'static str, here: impl Into<String>) -> Self {
-        let (state, here, remedy) = (State::Go, here.into(), String::new());
         Line {
-            what,
-            state,
-            here,
-            remedy,
+            state: State::Go,
+            ..Line::without(what, here, "")
         }
     }
 
     fn without(what: &'static str, here: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (state, here, remedy) = (State::Without, here.into(), remedy.into());
         Line {
             what,
-            state,
-            here,
-            remedy,
+            state: State::Without,
+            here: here.into(),
+            remedy: remedy.into(),
         }
     }
 

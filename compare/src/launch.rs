@@ -7,7 +7,7 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select::{self, Named, Problems, SelectError};
-use crate::record::{On, Place, Row, Source, Subject};
+use crate::record::{On, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::tool::{self, Ended};
 use anyhow::Context;
@@ -109,14 +109,14 @@ impl Launches<'_> {
         let mut words = vec![
             "launch".to_string(),
             format!("--places={}", joined(self.places, ",")),
-            format!("--shapes={}", each_once(&|(name, _)| name.clone())),
+            format!("--shapes={}", each_once(&|(place, _)| place.shape.clone())),
             format!(
                 "--dtypes={}",
-                each_once(&|(_, problem)| problem.dtype.to_string())
+                each_once(&|(place, _)| place.dtype.to_string())
             ),
             format!(
                 "--masks={}",
-                each_once(&|(_, problem)| problem.mask.to_string())
+                each_once(&|(place, _)| place.mask.to_string())
             ),
             format!("--watchdog={}", self.watchdog),
         ];
@@ -141,7 +141,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
     device.set_watchdog(Duration::from_secs(args.watchdog));
     let mut exit = Exit::Pass;
-    for (shape_name, problem) in &args.problems.or(&[], &[], &[]) {
+    for (place, problem) in &args.problems.or(&[], &[], &[]) {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
         let staged = Staged::new(&inputs, Layout::Packed);
         let mut references: HashMap<Probability, Reference> = HashMap::new();
@@ -164,10 +164,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                     })
                 }
             };
-            let on = On::Case(
-                Place::of(shape_name, problem),
-                format!("{}:0", Family::Normal),
-            );
+            let on = On::Case(place.clone(), format!("{}:0", Family::Normal));
             let row = Row::new(Subject::variant(stage.info().id, variant), on, Source::Gpu);
             let row = rows::of_outcome(row, &outcome);
             append(&args.results, &row)?;

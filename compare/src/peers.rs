@@ -145,7 +145,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Calls::Peers { flash_attn_3 },
     );
     let hello = match python.start() {
-        Ok(hello) => hello.expect("it was not running"),
+        Ok(hello) => hello.clone(),
         Err(error) => return Ok(Err(error.to_string())),
     };
     check_uuid(&hello, &device)?;
@@ -191,20 +191,16 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         args.iters.unwrap_or(SAMPLES),
     )?;
     for (done, item) in items.iter().enumerate() {
-        let label = format!(
-            "{} {} {}",
-            item.shape_name, item.problem.dtype, item.problem.mask
-        );
-        bars.step("problem", &label, done, items.len());
+        bars.step("problem", &item.place.to_string(), done, items.len());
         let rows = bench.measure(item, &mut [&mut python])?.rows()?;
         completing
             .record
-            .names(&item.shape_name, item.problem.shape);
+            .names(&item.place.shape, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
         completing.append(rows)?;
     }
     for (done, item) in growth.iter().enumerate() {
-        bars.step("growth", &item.shape_name, done, growth.len());
+        bars.step("growth", &item.place.shape, done, growth.len());
         let row = matrix_flops
             .map(|flops| bench.alone(item, flops))
             .transpose()?
@@ -253,7 +249,6 @@ pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String
     let flash_attn_3 = flash_attn_3.map(Path::to_path_buf);
     let mut python = Python::new(program(python), Calls::Peers { flash_attn_3 });
     let hello = python.start().map_err(|error| error.to_string())?;
-    let hello = hello.expect("it was not running");
     let absent = match hello.absent.keys().cloned().collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
         absent => format!("; not {}", absent.join(", ")),

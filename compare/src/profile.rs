@@ -17,7 +17,7 @@ use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
+use crate::record::{On, Record, Row, Source, StageMeta, Subject};
 use crate::tool::{self, Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
@@ -138,8 +138,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         let sampled = sampled(&ncu, &work, found.len())?;
         found = with_waits(found, &builds, &sampled, chains).map_err(NoData)?;
     }
-    for (name, problem) in &problems {
-        record.record.names(name, problem.shape);
+    for (place, problem) in &problems {
+        record.record.names(&place.shape, problem.shape);
     }
     record.by(
         Source::Ncu,
@@ -394,9 +394,7 @@ fn with_lines(
         let On::Case(place, _) = &row.on else {
             return Err(format!("{} is no launch", row.on));
         };
-        let problem = problems
-            .iter()
-            .find(|(name, problem)| Place::of(name, problem) == *place);
+        let problem = problems.iter().find(|(known, _)| known == place);
         let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
         let facts = problem.zip(stage).and_then(|((_, problem), stage)| {
             Some(
@@ -427,6 +425,7 @@ fn with_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Place;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
     use common::problem::claims_problem;
     use common::verdict::GateId;
@@ -481,7 +480,7 @@ mod tests {
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, Source::Gpu, None))
             .into();
-        let problems = [("mission".to_string(), claims_problem(Dtype::F16))];
+        let problems = [(Place::claims(Dtype::F16), claims_problem(Dtype::F16))];
         let join =
             |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, launched.clone(), lines);
         let good = join(vec![

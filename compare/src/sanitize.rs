@@ -13,7 +13,7 @@ use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::{Place, Row, Source, Subject};
+use crate::record::{Row, Source, Subject};
 use crate::tool::{Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
@@ -122,9 +122,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         work: &work,
         limit: args.limit,
     };
-    let launched = problems
-        .iter()
-        .map(|(name, problem)| Place::of(name, problem));
+    let launched = problems.iter().map(|(place, _)| place);
     let blind_spots = BLIND_SPOTS
         .iter()
         .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));

@@ -301,23 +301,22 @@ impl<'a> Sides<'a> {
             [self.base, self.new].map(|record| record.variants().collect());
         for subject in &before {
             let is_checked = |record| state::summary(record, subject).is_some();
-            if after.contains(subject) {
+            let is_declared = after.contains(subject);
+            let (change, why) = if is_declared && is_checked(self.new) {
+                continue;
+            } else if is_declared && is_checked(self.base) {
                 let why = "it was checked in the base, and not in the new record";
-                let is_lost = is_checked(self.base) && !is_checked(self.new);
-                found.extend(is_lost.then(|| row(subject, Change::Missing, why).required(true)));
+                (Change::Missing, why)
+            } else if is_declared {
+                continue;
             } else if refused(self.new).any(|other| other == *subject) {
-                found.push(row(
-                    subject,
-                    Change::Missing,
-                    "the new record is of a device that refuses it",
-                ));
+                let why = "the new record is of a device that refuses it";
+                (Change::Missing, why)
             } else {
-                found.push(row(
-                    subject,
-                    Change::Differs,
-                    "the new record does not declare it: removed, or renamed",
-                ));
-            }
+                let why = "the new record does not declare it: removed, or renamed";
+                (Change::Differs, why)
+            };
+            found.push(row(subject, change, why).required(is_declared));
         }
         let added = after.iter().filter(|subject| !before.contains(subject));
         found.extend(
@@ -747,10 +746,8 @@ impl<'a> Sides<'a> {
             let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else {
                 continue;
             };
-            let group = match new.by {
-                Source::Ptxas | Source::Kernel => Group::Resources,
-                Source::Emulator if new.on.problem().is_some() => Group::Counters,
-                _ => continue,
+            let Some(group) = group(new) else {
+                continue;
             };
             let stage = new.subject.stage();
             if let Some(why) = self.other_compiler(stage, new.by) {
@@ -810,40 +807,34 @@ impl<'a> Sides<'a> {
     /// What the base counted or built of variants and the new record did not, though it has them and set out to; and cases that
     /// it did not run of them.
     fn lost(&self) -> Vec<Difference> {
+        // Built for other architectures on purpose there is other code. Without nvcc, or with another, a line says so for the whole
+        // stage.
+        let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
+        let is_built_alike =
+            |stage: &str| has_one_build && self.other_compiler(stage, Source::Ptxas).is_none();
         let is_gone = |row: &&Row| {
-            let is_of_instance = match row.by {
-                Source::Emulator => row.on.problem().is_some(),
-                // Without nvcc, or with another, a line says so for the whole stage.
-                Source::Ptxas => self
-                    .other_compiler(row.subject.stage(), Source::Ptxas)
-                    .is_none(),
-                by => by == Source::Kernel,
-            };
-            let is_counted = is_of_instance && (row.retired.is_empty() || !row.figures.is_empty());
+            let is_counted = row.retired.is_empty() || !row.figures.is_empty();
             let stage = self.new.stage(row.subject.stage());
             let is_declared =
                 stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
             is_counted
                 && is_declared
                 && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
+                && (row.by != Source::Ptxas || is_built_alike(row.subject.stage()))
         };
         let missing = |subject: &Subject, what: &str, group: Group, why: &str| {
             Difference::new(subject, what, group, Change::Missing, why).required(true)
         };
         let row = |row: &Row| {
-            let (group, why) = match row.by {
-                Source::Emulator => (Group::Counters, "counted in the base only"),
-                _ => (Group::Resources, "built in the base only"),
+            let group = group(row)?;
+            let why = match group {
+                Group::Counters => "counted in the base only",
+                _ => "built in the base only",
             };
-            missing(&row.subject, &group.to_string(), group, why).on(&row.on)
+            Some(missing(&row.subject, &group.to_string(), group, why).on(&row.on))
         };
-        // Built for other architectures on purpose there is other code.
-        let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
-        let rows = self
-            .base
-            .rows
-            .iter()
-            .filter(|row| row.against.is_none() && (has_one_build || row.by != Source::Ptxas));
+        let rows = self.base.rows.iter().filter(|row| row.against.is_none());
+
         let fewer = self.new.variants().filter_map(|subject| {
             let [was, is] = [self.base, self.new].map(|record| state::cases(record, &subject));
             let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;
@@ -855,7 +846,7 @@ impl<'a> Sides<'a> {
             );
             Some(row.values(was, is))
         });
-        let lost = rows.filter(is_gone).map(row).chain(fewer);
+        let lost = rows.filter(is_gone).filter_map(row).chain(fewer);
         lost.filter(|_| self.covers()).collect()
     }
 
@@ -913,6 +904,15 @@ impl<'a> Sides<'a> {
             (false, true) => Some(Change::Worse),
             _ => None,
         }
+    }
+}
+
+/// The table of what is compiled or counted.
+fn group(row: &Row) -> Option<Group> {
+    match row.by {
+        Source::Ptxas | Source::Kernel => Some(Group::Resources),
+        Source::Emulator => row.on.problem().map(|_| Group::Counters),
+        _ => None,
     }
 }
 

@@ -66,22 +66,16 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
             false => is_of_variants(**gate) || row.by == Source::Peers,
         };
         for (&gate, judged) in row.verdicts.iter().filter(counts) {
-            let judged = &match is_timed {
-                true => Judged {
-                    reason: format!("{} as timed: {}", row.on, judged.reason),
-                    ..judged.clone()
-                },
-                false => judged.clone(),
-            };
+            let mut judged = judged.clone();
+            if is_timed {
+                judged.reason = format!("{} as timed: {}", row.on, judged.reason);
+            }
             let said = gates.entry(gate).or_insert_with(|| judged.clone());
-            let is_worse = rank(judged.verdict) < rank(said.verdict);
-            let adds_up = judged.verdict == said.verdict
-                && judged.verdict == Verdict::Fail
-                && judged.reason != said.reason;
-            if is_worse {
-                *said = judged.clone();
-            } else if adds_up {
-                said.reason = format!("{}; {}", said.reason, judged.reason);
+            let do_fail = [said.verdict, judged.verdict] == [Verdict::Fail; 2];
+            if rank(judged.verdict) < rank(said.verdict) {
+                *said = judged;
+            } else if do_fail && judged.reason != said.reason {
+                said.reason += &format!("; {}", judged.reason);
             }
         }
     }

@@ -142,6 +142,18 @@ impl Measured {
         self.cases().count()
     }
 
+    /// Says that the run goes on, or was ended, and how far it has come.
+    pub fn goes_on(&mut self, planned: usize) {
+        let finished = self.finished();
+        self.record.meta.progress = Progress::Partial { finished, planned };
+    }
+
+    /// Says that the run has come to its end.
+    pub fn has_ended(&mut self, seconds: u64) {
+        let cases = self.finished();
+        self.record.meta.progress = Progress::Complete { cases, seconds };
+    }
+
     /// What of `planned` the record has not, or not as thoroughly; what it has of that is dropped, to be replaced.
     pub fn missing<'p>(&mut self, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
         let known: HashMap<_, _> = self

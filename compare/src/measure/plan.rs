@@ -478,7 +478,7 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
     let families = or_all(&request.families, &[Family::Normal]);
     let seeds = or_all(&request.seeds, &[0]);
     let mut items = Vec::new();
-    for (name, problem) in request
+    for (place, problem) in request
         .problems
         .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
     {
@@ -486,7 +486,7 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
         let taken = Family::for_dtype(problem.dtype);
         for &family in families.iter().filter(|family| taken.contains(family)) {
             items.extend(seeds.iter().map(|&seed| Item {
-                place: Place::of(&name, &problem),
+                place: place.clone(),
                 ..item(problem, family, seed, mode)
             }));
         }

@@ -2,6 +2,7 @@
 //! the nearest one that does.
 
 use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::record::Place;
 use crate::record::meta::Refusal;
 use clap::Args;
 use common::inputs::Family;
@@ -76,8 +77,8 @@ pub struct Problems {
 /// A shape, and what it is called: by its name, or by its extents.
 pub type NamedShape = (String, Shape);
 
-/// A problem, and what its shape is called.
-pub type Named = (String, Problem);
+/// A problem, and what it is called.
+pub type Named = (Place, Problem);
 
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -218,9 +219,10 @@ impl Problems {
         };
         let (dtypes, masks) = (or_all(&self.dtypes, dtypes), or_all(&self.masks, masks));
         let problem = |(name, shape): &NamedShape, dtype, mask| {
+            let problem = Problem::new(*shape, dtype, mask);
             (
-                name.clone(),
-                Problem::new(*shape, dtype, mask).expect("selected shapes are problems"),
+                Place::new(name, dtype, mask),
+                problem.expect("selected shapes are problems"),
             )
         };
         let of = |shape| {
@@ -416,9 +418,7 @@ mod tests {
     fn problems_are_every_combination_in_order() {
         let chosen = |problems: Problems| -> Vec<String> {
             let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
-            all.iter()
-                .map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask))
-                .collect()
+            all.iter().map(|(place, _)| place.to_string()).collect()
         };
         let all = [
             "small f16 causal",
