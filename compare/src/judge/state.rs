@@ -3,7 +3,7 @@
 use super::list::distinct;
 use super::{Known, place};
 use crate::record::meta::{Measurable, Scope, Tier};
-use crate::record::{Judged, Of, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -270,7 +270,7 @@ pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
     pub faults: usize,
-    /// By a gate.
+    /// By a gate, with every element type to which they apply.
     pub faults_killed: usize,
     /// Kernels without one of their synchronisation sites.
     pub sites: usize,
@@ -279,8 +279,7 @@ pub struct Tally {
     pub redundant: usize,
 }
 
-/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault: it passes
-/// where no case fails.
+/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault.
 pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     let mut tally = Tally::default();
     for row in rows {
@@ -292,9 +291,9 @@ pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
             tally.sites += 1;
             tally.sites_killed += usize::from(is_killed);
             tally.redundant += usize::from(!is_killed && is_right);
-        } else if is_killed == is_right {
+        } else if !matches!(&row.on, On::Named(what) if what == CORRECT_MODEL) {
             tally.faults += 1;
-            tally.faults_killed += usize::from(is_killed);
+            tally.faults_killed += usize::from(is_killed && is_right);
         }
     }
     tally

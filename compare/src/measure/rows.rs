@@ -3,7 +3,7 @@
 use super::builds::StageBuild;
 use crate::judge::list::joined;
 use crate::record::ncu::FORMULAS;
-use crate::record::{Judged, On, Place, Row, Source, Subject};
+use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::Outcome;
 
 use common::device::cuda::TimerCheck;
@@ -309,7 +309,7 @@ pub fn planted(found: &Caught) -> Row {
     };
     tested(
         HARNESS,
-        found.fault.map_or("correct model", Fault::name),
+        found.fault.map_or(CORRECT_MODEL, Fault::name),
         found.as_it_should(),
         by.clone(),
     )

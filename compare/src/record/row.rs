@@ -243,6 +243,9 @@ impl fmt::Display for Source {
     }
 }
 
+/// What the row of the self-test is of that no fault was planted in.
+pub const CORRECT_MODEL: &str = "correct model";
+
 /// What a row's figures are of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum On {
