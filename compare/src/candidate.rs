@@ -421,7 +421,7 @@ fn scopes() -> Vec<GateScope> {
     let no = |reason: &str| Measurable::No {
         reason: reason.to_string(),
     };
-    let measurable = |gate| match gate {
+    GateScope::of_run(|gate| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
             Measurable::Yes
         }
@@ -431,13 +431,7 @@ fn scopes() -> Vec<GateScope> {
         GateId::R1 => no("what a candidate compiles to is not known"),
         GateId::C8 => no("a candidate returns no log-sum-exps"),
         GateId::L1 | GateId::E1 | GateId::S1 => no("a candidate claims nothing"),
-    };
-    let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    let scope = |gate| GateScope {
-        gate,
-        measurable: measurable(gate),
-    };
-    gates.map(scope).collect()
+    })
 }
 
 /// How the timing ended.
@@ -582,8 +576,7 @@ impl Timing<'_> {
             .into_iter()
             .rev();
         let is_of_this = |record: &Record| {
-            record.meta.machine.gpu.name() == Some(name)
-                && builds.iter().any(|build| record.is_of(build))
+            record.meta.gpu() == Some(name) && builds.iter().any(|build| record.is_of(build))
         };
         let found = records.find(|(_, record)| is_of_this(record));
         found.map(|(_, record)| record).ok_or_else(|| {

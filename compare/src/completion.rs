@@ -102,7 +102,7 @@ impl Completing {
 
     /// Refuses a GPU that the record is not of.
     fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
-        match self.record.meta.machine.gpu.name() {
+        match self.record.meta.gpu() {
             Some(name) if name == here => Ok(()),
             other => Err(CompletionError::OtherGpu {
                 name: self.name.clone(),
@@ -166,16 +166,9 @@ fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
 
 fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
     let name = name.to_string();
-    let recorded = |build: &StageBuild| {
-        record
-            .meta
-            .stages
-            .iter()
-            .any(|stage| (&stage.id, &stage.identity) == (&build.id, &build.identity))
-    };
     let stages: Vec<String> = builds
         .iter()
-        .filter(|build| !recorded(build))
+        .filter(|build| !record.is_of(build))
         .map(|build| build.id.clone())
         .collect();
     if !stages.is_empty() {

@@ -492,15 +492,12 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             ),
         ],
     };
-    let scope = |gate: GateId| {
+    GateScope::of_run(|gate| {
         let unmet = needs(gate).into_iter().find(|(is_met, _)| !is_met);
-        let measurable = unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
+        unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
             reason: reason.to_string(),
-        });
-        GateScope { gate, measurable }
-    };
-    let of_runs = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    of_runs.map(scope).collect()
+        })
+    })
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.

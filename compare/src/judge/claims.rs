@@ -488,7 +488,7 @@ fn refuted_by<'a>(
 ) -> Option<(&'a str, &'a Negative, &'a Refuted)> {
     let words = claim.to_string();
     known.committed.iter().rev().find_map(|(name, record)| {
-        let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
+        let same_gpu = !is_of_gpu(claim) || record.meta.gpu() == gpu;
         let refuted = record.meta.refuted(&stage.id, &words)?;
         let negative = record.meta.negative.as_ref()?;
         let has_kernel = |id: &str| known.stage(id).is_some_and(|stage| record.is_of(stage));
@@ -512,8 +512,7 @@ pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
 
 fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
     let find = |record: &Record| judge(record, record.stage(&stage.id)?, claim);
-    let negative =
-        |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
+    let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.gpu());
     let mut why = "not measured in this run, and no committed record has it".to_string();
     if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
         match (finding.verdict, negative(run)) {

@@ -391,7 +391,7 @@ impl<'a> Sides<'a> {
 
     /// The claims that both sides judged; those of a GPU on one GPU only.
     fn claims(&self) -> Vec<Difference> {
-        let [was, is] = [self.base, self.new].map(|record| record.meta.machine.gpu.name());
+        let [was, is] = [self.base, self.new].map(|record| record.meta.gpu());
         let is_comparable = |claim: &Claim| was == is || !is_of_gpu(claim);
         let row = |(stage, claim): &(&str, String), change, why: String| {
             Difference::new(*stage, format!("claim {claim}"), Group::Gates, change, why)
@@ -1097,7 +1097,7 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, Cow<'a, Record>, Vec<Dif
     }
     let is_like = |other: &Record| {
         other.meta.backend == record.meta.backend
-            && other.meta.machine.gpu.name() == record.meta.machine.gpu.name()
+            && other.meta.gpu() == record.meta.gpu()
             && other.rows.iter().any(|row| row.on == On::All)
     };
     let earlier = known

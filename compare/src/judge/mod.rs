@@ -89,10 +89,8 @@ impl<'a> Known<'a> {
     pub fn origin(&self, name: Option<&str>, record: &Record, stage: &str, of_gpu: bool) -> Origin {
         let Some(name) = name else { return Origin::Run };
         let (record_name, gpu) = (name.to_string(), place(record));
-        let here = self.run.and_then(|(_, run)| run.meta.machine.gpu.name());
-        if record.stage(stage).map(|then| &then.identity)
-            != self.stage(stage).map(|now| &now.identity)
-        {
+        let here = self.run.and_then(|(_, run)| run.meta.gpu());
+        if record.identity(stage) != self.stage(stage).map(|now| now.identity.as_str()) {
             Origin::Stale {
                 record: record_name,
                 gpu,

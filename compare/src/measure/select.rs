@@ -1,7 +1,7 @@
 //! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
 //! the nearest one that does.
 
-use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::record::Place;
 use crate::record::meta::Refusal;
 use clap::Args;
@@ -47,10 +47,9 @@ impl Instances {
         )
     }
 
-    /// Whether it takes those of `dtype` with `head_dim`.
-    pub fn takes(&self, dtype: Dtype, head_dim: usize) -> bool {
-        (self.dtypes.is_empty() || self.dtypes.contains(&dtype))
-            && (self.head_dims.is_empty() || self.head_dims.contains(&head_dim))
+    pub fn takes(&self, KernelBuild { facts, .. }: &KernelBuild) -> bool {
+        (self.dtypes.is_empty() || self.dtypes.contains(&facts.dtype))
+            && (self.head_dims.is_empty() || self.head_dims.contains(&facts.head_dim))
     }
 }
 
@@ -154,13 +153,13 @@ pub fn unknown<'a>(
 fn find<T: Copy>(
     kind: &'static str,
     word: &str,
-    all: impl Iterator<Item = (&'static str, T)> + Clone,
+    all: &[T],
+    name: impl Fn(&T) -> &'static str,
 ) -> Result<T, SelectError> {
-    let found = all
-        .clone()
-        .find(|(name, _)| *name == word)
-        .map(|(_, value)| value);
-    found.ok_or_else(|| unknown(kind, word, all.map(|(name, _)| name)))
+    let found = all.iter().find(|value| name(value) == word);
+    found
+        .copied()
+        .ok_or_else(|| unknown(kind, word, all.iter().map(name)))
 }
 
 impl Chosen {
@@ -266,29 +265,17 @@ fn is_stage(word: &str, id: &str) -> bool {
 
 /// The dtype that `word` names.
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
-    find(
-        "dtype",
-        word,
-        Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter(),
-    )
+    find("dtype", word, &Dtype::ALL, |dtype| dtype.name())
 }
 
 /// The mask that `word` names.
 pub fn mask(word: &str) -> Result<Mask, SelectError> {
-    find(
-        "mask",
-        word,
-        Mask::ALL.map(|mask| (mask.name(), mask)).into_iter(),
-    )
+    find("mask", word, &Mask::ALL, |mask| mask.name())
 }
 
 /// The input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
-    find(
-        "family",
-        word,
-        Family::ALL.iter().map(|family| (family.name(), *family)),
-    )
+    find("family", word, &Family::ALL, Family::name)
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.

@@ -273,6 +273,11 @@ impl Meta {
             .or_else(|| Some(parse_shape(name).ok()?.1))
     }
 
+    /// The name of its GPU, where there was one.
+    pub fn gpu(&self) -> Option<&str> {
+        self.machine.gpu.name()
+    }
+
     pub fn of(&self) -> Of {
         match self.stages.iter().any(|stage| stage.id == CANDIDATE) {
             true => Of::Candidate,
@@ -398,6 +403,19 @@ pub struct GateScope {
     /// Whether it can.
     #[serde(flatten)]
     pub measurable: Measurable,
+}
+
+impl GateScope {
+    /// Of every gate that judges what a run measures.
+    pub fn of_run(measurable: impl Fn(GateId) -> Measurable) -> Vec<Self> {
+        let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
+        gates
+            .map(|gate| Self {
+                gate,
+                measurable: measurable(gate),
+            })
+            .collect()
+    }
 }
 
 /// Whether something can be measured by this machine, backend and tier.

@@ -100,6 +100,11 @@ impl Record {
         self.meta.stages.iter().find(|stage| stage.id == id)
     }
 
+    /// Of the kernel that the stage had.
+    pub fn identity(&self, stage: &str) -> Option<&str> {
+        self.stage(stage).map(|stage| stage.identity.as_str())
+    }
+
     /// The row of a subject at a place, from one source.
     pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
         self.rows
@@ -144,18 +149,21 @@ impl Record {
 
     /// Whether it has the stage with this very kernel, so that its figures are not STALE.
     pub fn is_of(&self, stage: &super::StageMeta) -> bool {
-        self.stage(&stage.id)
-            .is_some_and(|measured| measured.identity == stage.identity)
+        self.identity(&stage.id) == Some(&stage.identity)
+    }
+
+    /// Whether both have one version of the subject's kernel, or neither has its stage.
+    pub fn has_source_of(&self, other: &Record, subject: &Subject) -> bool {
+        self.identity(subject.stage()) == other.identity(subject.stage())
     }
 
     /// Whether both have the subject with one kernel: of one source, or compiled to one machine code; or neither has its stage.
     pub fn has_kernel_of(&self, other: &Record, subject: &Subject) -> bool {
-        let [ours, theirs] = [self, other].map(|record| record.stage(subject.stage()));
-        if ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity) {
-            return true;
-        }
-        let [ours, theirs] = [self, other].map(|record| record.machine_code(subject));
-        !ours.is_empty() && ours == theirs
+        let has_code_of = || {
+            let code = self.machine_code(subject);
+            !code.is_empty() && code == other.machine_code(subject)
+        };
+        self.has_source_of(other, subject) || has_code_of()
     }
 
     /// The hash of the machine code of each instance that was built.
