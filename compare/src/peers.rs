@@ -113,11 +113,7 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
     let is_undecided =
         !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
-    let exit = match (failed.is_empty(), is_undecided) {
-        (false, _) => Exit::Fail,
-        (true, true) => Exit::Undecided,
-        (true, false) => Exit::Pass,
-    };
+    let exit = Exit::of(!failed.is_empty(), is_undecided);
     let text = completing.shown(&stages, Section::Peers);
     let text = format!(
         "{text}\nrecord: {}\nreport: {}",

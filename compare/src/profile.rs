@@ -11,7 +11,7 @@ use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
 use crate::launch::{self, Launches, Made};
-use crate::measure::builds::{StageBuild, metas};
+use crate::measure::builds::{StageBuild, metas, variant};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
@@ -177,11 +177,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         record.folder.display(),
         work.join(REPORT).display()
     );
-    let exit = if refuted.is_empty() {
-        Exit::Pass
-    } else {
-        Exit::Fail
-    };
+    let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
 }
 
@@ -343,9 +339,7 @@ fn with_waits(
         ));
     }
     let join = |(row, sampled): (Row, &lines::Sampled)| {
-        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
-        let variant = stage.and_then(|stage| stage.variant(row.subject.name()));
-        let is_its = variant.is_some_and(|variant| {
+        let is_its = variant(ladder, &row.subject).is_some_and(|variant| {
             variant
                 .kernels
                 .iter()
@@ -395,14 +389,10 @@ fn with_lines(
             return Err(format!("{} is no launch", row.on));
         };
         let problem = problems.iter().find(|(known, _)| known == place);
-        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
-        let facts = problem.zip(stage).and_then(|((_, problem), stage)| {
-            Some(
-                &stage
-                    .variant(row.subject.name())?
-                    .instance(problem.dtype, problem.shape.head_dim)?
-                    .facts,
-            )
+        let variant = variant(ladder, &row.subject);
+        let facts = problem.zip(variant).and_then(|((_, problem), variant)| {
+            let instance = variant.instance(problem.dtype, problem.shape.head_dim);
+            Some(&instance?.facts)
         });
         let symbol = facts.map_or("", |facts| &*facts.symbol);
         if line.kernel != symbol {

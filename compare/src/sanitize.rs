@@ -165,7 +165,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let failed: Vec<String> = with(Verdict::Fail)
         .map(|check| format!("FAIL C7 {check}"))
         .collect();
-    let undecided = checks.iter().filter(|check| is_undecided(check)).count();
+    let undecided = with(Verdict::NoData).count();
     if undecided == checks.len() {
         bail!(NoData(checks.first().map_or(
             "no variant was selected".to_string(),
@@ -178,11 +178,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         record.folder.display(),
         work.display()
     );
-    let exit = match (failed.is_empty(), undecided) {
-        (false, _) => Exit::Fail,
-        (true, 0) => Exit::Pass,
-        (true, _) => Exit::Undecided,
-    };
+    let exit = Exit::of(!failed.is_empty(), undecided > 0);
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 

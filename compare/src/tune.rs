@@ -208,11 +208,7 @@ fn written(
         terminal(&table::document(&whole), WIDTH),
         path.display()
     );
-    let exit = if failed.is_empty() {
-        Exit::Pass
-    } else {
-        Exit::Fail
-    };
+    let exit = Exit::of(!failed.is_empty(), false);
     let mut notes: Vec<String> = partial
         .iter()
         .map(|ranking| format!("a guess: {}", table::missing(ranking)))

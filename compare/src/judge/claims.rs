@@ -203,7 +203,7 @@ pub fn compared<'a>(
             .map(|variant| (variant, None))
             .collect());
     };
-    let base_stage = stages.iter().find(|other| other.id == base.stage);
+    let base_stage = meta::by_id(stages, &base.stage);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
     let same_preset = |variant: &'a VariantMeta| {
         Some((

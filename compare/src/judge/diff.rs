@@ -487,14 +487,12 @@ impl<'a> Sides<'a> {
 
     /// The latencies of both sides. What one side alone timed is one line a stage.
     fn latencies(&self) -> Vec<Difference> {
-        let is_timed = |record, stage: &StageMeta| {
-            best::timed(record).any(|row| row.subject.stage() == stage.id)
-        };
         let row = |stage: &StageMeta, why| {
             Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why)
         };
         let stages = self.new.meta.stages.iter();
         if let Some(why) = self.other_gpu() {
+            let is_timed = |record, stage| timed_of(record, stage).next().is_some();
             let of_either =
                 stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
             let is_required = super::is_timed(self.base);
@@ -515,9 +513,6 @@ impl<'a> Sides<'a> {
         };
         let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
-            let of_stage = |record: &'a Record| {
-                best::timed(record).filter(|row| row.subject.stage() == stage.id)
-            };
             // A run times some variants only where it says so; a removed variant has a row of its own.
             let says_so = self
                 .new
@@ -525,11 +520,12 @@ impl<'a> Sides<'a> {
                 .left_out
                 .iter()
                 .any(|scope| scope.stage == stage.id && scope.left_out > 0);
-            let gone = of_stage(self.base).filter(|row| timed_in(&self.new_rows, row).is_none());
+            let gone =
+                timed_of(self.base, stage).filter(|row| timed_in(&self.new_rows, row).is_none());
             let gone = gone
                 .filter(|row| stage.variant(row.subject.name()).is_some())
                 .count();
-            let added = of_stage(self.new)
+            let added = timed_of(self.new, stage)
                 .filter(|row| timed_in(&self.old_rows, row).is_none())
                 .count();
             for (count, side, is_required) in [
@@ -905,6 +901,11 @@ impl<'a> Sides<'a> {
             _ => None,
         }
     }
+}
+
+/// The latencies of a stage.
+fn timed_of<'a>(record: &'a Record, stage: &StageMeta) -> impl Iterator<Item = &'a Row> {
+    best::timed(record).filter(|row| row.subject.stage() == stage.id)
 }
 
 /// The table of what is compiled or counted.

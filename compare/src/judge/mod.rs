@@ -15,7 +15,7 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
-use crate::record::meta::Gpu;
+use crate::record::meta::{Gpu, by_id};
 use crate::record::{Record, StageMeta};
 use common::device::BackendKind;
 use serde::Serialize;
@@ -82,7 +82,7 @@ impl<'a> Known<'a> {
     }
 
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
-        self.stages.iter().find(|stage| stage.id == id)
+        by_id(self.stages, id)
     }
 
     /// Whose figures those of `stage` in a record are. Figures of a GPU are of that GPU alone.

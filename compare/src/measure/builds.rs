@@ -1,7 +1,7 @@
 //! The ladder as it is built: what a record says of it, and what its instances take.
 
-use crate::record::meta::{DeviceCompiler, Refusal};
-use crate::record::{Claim, Place, StageMeta, VariantMeta};
+use crate::record::meta::{DeviceCompiler, Refusal, by_id};
+use crate::record::{Claim, Place, StageMeta, Subject, VariantMeta};
 use common::claim;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -89,6 +89,11 @@ impl VariantBuild {
             .iter()
             .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
     }
+}
+
+/// The variant of the ladder that a row is about.
+pub fn variant<'a>(ladder: &'a [StageBuild], subject: &Subject) -> Option<&'a VariantBuild> {
+    by_id(ladder, subject.stage())?.variant(subject.name())
 }
 
 /// The stage of this id: what names one was made from the same ladder.

@@ -4,7 +4,7 @@ use crate::judge::claims::compared;
 use crate::judge::list::grouped;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{Relation, Scope, Tier, TimingScope, claims};
+use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
 use crate::record::{Claim, On, Place, Row, StageMeta, Subject};
 use clap::Args;
 use common::check::Source;
@@ -685,7 +685,7 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
     let stages = metas(all);
     let mut wanted: Vec<Subject> = Vec::new();
     for PlannedCase { subject, .. } in cases.iter().filter(|case| case.problem == problem) {
-        let Some(stage) = stages.iter().find(|stage| stage.id == subject.stage()) else {
+        let Some(stage) = by_id(&stages, subject.stage()) else {
             continue;
         };
         let variant = stage

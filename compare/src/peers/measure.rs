@@ -5,6 +5,7 @@ use super::pair::{Sampled, absent, is_noisy, pairs, rounds, wrong_clock};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
+use crate::record::meta::by_id;
 use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
@@ -224,6 +225,14 @@ struct Ours<'a> {
     us: f64,
 }
 
+impl Ours<'_> {
+    /// One sample, in microseconds per launch.
+    fn chunk(&mut self, plan: &Plan) -> Result<f64, CudaError> {
+        launch_us(&mut self.arm, plan, LEAD_IN * chunk_us(self.us))?;
+        launch_us(&mut self.arm, plan, chunk_us(self.us))
+    }
+}
+
 /// A peer that was not timed, and why.
 type Lost = (String, String);
 
@@ -422,12 +431,8 @@ impl<'a> Bench<'a> {
         let Some(mut ours) = fastest else {
             return Ok(None);
         };
-        let chunk = |_| {
-            launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
-            launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))
-        };
         let device_us = (0..ALONE_SAMPLES)
-            .map(chunk)
+            .map(|_| ours.chunk(&self.plan))
             .collect::<Result<Vec<f64>, CudaError>>()?;
         let sampled = finish_ours(&device_us, &mut ours, &mut bench)?;
         let row = sampled.row(&item.place, bench.pool.rotation().state.label())?;
@@ -449,7 +454,7 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
     ) -> Result<Option<Ours<'a>>, BenchError> {
         let find = (
-            self.builds.iter().find(|build| build.id == id),
+            by_id(self.builds, id),
             self.stages.iter().find(|s| s.info().id == id),
         );
         let (Some(build), Some(stage)) = find else {
@@ -575,10 +580,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Vec<f64>>, Interrupted> {
         let (arms, count) = (ours.len() + peers.len(), ours.len());
         let mut one = |arm: usize| match ours.get_mut(arm) {
-            Some(ours) => {
-                launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
-                Ok(launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))?)
-            }
+            Some(ours) => Ok(ours.chunk(&self.plan)?),
             None => {
                 let Ready {
                     peer, of, us, told, ..

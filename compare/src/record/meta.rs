@@ -175,6 +175,11 @@ impl StageMeta {
     }
 }
 
+/// The stage of this id.
+pub fn by_id<'a, S: Borrow<StageMeta>>(stages: &'a [S], id: &str) -> Option<&'a S> {
+    stages.iter().find(|stage| S::borrow(stage).id == id)
+}
+
 /// Every claim, with the stage that states it.
 pub fn claims<S: Borrow<StageMeta>>(stages: &[S]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
     let stages = stages.iter().map(S::borrow);

@@ -3,7 +3,7 @@
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::{Meta, Of, Scope};
+use super::meta::{Meta, Of, Scope, by_id};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
@@ -97,7 +97,7 @@ impl Record {
     }
 
     pub fn stage(&self, id: &str) -> Option<&super::StageMeta> {
-        self.meta.stages.iter().find(|stage| stage.id == id)
+        by_id(&self.meta.stages, id)
     }
 
     /// Of the kernel that the stage had.
