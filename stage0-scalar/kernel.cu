@@ -9,15 +9,13 @@
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
 #include <attn/variant.cuh>
-#include <mma.h>
+#include <attn/wmma_rows.cuh>
 #include <type_traits>
 
 namespace {
 
-namespace wmma = nvcuda::wmma;
-
-// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
-constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
+// Query rows of a warp: those of one WMMA fragment.
+constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
 template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
@@ -50,9 +48,8 @@ struct Tile {
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
-    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(WARP_N % attn::WMMA_N == 0, "a warp's part of a tile is whole fragments");
     static_assert(sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
-    static_assert(HEAD_DIM % MMA_K == 0, "the head is whole fragments");
 };
 
 // scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
@@ -80,36 +77,6 @@ __device__ __forceinline__ void scores_by_fma(float *scores, const half *q, cons
     for (int row = 0; row < WARP_M; ++row) {
 #pragma unroll
         for (int col = 0; col < COLS; ++col) scores[row * Preset::SCORE_PITCH + lane + 32 * col] = acc[row][col];
-    }
-}
-
-// The warp's 8 query rows as operands of the tensor cores.
-template <class Preset>
-struct QFragments {
-    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
-    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
-
-    __device__ __forceinline__ void load(const half *q) {
-        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
-    }
-};
-
-// The same scores on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ in column-major order: no transpose.
-template <class Preset>
-__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
-#pragma unroll
-    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
-        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
-        wmma::fill_fragment(s_frag, 0.0f);
-#pragma unroll
-        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
-            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
-            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
-            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
-        }
-        wmma::store_matrix_sync(scores + n, s_frag, Preset::SCORE_PITCH, wmma::mem_row_major);
     }
 }
 
@@ -156,9 +123,9 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     // Q was written by all threads and is read by every warp.
     __syncthreads();
     // What Q is to the product: fragments, read once, or the rows in shared memory.
-    std::conditional_t<Preset::TENSOR_QK, QFragments<Preset>, const half *> q_operand;
+    std::conditional_t<Preset::TENSOR_QK, attn::QFragments<HEAD_DIM>, const half *> q_operand;
     if constexpr (Preset::TENSOR_QK) {
-        q_operand.load(smem.q[warp_row]);
+        q_operand.load(&smem.q[warp_row]);
     } else {
         q_operand = smem.q[warp_row];
     }
@@ -177,7 +144,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
         // S = Q·Kᵀ.
         if constexpr (Preset::TENSOR_QK) {
-            scores_by_wmma<Preset>(scores, q_operand, smem.k[warp_key]);
+            attn::scores_by_wmma<WARP_N, Preset::SCORE_PITCH>(scores, q_operand, &smem.k[warp_key]);
         } else {
             scores_by_fma<Preset>(scores, q_operand, smem.k[warp_key], lane);
         }

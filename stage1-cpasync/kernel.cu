@@ -10,15 +10,12 @@
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
 #include <attn/variant.cuh>
-#include <mma.h>
-#include <type_traits>
+#include <attn/wmma_rows.cuh>
 
 namespace {
 
-namespace wmma = nvcuda::wmma;
-
-// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
-constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
+// Query rows of a warp: those of one WMMA fragment.
+constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
 template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
@@ -52,41 +49,9 @@ struct Tile {
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
-    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(WARP_N % attn::WMMA_N == 0, "a warp's part of a tile is whole fragments");
     static_assert(KEY_GROUPS == 1 || sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
-    static_assert(HEAD_DIM % MMA_K == 0, "the head is whole fragments");
 };
-
-// The warp's 8 query rows as operands of the tensor cores.
-template <class Preset>
-struct QFragments {
-    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
-    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
-
-    __device__ __forceinline__ void load(const half *q) {
-        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
-    }
-};
-
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ
-// in column-major order: no transpose.
-template <class Preset>
-__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
-#pragma unroll
-    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
-        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
-        wmma::fill_fragment(s_frag, 0.0f);
-#pragma unroll
-        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
-            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
-            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
-            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
-        }
-        wmma::store_matrix_sync(scores + n, s_frag, Preset::SCORE_PITCH, wmma::mem_row_major);
-    }
-}
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionParams &params) {
@@ -142,8 +107,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    QFragments<Preset> q_frags;
-    q_frags.load(smem.q[warp_row]);
+    attn::QFragments<HEAD_DIM> q_frags;
+    q_frags.load(&smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
         // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.
@@ -162,7 +127,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         const auto &v_tile = smem.v.tile(key / BLOCK_N);
 
         // S = Q·Kᵀ.
-        scores_by_wmma<Preset>(scores, q_frags, k_tile[warp_key]);
+        attn::scores_by_wmma<WARP_N, Preset::SCORE_PITCH>(scores, q_frags, &k_tile[warp_key]);
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
 

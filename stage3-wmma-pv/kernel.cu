@@ -11,15 +11,12 @@
 #include <attn/softmax.cuh>
 #include <attn/tile.cuh>
 #include <attn/variant.cuh>
-#include <mma.h>
-#include <type_traits>
+#include <attn/wmma_rows.cuh>
 
 namespace {
 
-namespace wmma = nvcuda::wmma;
-
-// Rows of one WMMA fragment of shape m8n32k16: with 8 rows a warp, all 32 lanes have work in every phase.
-constexpr int WARP_M = 8, MMA_N = 32, MMA_K = 16;
+// Query rows of a warp: those of one WMMA fragment.
+constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 // A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
 constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
@@ -56,65 +53,10 @@ struct Tile {
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
-    static_assert(WARP_N % MMA_N == 0, "a warp's part of a tile is whole fragments");
+    static_assert(WARP_N % attn::WMMA_N == 0, "a warp's part of a tile is whole fragments");
     static_assert(KEY_GROUPS == 1 || sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
-    static_assert(HEAD_DIM % MMA_K == 0 && HEAD_DIM % PV_COLS == 0, "the head is whole fragments and whole patches");
+    static_assert(HEAD_DIM % PV_COLS == 0, "the head is whole patches");
 };
-
-// The warp's 8 query rows as operands of the tensor cores.
-template <class Preset>
-struct QFragments {
-    static constexpr int COUNT = Preset::HEAD_DIM / MMA_K;
-    wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> frag[COUNT]; // [8][16] each
-
-    __device__ __forceinline__ void load(const half *q) {
-        static_assert(std::is_trivially_default_constructible_v<QFragments>, "load() says what it starts as");
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) wmma::load_matrix_sync(frag[i], q + i * MMA_K, Preset::PITCH);
-    }
-};
-
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ on tensor cores, FP32 accumulate. K as stored, [key][d], is Kᵀ
-// in column-major order: no transpose.
-template <class Preset>
-__device__ __forceinline__ void scores_by_wmma(float *scores, const QFragments<Preset> &q, const half *k) {
-#pragma unroll
-    for (int n = 0; n < Preset::WARP_N; n += MMA_N) {
-        wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> s_frag; // [8][32]
-        wmma::fill_fragment(s_frag, 0.0f);
-#pragma unroll
-        for (int d = 0; d < Preset::HEAD_DIM; d += MMA_K) {
-            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::col_major> k_frag; // [16][32]
-            wmma::load_matrix_sync(k_frag, k + n * Preset::PITCH + d, Preset::PITCH);
-            wmma::mma_sync(s_frag, q.frag[d / MMA_K], k_frag, s_frag);
-        }
-        wmma::store_matrix_sync(scores + n, s_frag, Preset::WORK_PITCH, wmma::mem_row_major);
-    }
-}
-
-// product[8][HEAD_DIM] = p[8][WARP_N] · v[WARP_N][HEAD_DIM] on tensor cores, FP32 accumulate.
-template <class Preset>
-__device__ __forceinline__ void product_by_wmma(float *product, const half *p, const half *v) {
-    constexpr int COUNT = Preset::HEAD_DIM / MMA_N;
-    wmma::fragment<wmma::accumulator, WARP_M, MMA_N, MMA_K, float> o_frag[COUNT]; // [8][32] each
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) wmma::fill_fragment(o_frag[i], 0.0f);
-#pragma unroll
-    for (int k = 0; k < Preset::WARP_N; k += MMA_K) {
-        wmma::fragment<wmma::matrix_a, WARP_M, MMA_N, MMA_K, half, wmma::row_major> p_frag; // [8][16]
-        wmma::load_matrix_sync(p_frag, p + k, Preset::P_PITCH);
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            wmma::fragment<wmma::matrix_b, WARP_M, MMA_N, MMA_K, half, wmma::row_major> v_frag; // [16][32]
-            wmma::load_matrix_sync(v_frag, v + k * Preset::PITCH + i * MMA_N, Preset::PITCH);
-            wmma::mma_sync(o_frag[i], p_frag, v_frag, o_frag[i]);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        wmma::store_matrix_sync(product + i * MMA_N, o_frag[i], Preset::WORK_PITCH, wmma::mem_row_major);
-    }
-}
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionParams &params) {
@@ -172,8 +114,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    QFragments<Preset> q_frags;
-    q_frags.load(smem.q[warp_row]);
+    attn::QFragments<HEAD_DIM> q_frags;
+    q_frags.load(&smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
         // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.
@@ -192,7 +134,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         const auto &v_tile = smem.v.tile(key / BLOCK_N);
 
         // S = Q·Kᵀ.
-        scores_by_wmma<Preset>(work, q_frags, k_tile[warp_key]);
+        attn::scores_by_wmma<WARP_N, Preset::WORK_PITCH>(work, q_frags, &k_tile[warp_key]);
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
 
@@ -228,7 +170,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         __syncwarp();
 
         // O = O * rescale + P·V.
-        product_by_wmma<Preset>(work, p_smem, v_tile[warp_key]);
+        attn::product_by_wmma<WARP_N, HEAD_DIM, Preset::P_PITCH, Preset::WORK_PITCH>(work, p_smem, &v_tile[warp_key]);
         // The lanes that computed a product are not those that read it below.
         __syncwarp();
 #pragma unroll

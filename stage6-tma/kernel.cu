@@ -2,18 +2,15 @@
 // bytes that arrive; nobody computes addresses, checks rows or waits for another's copies. Products as in stage 5.
 
 #include <attn/box_tile.cuh>
-#include <attn/fragment.cuh>
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
+#include <attn/mma_rows.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/softmax.cuh>
 
 namespace {
-
-// One mma: [16][16] · [16][8].
-constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 
 // Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; a key group has a
 // ring of its own for its part of K and V and waits for nobody else. Groups are merged once, at the end.
@@ -51,60 +48,12 @@ struct Tile {
         Landed landed[KEY_GROUPS];
     };
 
-    // What one warp has in registers; <attn/ptx/mma.cuh> says which elements a lane holds.
-    static constexpr int M_TILES = WARP_M / MMA_M, N_TILES = WARP_N / MMA_N, D_TILES = HEAD_DIM / MMA_N;
-    using QFragments = uint32_t[M_TILES][HEAD_DIM / MMA_K][4];
-    struct Scores {
-        float acc[M_TILES][N_TILES][4];
-    };
-    using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
-    using Output = float[M_TILES][D_TILES][4];
-
+    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp has in registers
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY = Operand::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");
-    static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0, "whole fragments");
 };
-
-// s[WARP_M][WARP_N] = q[WARP_M][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ.
-template <class Preset>
-__device__ __forceinline__ void multiply_qk(typename Preset::Scores &s, const typename Preset::QFragments &q_frag,
-                                            const typename Preset::KvTile &k, int lane) {
-    s = {};
-#pragma unroll
-    for (int step = 0; step < Preset::HEAD_DIM / MMA_K; ++step) {
-#pragma unroll
-        for (int n = 0; n < Preset::N_TILES; n += 2) {
-            uint32_t k_frag[4]; // [16][16]: two mma wide
-            attn::Fragment<typename Preset::Element>::load_k(k_frag, k, n * MMA_N, step, lane);
-#pragma unroll
-            for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma<typename Preset::Operand>(s.acc[m][n], q_frag[m][step], k_frag[0], k_frag[1]);
-                attn::mma<typename Preset::Operand>(s.acc[m][n + 1], q_frag[m][step], k_frag[2], k_frag[3]);
-            }
-        }
-    }
-}
-
-// o[WARP_M][HEAD_DIM] += p[WARP_M][WARP_N] · v[WARP_N][HEAD_DIM].
-template <class Preset>
-__device__ __forceinline__ void multiply_pv(typename Preset::Output &o, const typename Preset::PFragments &p_frag,
-                                            const typename Preset::KvTile &v, int lane) {
-#pragma unroll
-    for (int step = 0; step < Preset::WARP_N / MMA_K; ++step) {
-#pragma unroll
-        for (int d = 0; d < Preset::D_TILES; d += 2) {
-            uint32_t v_frag[4]; // [16][16]: two mma wide
-            attn::Fragment<typename Preset::Element>::load_v(v_frag, v, step * MMA_K, d / 2, lane);
-#pragma unroll
-            for (int m = 0; m < Preset::M_TILES; ++m) {
-                attn::mma<typename Preset::Operand>(o[m][d], p_frag[m][step], v_frag[0], v_frag[1]);
-                attn::mma<typename Preset::Operand>(o[m][d + 1], p_frag[m][step], v_frag[2], v_frag[3]);
-            }
-        }
-    }
-}
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
@@ -113,7 +62,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     using Fragment = attn::Fragment<typename Preset::Element>;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int WARP_M = Preset::WARP_M, WARP_N = Preset::WARP_N, STAGES = Preset::STAGES;
-    constexpr int M_TILES = Preset::M_TILES, N_TILES = Preset::N_TILES, D_TILES = Preset::D_TILES;
+    using Rows = typename Preset::Rows;
+    constexpr int M_TILES = Rows::M_TILES, D_TILES = Rows::D_TILES;
 
     // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
@@ -174,74 +124,42 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     attn::mbarrier_wait_tx(&smem.q_landed, 0); // TMA has written Q, which every warp reads into fragments
 
-    typename Preset::QFragments q_frag;
+    typename Rows::QFragments q_frag;
     int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
-    typename Preset::Output o_acc = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * MMA_M + i % 4 / 2 * 8 + lane / 4,
+    typename Rows::Output o_acc = {};
+    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * attn::MMA_M + i % 4 / 2 * 8 + lane / 4,
                 Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
-        for (int step = 0; step < HEAD_DIM / MMA_K; ++step) {
-            Fragment::load_q(q_frag[m][step], smem.q, warp_row + m * MMA_M, step, lane);
+        for (int step = 0; step < HEAD_DIM / attn::MMA_K; ++step) {
+            Fragment::load_q(q_frag[m][step], smem.q, warp_row + m * attn::MMA_M, step, lane);
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * MMA_M + half * 8 + lane / 4);
+            visible[m][half] = attn::visible_keys(params, block_row + warp_row + m * attn::MMA_M + half * 8 + lane / 4);
             state[m][half] = attn::RowState::empty();
         }
     }
     const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp
 
-    typename Preset::Scores s;
-    typename Preset::PFragments p_frag;
+    typename Rows::Scores s;
+    typename Rows::PFragments p_frag;
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
 
-    // -inf where a key is not visible; tiles that all rows see wholly are left alone.
     const auto mask_scores = [&](int tile) {
-        const int key = tile * BLOCK_N + warp_key;
-        ATTN_STEP(MASK);
-        if (key + WARP_N <= visible_to_all) return;
-#pragma unroll
-        for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-            for (int i = 0; i < N_TILES * 4; ++i) {
-                const int col = key + i / 4 * MMA_N + lane % 4 * 2 + i % 2;
-                if (col >= visible[m][i % 4 / 2]) s.acc[m][i / 4][i % 4] = -INFINITY;
-            }
-        }
+        attn::mask_scores<Rows>(s, tile * BLOCK_N + warp_key, visible, visible_to_all, lane);
     };
-    // P = softmax(S), unnormalised, as the operand of P·V; O = O * rescale.
+    const attn::WarpPlace at = {batch, head_q, block_row + warp_row, warp_key};
     const auto softmax = [&](int tile) {
-#pragma unroll
-        for (int m = 0; m < M_TILES; ++m) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float p[2 * N_TILES]; // the scores of one row in this lane
-#pragma unroll
-                for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
-                ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + m * MMA_M + half * 8 + lane / 4,
-                            warp_key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
-                ATTN_OBSERVE(SCORES, p_at, tile * BLOCK_N, p);
-                const float rescale = state[m][half].template update_own<4>(p, scale_log2);
-                ATTN_OBSERVE(LANE_STATE, p_at, tile * BLOCK_N, state[m][half]);
-                ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
-#pragma unroll
-                for (int i = 0; i < 2 * D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
-                // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
-#pragma unroll
-                for (int n = 0; n < N_TILES; ++n) {
-                    p_frag[m][n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
-                }
-            }
-        }
+        attn::softmax<Rows>(p_frag, o_acc, state, s, scale_log2, at, tile * BLOCK_N, lane);
     };
     if (tiles > 0) {
         attn::mbarrier_wait_tx(&landed.k[0], 0);
-        multiply_qk<Preset>(s, q_frag, ring.k[0], lane);
+        attn::multiply_qk<Rows>(s, q_frag, ring.k[0], 0, lane);
         mask_scores(0);
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
@@ -251,8 +169,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         const bool refills = tile - (tile > 0) + STAGES < tiles;
         if (refills) meet();
         attn::mbarrier_wait_tx(&landed.k[next_place], (tile + 1) / STAGES % 2);
-        typename Preset::Scores s_next;
-        const auto multiply_next = [&] { multiply_qk<Preset>(s_next, q_frag, ring.k[next_place], lane); };
+        typename Rows::Scores s_next;
+        const auto multiply_next = [&] { attn::multiply_qk<Rows>(s_next, q_frag, ring.k[next_place], 0, lane); };
         if constexpr (Preset::AHEAD) multiply_next();
         softmax(tile);
         if (refills) {
@@ -260,7 +178,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             if (tile > 0) load_v(tile - 1 + STAGES);
         }
         attn::mbarrier_wait_tx(&landed.v[place], tile / STAGES % 2);
-        multiply_pv<Preset>(o_acc, p_frag, ring.v[place], lane);
+        attn::multiply_pv<Rows>(o_acc, p_frag, ring.v[place], 0, lane);
         ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
         if constexpr (!Preset::AHEAD) multiply_next();
         s = s_next;
@@ -270,7 +188,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         const int last = tiles - 1;
         attn::mbarrier_wait_tx(&landed.v[last % STAGES], last / STAGES % 2);
         softmax(last);
-        multiply_pv<Preset>(o_acc, p_frag, ring.v[last % STAGES], lane);
+        attn::multiply_pv<Rows>(o_acc, p_frag, ring.v[last % STAGES], 0, lane);
         ATTN_OBSERVE(OUTPUT, o_at, last * BLOCK_N, o_acc);
     }
 

@@ -152,17 +152,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
         attn::wgmma_wait<0>(s);
 
-        // -inf where a key is not visible; tiles that all rows of the warp see wholly are left alone.
-        ATTN_STEP(MASK);
-        if ((tile + 1) * BLOCK_N > visible_to_all) {
-#pragma unroll
-            for (int i = 0; i < BLOCK_N / 2; ++i) {
-                const int col = tile * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                if (col >= visible[i % 4 / 2]) s[i] = -INFINITY;
-            }
-        }
+        if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
         ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale.
+        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at a time,
+        // two blocks a multiprocessor leave too few registers at head_dim 64, and some are spilled.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {

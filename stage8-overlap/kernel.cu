@@ -46,7 +46,11 @@ struct Tile {
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
+    // Named barriers: those of the consumers, and where the threads meet that widen.
+    static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS;
     static_assert(STAGES >= 2, "a tile lands while another is read");
+    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
+    static_assert(WIDENERS < 16, "a block has 16 named barriers");
 };
 
 // What a block works on.
@@ -110,7 +114,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
             attn::widen_tile<128>(halves, codes, thread);
             attn::fence_proxy_async();
             attn::mbarrier_arrive(full);
-            attn::named_barrier_sync<15, 128>();
+            attn::named_barrier_sync<Preset::WIDENERS, 128>();
         };
         if (thread == 0) {
             copy_q(landing.q, &landing.q_landed);
@@ -184,7 +188,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         constexpr bool EXACT = decltype(exact)::value;
         wait_v(before);
         // The warps of the warpgroup meet: those that read K of the tile before on their own have done so.
-        if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(1 + consumer);
+        if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
         // K of the tile before has been read: by products waited for, and by warps on their own before they met.
@@ -220,7 +224,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         wait_k(place);
         wait_v(place);
         // All warps have seen both phases end: one that came a lap late would wait for a phase that never does.
-        attn::named_barrier_sync<128>(1 + consumer);
+        attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }

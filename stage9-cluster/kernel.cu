@@ -47,6 +47,8 @@ struct Tile {
 
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
+    static_assert(CLUSTER == 2, "a block exchanges halves with the one other: rank ^ 1");
+    static_assert(PAIR == 2, "a round is s[0], s[1]");
 };
 
 // -inf wherever the thread's rows do not see the key, of a tile that begins with `first_key`.

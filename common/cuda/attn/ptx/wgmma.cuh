@@ -30,9 +30,9 @@ static __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence
 // Ends the group of products that the warpgroup has started since the last commit.
 static __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Tells the compiler that `registers` change here.
+// Tells the compiler that `registers` change here, so that it reads none of them earlier.
 template <class Register, int COUNT>
-static __device__ __forceinline__ void changed(Register (&registers)[COUNT]) {
+static __device__ __forceinline__ void fence_operands(Register (&registers)[COUNT]) {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         if constexpr (sizeof(Register) == 4 && std::is_same_v<Register, float>) {
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void changed(Register (&registers)[COUNT]) {
 template <int PENDING, class... Registers>
 static __device__ __forceinline__ void wgmma_wait(Registers &...registers) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-    (changed(registers), ...);
+    (fence_operands(registers), ...);
 }
 
 // What the instructions are given. Thread t of the warpgroup, in warp w = t / 32 with lane l = t % 32, holds of D[64][N]

@@ -50,7 +50,7 @@ __device__ __forceinline__ void wgmma_commit(EMULATOR_HERE) {
 }
 
 // What the compiler knows is nothing that an emulator could check.
-template <class Register, int COUNT> __device__ __forceinline__ void changed(Register (&)[COUNT]) {}
+template <class Register, int COUNT> __device__ __forceinline__ void fence_operands(Register (&)[COUNT]) {}
 
 // One overload per number of arrays: the place of the call comes last.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait(EMULATOR_HERE) {
