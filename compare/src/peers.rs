@@ -22,14 +22,14 @@ use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source};
+use crate::record::{Of, On, Row, Source};
 use crate::registry::{self, Ladder};
 use crate::render;
 use anyhow::{Context, ensure};
 
 use common::device::cuda::CudaDevice;
 use common::metric::Metric;
-use common::stage::LoadedStage;
+
 use common::timing::Plan;
 
 use measure::{Bench, BenchError, Calls, Exchange, Python};
@@ -147,14 +147,20 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     completing.append(missing.chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
-    let bench = bench(
-        &device,
-        &stages,
-        &builds,
-        &timed,
-        args.iters.unwrap_or(SAMPLES),
-    )
-    .context(UNTIMED)?;
+    let plan = Plan {
+        samples: args.iters.unwrap_or(SAMPLES),
+        ..Plan::default()
+    };
+    let zero_line = device.zero_line(&plan).map_err(BenchError::from);
+    let bench = Bench {
+        device: &device,
+        stages: &stages,
+        builds: &builds,
+        record: &timed,
+        zero_us: zero_line.context(UNTIMED)?.device.p50,
+        plan,
+        exchange: Exchange::new().context(UNTIMED)?,
+    };
     for (done, item) in items.iter().enumerate() {
         bars.step("problem", &item.place.to_string(), done, items.len());
         let timed = bench.measure(item, &mut [&mut python]);
@@ -176,28 +182,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     }
     bars.finish();
     Ok(completing)
-}
-
-fn bench<'a>(
-    device: &'a CudaDevice,
-    stages: &'a [LoadedStage],
-    builds: &'a [StageBuild],
-    record: &'a Record,
-    samples: usize,
-) -> Result<Bench<'a>, BenchError> {
-    let plan = Plan {
-        samples,
-        ..Plan::default()
-    };
-    Ok(Bench {
-        device,
-        stages,
-        builds,
-        record,
-        zero_us: device.zero_line(&plan)?.device.p50,
-        plan,
-        exchange: Exchange::new()?,
-    })
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.

@@ -281,14 +281,15 @@ fn measure(
     Ok(Ok(rows))
 }
 
-/// What ncu prints of its report's `page`, in a file of its own.
-fn printed(
+/// What ncu prints of its report's `page`, in a file of its own, as `read` reads it.
+fn printed<T>(
     tool: &Tool,
     work: &Path,
     page: &str,
     flags: &[&str],
     launches: usize,
-) -> anyhow::Result<(PathBuf, String)> {
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> anyhow::Result<T> {
     let table = work.join(format!("{page}.csv"));
     let mut import = Command::new(&tool.path);
     import
@@ -298,8 +299,8 @@ fn printed(
         .args(flags);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2));
     tool::run(import, &table, limit, || ())?;
-    let text = std::fs::read_to_string(&table)?;
-    Ok((table, text))
+    let found = read(&std::fs::read_to_string(&table)?);
+    Ok(found.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
 
 /// What ncu read of each launch.
@@ -311,17 +312,18 @@ fn figures(
     launched: Vec<Row>,
 ) -> anyhow::Result<Vec<Row>> {
     let flags = ["--print-units", "base"];
-    let (table, text) = printed(tool, work, "raw", &flags, launched.len())?;
-    let lines = csv::parse(&text, &ncu::names()).map_err(|error| error.to_string());
-    let rows = lines.and_then(|lines| with_lines(ladder, problems, launched, lines));
-    Ok(rows.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+    let launches = launched.len();
+    printed(tool, work, "raw", &flags, launches, |text| {
+        let lines = csv::parse(text, &ncu::names()).map_err(|error| error.to_string())?;
+        with_lines(ladder, problems, launched, lines)
+    })
 }
 
 /// Where warps waited in each launch, as ncu saw them.
 fn sampled(tool: &Tool, work: &Path, launches: usize) -> anyhow::Result<Vec<lines::Sampled>> {
-    let (table, text) = printed(tool, work, "source", &[], launches)?;
-    let sampled = lines::sampled(&text);
-    Ok(sampled.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+    printed(tool, work, "source", &[], launches, |text| {
+        lines::sampled(text).map_err(|error| error.to_string())
+    })
 }
 
 /// Rows with the lines of kernel.cu in which warps wait most. Samples are in the order of the launches, as the rows are.

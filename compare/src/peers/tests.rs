@@ -4,6 +4,7 @@ use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
 use super::session::{Called, Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
+use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, builds, peer_sampled, timed};

@@ -214,14 +214,12 @@ pub fn keep_best(
         return;
     }
     for stage in stages {
-        let of = plan
-            .timings
-            .iter()
-            .filter(|timing| timing.subject.stage() == stage.id)
-            .count();
+        let is_its = |timing: &PlannedTiming| timing.subject.stage() == stage.id;
+        let count = |plan: &Plan| plan.timings.iter().filter(|timing| is_its(timing)).count();
+        let of = count(plan);
         let mut is_stale = false;
         plan.timings.retain(|timing| {
-            if timing.subject.stage() != stage.id || timing.problem.has_claims() {
+            if !is_its(timing) || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
             match cache.of(&stage.id, &stage.identity, &timing.problem) {
@@ -237,12 +235,7 @@ pub fn keep_best(
                 }
             }
         });
-        let left_out = of
-            - plan
-                .timings
-                .iter()
-                .filter(|timing| timing.subject.stage() == stage.id)
-                .count();
+        let left_out = of - count(plan);
         let why = match (left_out, is_stale) {
             (0, false) => continue,
             (_, false) => format!(
