@@ -182,7 +182,6 @@ mod tests {
         let folder = written(&timed(US), &["a"]);
         let opened = Completing::open(Some(&folder.path().join("a")), &builds()).unwrap();
         assert_eq!(opened.name, "a");
-
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
         assert!(
