@@ -2,7 +2,6 @@
 
 use crate::measure::plan::{Mode, PlannedCase};
 use crate::record::meta::Tier;
-use anyhow::ensure;
 use common::problem::Problem;
 
 /// Host memory of a problem, in bytes per element of Q (Q, its output and reference, in both layouts) and per element of K
@@ -19,6 +18,35 @@ const SCORES_PER_SECOND: u128 = SCORES_MEASURED * 8 / 5;
 
 /// No run takes longer than this.
 const MOST_SECONDS: u128 = 24 * 3600;
+
+/// Why a run is hopeless. Nothing was run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Hopeless {
+    /// The tensors do not fit.
+    #[error(
+        "{problem} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with \
+         --shapes, or run on a machine with more",
+        size(*needed), size(*available)
+    )]
+    Memory {
+        problem: String,
+        needed: u128,
+        available: u128,
+    },
+    /// The emulator would not come to an end.
+    #[error(
+        "the emulator would take at least {} hours for {scores} scores on {processors} processors; give smaller shapes with \
+         --shapes, fewer --stages or --variants, or run on a GPU",
+        seconds / 3600
+    )]
+    Time {
+        /// Query-key pairs over all cases.
+        scores: u128,
+        processors: usize,
+        /// How long, at least.
+        seconds: u128,
+    },
+}
 
 /// Cases that one processor ends in a second, as measured with ten stages: T0 on two (260 cases in 32 s), T1 on two (4,730 in
 /// 242 s), and T2 beside an H200 with 16 (12,120 in 270 s, latencies included).
@@ -67,29 +95,31 @@ pub fn check(
     cases: &[PlannedCase],
     processors: usize,
     available: Option<u128>,
-) -> anyhow::Result<()> {
+) -> Result<(), Hopeless> {
     let largest = cases
         .iter()
         .map(|case| (bytes(&case.problem), case))
         .max_by_key(|(bytes, _)| *bytes);
-    if let (Some((needed, case)), Some(available)) = (largest, available) {
-        ensure!(
-            needed <= available,
-            "{} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with \
-             --shapes, or run on a machine with more",
-            case.place,
-            size(needed),
-            size(available)
-        );
+    match (largest, available) {
+        (Some((needed, case)), Some(available)) if needed > available => {
+            let problem = case.place.to_string();
+            return Err(Hopeless::Memory {
+                problem,
+                needed,
+                available,
+            });
+        }
+        _ => {}
     }
     let scores = emulated(cases);
     let seconds = scores / (SCORES_PER_SECOND * processors.max(1) as u128);
-    ensure!(
-        seconds <= MOST_SECONDS,
-        "the emulator would take at least {} hours for {scores} scores on {processors} processors; give smaller shapes with \
-         --shapes, fewer --stages or --variants, or run on a GPU",
-        seconds / 3600
-    );
+    if seconds > MOST_SECONDS {
+        return Err(Hopeless::Time {
+            scores,
+            processors,
+            seconds,
+        });
+    }
     Ok(())
 }
 
@@ -144,14 +174,20 @@ mod tests {
             error.contains("24.0 GB are available") && error.contains("--shapes"),
             "{error}"
         );
-        check(&huge, 2, None).expect("where nobody knows, nobody refuses");
+        assert_eq!(
+            check(&huge, 2, None),
+            Ok(()),
+            "where nobody knows, nobody refuses"
+        );
         // The tensors of 65535 x 65535 x 2^24 x 128 are counted, not overflowed.
         let largest = [case(
             Shape::bhsd(65_535, 65_535, 1 << 24, 128),
             Mode::Device,
         )];
-        let error = check(&largest, 2, Some(24 * GB)).unwrap_err().to_string();
-        assert!(error.contains("of memory"), "{error}");
+        assert!(matches!(
+            check(&largest, 2, Some(24 * GB)),
+            Err(Hopeless::Memory { .. })
+        ));
     }
 
     #[test]
@@ -164,9 +200,9 @@ mod tests {
             error.starts_with("the emulator would take at least 38 hours for 1099511627776 scores"),
             "{error}"
         );
-        check(&[case(long, Mode::Device)], 2, None).unwrap();
+        assert_eq!(check(&[case(long, Mode::Device)], 2, None), Ok(()));
         let named = common::problem::NAMED_SHAPES.map(|named| case(named.shape, Mode::Plain));
-        check(&named, 1, Some(4 * GB)).unwrap();
+        assert_eq!(check(&named, 1, Some(4 * GB)), Ok(()));
     }
 
     #[test]

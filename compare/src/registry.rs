@@ -3,10 +3,9 @@
 use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
-use anyhow::{Context, ensure};
 use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
-use common::limits::DeviceLimits;
-use common::stage::{Artifacts, Attention, LoadedStage};
+use common::limits::{DeviceError, DeviceLimits};
+use common::stage::{Artifacts, Attention, LoadError, LoadedStage};
 use kernel_build::report::GpuBuild;
 use std::path::Path;
 use std::str::FromStr;
@@ -25,6 +24,17 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage8_overlap::Overlap,
     &stage9_cluster::Cluster,
 ];
+
+/// Why there is no ladder to work on.
+#[derive(Debug, thiserror::Error)]
+pub enum LadderError {
+    /// A stage is broken.
+    #[error("the ladder cannot be loaded; build again with `cargo build`")]
+    Load(#[from] LoadError),
+    /// The device that was asked for cannot stand for this one, or the GPU's limits are not known.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
 
 /// How many GPUs of the host share the cases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +57,33 @@ impl FromStr for Gpus {
     }
 }
 
+/// Why the GPUs that were asked for cannot share a run.
+#[derive(Debug, thiserror::Error)]
+pub enum GpusError {
+    /// There are not so many, or one of them cannot be opened.
+    #[error("--gpus {asked}: GPU {ordinal} cannot be used: {source}")]
+    Open {
+        /// How many were asked for.
+        asked: usize,
+        /// The one that is missing.
+        ordinal: usize,
+        source: CudaError,
+    },
+    /// A record is of one kind of GPU.
+    #[error(
+        "--gpus: GPU {ordinal} is {other}, GPU 0 {first}, and a record is of one kind of GPU; name those alike by \
+         CUDA_VISIBLE_DEVICES"
+    )]
+    Unlike {
+        ordinal: usize,
+        other: String,
+        /// That of the first.
+        first: String,
+    },
+}
+
 /// The GPUs that share the cases with the first, which alone is timed.
-pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> anyhow::Result<Vec<Mutex<CudaDevice>>> {
+pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> Result<Vec<Mutex<CudaDevice>>, GpusError> {
     let mut others = Vec::new();
     for ordinal in 1.. {
         if asked == Gpus::Count(ordinal) {
@@ -62,8 +97,11 @@ pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> anyhow::Result<Vec<Mutex<C
                     Gpus::Count(asked) => asked,
                     Gpus::All => ordinal + 1,
                 };
-                return Err(source)
-                    .with_context(|| format!("--gpus {asked}: GPU {ordinal} cannot be used"));
+                return Err(GpusError::Open {
+                    asked,
+                    ordinal,
+                    source,
+                });
             }
         };
         alike(ordinal, first.info(), other.info())?;
@@ -72,7 +110,7 @@ pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> anyhow::Result<Vec<Mutex<C
     Ok(others)
 }
 
-fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> anyhow::Result<()> {
+fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> Result<(), GpusError> {
     let kind = |info: &DeviceInfo| {
         (
             info.name.clone(),
@@ -81,17 +119,14 @@ fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> anyhow::Resu
             info.shared_optin_bytes,
         )
     };
-    // A record is of one kind of GPU.
-    ensure!(
-        kind(first) == kind(other),
-        "--gpus: GPU {ordinal} is {} with {} SMs, GPU 0 {} with {} SMs, and a record is of one kind of GPU; name those alike by \
-         CUDA_VISIBLE_DEVICES",
-        other.name,
-        other.sms,
-        first.name,
-        first.sms
-    );
-    Ok(())
+    if kind(first) == kind(other) {
+        return Ok(());
+    }
+    Err(GpusError::Unlike {
+        ordinal,
+        other: format!("{} with {} SMs", other.name, other.sms),
+        first: format!("{} with {} SMs", first.name, first.sms),
+    })
 }
 
 /// Writes the sources of a stage's kernels, as this program was built from them, below `work`; kernel.cu as `of_kernel` makes it.
@@ -122,7 +157,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// Reads every stage's table and build report, and opens the GPU.
-    pub fn open() -> anyhow::Result<Self> {
+    pub fn open() -> Result<Self, LadderError> {
         let stages = load()?;
         let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
         let gpu =
@@ -131,7 +166,7 @@ impl Ladder {
     }
 
     /// The same without a GPU, which nobody asked for.
-    pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
+    pub fn without_gpu(reason: &str) -> Result<Self, LadderError> {
         Ok(Self {
             stages: load()?,
             gpu: Err(reason.to_string()),
@@ -139,7 +174,7 @@ impl Ladder {
     }
 
     /// Has the stages refuse what the open GPU cannot run, or the smaller device that was asked for.
-    pub fn limit(&mut self, asked: Option<DeviceLimits>) -> anyhow::Result<()> {
+    pub fn limit(&mut self, asked: Option<DeviceLimits>) -> Result<(), LadderError> {
         let limits = DeviceLimits::of_launches(
             asked,
             self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()),
@@ -185,20 +220,20 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
 }
 
 /// Reads every stage's table and build report.
-pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
-    let stages = STAGES.iter().map(|stage| LoadedStage::load(*stage));
-    stages
-        .collect::<Result<_, _>>()
-        .context("the ladder cannot be loaded; build again with `cargo build`")
+pub fn load() -> Result<Vec<LoadedStage>, LadderError> {
+    Ok(STAGES
+        .iter()
+        .map(|stage| LoadedStage::load(*stage))
+        .collect::<Result<_, _>>()?)
 }
 
 /// What a record says of the stages, without a device.
-pub fn builds() -> anyhow::Result<Vec<StageBuild>> {
+pub fn builds() -> Result<Vec<StageBuild>, LadderError> {
     Ok(builds::builds(&load()?))
 }
 
 /// The stages as judges know them.
-pub fn metas() -> anyhow::Result<Vec<StageMeta>> {
+pub fn metas() -> Result<Vec<StageMeta>, LadderError> {
     Ok(builds::metas(&builds()?))
 }
 

@@ -141,25 +141,30 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     })
 }
 
+/// Why the README has no place for the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "README.md must have one line '{}' and below it one '{}'; it has {begins} and {ends}{}",
+    LADDER[0], LADDER[1], if *.begins == 1 && *.ends == 1 { ", in the wrong order" } else { "" }
+)]
+pub struct NoLadder {
+    begins: usize,
+    ends: usize,
+}
+
 /// Where in `readme` the ladder stands.
-fn place_of_ladder(readme: &str) -> anyhow::Result<Range<usize>> {
+fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
     let [begins, ends] = LADDER.map(|marker| readme.matches(marker).count());
-    let [begin, end] = LADDER;
+    let wrong = NoLadder { begins, ends };
     let place = LADDER.map(|marker| readme.find(marker));
     match (begins, ends, place) {
-        (1, 1, [Some(from), Some(to)]) if from < to => Ok(from + begin.len()..to),
-        _ => bail!(
-            "README.md must have one line '{begin}' and below it one '{end}'; it has {begins} and {ends}{}",
-            match (begins, ends) {
-                (1, 1) => ", in the wrong order",
-                _ => "",
-            }
-        ),
+        (1, 1, [Some(begin), Some(end)]) if begin < end => Ok(begin + LADDER[0].len()..end),
+        _ => Err(wrong),
     }
 }
 
 /// `readme` with the ladder between its markers.
-pub fn readme(readme: &str, report: &Report<'_>) -> anyhow::Result<String> {
+pub fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
     let place = place_of_ladder(readme)?;
     let ladder = page::markdown::blocks(&pages::ladder::readme(report));
     Ok(format!(

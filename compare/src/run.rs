@@ -410,7 +410,7 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
 /// The ladder, with the GPU where one is wanted.
 fn open(backend: Backend) -> anyhow::Result<Ladder> {
     if backend == Backend::Emulated {
-        return Ladder::without_gpu("not asked for: --backend emulated");
+        return Ok(Ladder::without_gpu("not asked for: --backend emulated")?);
     }
     match Ladder::open()? {
         Ladder {
