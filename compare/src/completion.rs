@@ -1,22 +1,57 @@
 //! A record that a later command adds a file to: which one, and whether it is of this build and this GPU.
 
-use crate::judge::list::joined;
 use crate::judge::state::is_green;
 use crate::judge::{Known, verdict};
 use crate::measure::builds::StageBuild;
 use crate::measure::machine;
-use crate::measure::select::Chosen;
+use crate::measure::select::{Chosen, SelectError};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::names;
 use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
-use crate::registry::Ladder;
-use anyhow::{Context, ensure};
+use crate::registry::{Ladder, LadderError};
+use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-const UNREADABLE: &str =
-    "the record cannot be completed; give a folder that `compare run` wrote with --record DIR";
+/// Why a record cannot be completed. Nothing was measured or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CompletionError {
+    /// A flag names nothing.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// There is no ladder, or the record's device cannot be stood for.
+    #[error(transparent)]
+    Ladder(#[from] LadderError),
+    #[error("there is no record in {}; run `compare` first, or name one with --record DIR", folder.display())]
+    None {
+        /// Where they were looked for.
+        folder: PathBuf,
+    },
+    /// It cannot be read.
+    #[error(
+        "the record cannot be completed; give a folder that `compare run` wrote with --record DIR"
+    )]
+    Store(#[from] StoreError),
+    /// It is of other kernels.
+    #[error("{name} is of other versions of {}; run `compare` again with this build, then complete that record", stages.join(", "))]
+    OtherBuild { name: String, stages: Vec<String> },
+    /// No number without a green gate.
+    #[error(
+        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
+    )]
+    NothingGreen { name: String },
+    /// It is of another machine.
+    #[error(
+        "{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record"
+    )]
+    OtherGpu {
+        name: String,
+        found: String,
+        /// The GPU that is open.
+        here: String,
+    },
+}
 
 /// A record to complete.
 #[derive(Debug)]
@@ -30,7 +65,10 @@ impl Completing {
     /// Opens the record in `folder`, or the newest one under target/compare, and the ladder as it was limited for that
     /// record. Words that name nothing, a record of another build and one of another GPU are refused, in this order; that
     /// there is no GPU is for the caller to say.
-    pub fn begin(folder: Option<&Path>, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
+    pub fn begin(
+        folder: Option<&Path>,
+        chosen: &Chosen,
+    ) -> Result<(Self, Ladder), CompletionError> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds();
         chosen.of(&builds)?;
@@ -43,7 +81,7 @@ impl Completing {
     }
 
     /// Opens the record in `folder`, or the newest one under target/compare, if it is of `builds`.
-    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> anyhow::Result<Self> {
+    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
         let folder = match folder {
             Some(folder) => folder.to_path_buf(),
             None => newest(
@@ -52,7 +90,7 @@ impl Completing {
                     .join("target/compare"),
             )?,
         };
-        let record = Record::read(&folder).context(UNREADABLE)?;
+        let record = Record::read(&folder)?;
         let name = name_of(&folder);
         judge(&name, &record, builds)?;
         Ok(Self {
@@ -63,15 +101,15 @@ impl Completing {
     }
 
     /// Refuses a GPU that the record is not of.
-    fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
-        let found = self.record.meta.gpu();
-        ensure!(
-            found == Some(here),
-            "{} was measured on {}, and this is {here}; run `compare` here first, then complete that record",
-            self.name,
-            found.unwrap_or("no GPU")
-        );
-        Ok(())
+    fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
+        match self.record.meta.gpu() {
+            Some(name) if name == here => Ok(()),
+            other => Err(CompletionError::OtherGpu {
+                name: self.name.clone(),
+                found: other.unwrap_or("no GPU").to_string(),
+                here: here.to_string(),
+            }),
+        }
     }
 
     /// What a report on `stages` says of the record, as text.
@@ -117,30 +155,32 @@ impl Completing {
 }
 
 /// The newest record of the ladder in `folder`: names begin with the time.
-fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
-    let newest = names(folder, Of::Ladder).context(UNREADABLE)?.pop();
-    let newest = newest.with_context(|| {
-        format!(
-            "there is no record in {}; run `compare` first, or name one with --record DIR",
-            folder.display()
-        )
-    })?;
+fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
+    let newest = names(folder, Of::Ladder)?
+        .pop()
+        .ok_or_else(|| CompletionError::None {
+            folder: folder.to_path_buf(),
+        })?;
     Ok(folder.join(newest))
 }
 
-fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<()> {
-    let others = builds.iter().filter(|build| !record.is_of(build));
-    let others = joined(others.map(|build| &build.id), ", ");
-    ensure!(
-        others.is_empty(),
-        "{name} is of other versions of {others}; run `compare` again with this build, then complete that record"
-    );
-    let mut rows = record.rows.iter().filter(|row| row.on == On::All);
-    // No number without a green gate.
-    ensure!(
-        rows.any(|row| is_green(record, &row.subject)),
-        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
-    );
+fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
+    let name = name.to_string();
+    let stages: Vec<String> = builds
+        .iter()
+        .filter(|build| !record.is_of(build))
+        .map(|build| build.id.clone())
+        .collect();
+    if !stages.is_empty() {
+        return Err(CompletionError::OtherBuild { name, stages });
+    }
+    if !record
+        .rows
+        .iter()
+        .any(|row| row.on == On::All && is_green(record, &row.subject))
+    {
+        return Err(CompletionError::NothingGreen { name });
+    }
     Ok(())
 }
 
@@ -205,9 +245,13 @@ mod tests {
         });
         assert!(judge("a", &two, &builds()).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
-        let error = judge("a", &red, &builds()).unwrap_err().to_string();
-        assert!(error.contains("no variant that is green"), "{error}");
-        let error = Completing::open(Some(Path::new("no/such")), &builds()).unwrap_err();
-        assert!(error.to_string().contains("cannot be completed"), "{error}");
+        assert!(matches!(
+            judge("a", &red, &builds()),
+            Err(CompletionError::NothingGreen { .. })
+        ));
+        assert!(matches!(
+            Completing::open(Some(Path::new("no/such")), &builds()),
+            Err(CompletionError::Store(_))
+        ));
     }
 }

@@ -3,13 +3,12 @@
 use crate::answer::Answer;
 use crate::measure::builds::StageBuild;
 use crate::measure::machine;
-use crate::measure::select;
-
+use crate::measure::select::{self, SelectError};
+use crate::record::StoreError;
 use crate::record::files::write_atomically;
 use crate::registry;
-use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
-
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
@@ -36,22 +35,50 @@ pub struct NewArgs {
     pub from: String,
 }
 
-fn cannot(what: &str, path: &Path) -> impl FnOnce() -> String {
-    move || format!("cannot {what} {}", path.display())
+/// Why no stage was made. Nothing was written, or all of it was taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum NewError {
+    /// No folder to write to.
+    #[error(
+        "the current folder is not inside a checkout of the workspace; clone it, go there and try again"
+    )]
+    NoCheckout,
+    /// No name of a stage.
+    #[error(
+        "'{0}' is no name for a stage: give stage{1}-WORD, its word in small letters and digits, such as stage{1}-mine"
+    )]
+    Name(String, usize),
+    /// A stage has it, or a folder, or a family of the source.
+    #[error("'{name}' is taken by {by}; choose another word")]
+    Taken { name: String, by: String },
+    /// There is nothing to copy.
+    #[error(transparent)]
+    Source(#[from] SelectError),
+    /// A file of the checkout is not as it should be.
+    #[error(
+        "{file} has no {lacks}; is this build of this checkout? Build again, or register the stage as CONTRIBUTING.md says"
+    )]
+    Unexpected { file: String, lacks: String },
+    /// A file of the checkout cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file system.
+    #[error("cannot {what} {}", path.display())]
+    Io {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
-/// A file of the checkout is not as it should be.
-fn unexpected(file: &str, lacks: &str) -> anyhow::Error {
-    anyhow!(
-        "{file} has no {lacks}; is this build of this checkout? Build again, or register the stage as CONTRIBUTING.md says"
-    )
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NewError {
+    let path = path.to_path_buf();
+    move |source| NewError::Io { what, path, source }
 }
 
 /// Makes the stage in the checkout around the current folder.
 pub fn new(args: &NewArgs) -> anyhow::Result<Answer> {
-    let root = machine::workspace().context(
-        "the current folder is not inside a checkout of the workspace; clone it, go there and try again",
-    )?;
+    let root = machine::workspace().ok_or(NewError::NoCheckout)?;
     let ladder = registry::builds()?;
     let copy = Copy::new(&root, &args.name, &args.from, &ladder)?;
     copy.make(&root)?;
@@ -114,22 +141,23 @@ const IMPORTED: [&str; 4] = ["Attention", "Artifacts", "StageInfo", "Self"];
 
 impl Copy {
     /// Reads and composes all that is to be written.
-    fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> anyhow::Result<Self> {
+    fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> Result<Self, NewError> {
         let source = select::stage(from, ladder)?;
         let number = |id: &str| parts(id).map(|(number, _)| number);
         let next = ladder.iter().filter_map(|stage| number(&stage.id)).max();
         let next = next.map_or(0, |last| last + 1);
-        let bad_name = || {
-            format!(
-                "'{name}' is no name for a stage: give stage{next}-WORD, its word in small letters and digits, such as stage{next}-mine"
-            )
+        let bad_name = || NewError::Name(name.to_string(), next);
+        let taken = |by: String| {
+            let name = name.to_string();
+            Err(NewError::Taken { name, by })
         };
-        let taken = |by: String| bail!("'{name}' is taken by {by}; choose another word");
-        let (number, word) = parts(name).with_context(bad_name)?;
+        let (number, word) = parts(name).ok_or_else(bad_name)?;
         if ladder.iter().any(|stage| stage.id == name) || root.join(name).exists() {
             return taken(format!("the stage or folder {name}"));
         }
-        ensure!(number == next, bad_name());
+        if number != next {
+            return Err(bad_name());
+        }
         let variants: Vec<(String, String)> = source
             .variants
             .iter()
@@ -150,9 +178,9 @@ impl Copy {
         let tests = read(&root.join(&source.id).join("tests/stage.rs"))?;
         let module = source.id.replace('-', "_");
         let type_name = between(&tests, &format!("tests!({module}::"), ")");
-        let type_name = type_name.ok_or_else(|| {
-            let file = format!("{}/tests/stage.rs", source.id);
-            unexpected(&file, &format!("stage_tests::tests!({module}::…)"))
+        let type_name = type_name.ok_or_else(|| NewError::Unexpected {
+            file: format!("{}/tests/stage.rs", source.id),
+            lacks: format!("stage_tests::tests!({module}::…)"),
         })?;
         let source = Names {
             id: source.id.clone(),
@@ -174,7 +202,7 @@ impl Copy {
     }
 
     /// The new stage's files. Tests that the source alone has are of its own idea and stay behind.
-    fn files(&self, folder: &Path, number: usize) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    fn files(&self, folder: &Path, number: usize) -> Result<Vec<(PathBuf, String)>, NewError> {
         let mut files = Vec::new();
         for path in files_below(folder)? {
             let below = path
@@ -304,7 +332,7 @@ impl Copy {
     }
 
     /// Every place that lists stages, with the new one behind the last.
-    fn registers(&self, root: &Path) -> anyhow::Result<Vec<(PathBuf, String, String)>> {
+    fn registers(&self, root: &Path) -> Result<Vec<(PathBuf, String, String)>, NewError> {
         let Names {
             id,
             module,
@@ -316,11 +344,12 @@ impl Copy {
             let old = read(&path)?;
             let mut new = old.clone();
             for (&(start, end), line) in before.iter().zip(lines) {
-                new = behind_last(&new, start, end, line).ok_or_else(|| {
-                    unexpected(file, &format!("line like '{start}…{end}' of a stage"))
+                new = behind_last(&new, start, end, line).ok_or_else(|| NewError::Unexpected {
+                    file: file.to_string(),
+                    lacks: format!("line like '{start}…{end}' of a stage"),
                 })?;
             }
-            anyhow::Ok((path, old, new))
+            Ok::<_, NewError>((path, old, new))
         };
         Ok(vec![
             edit(
@@ -345,12 +374,12 @@ impl Copy {
     }
 
     /// Writes all of it. The folder appears whole; where a register cannot be written, what was done is undone.
-    fn make(&self, root: &Path) -> anyhow::Result<()> {
+    fn make(&self, root: &Path) -> Result<(), NewError> {
         let folder = root.join(&self.new.id);
         let temporary = root.join(format!(".{}.{}.tmp", self.new.id, std::process::id()));
-        let written = self.write(&temporary).and_then(|()| {
-            std::fs::rename(&temporary, &folder).with_context(cannot("make", &folder))
-        });
+        let written = self
+            .write(&temporary)
+            .and_then(|()| std::fs::rename(&temporary, &folder).map_err(io_error("make", &folder)));
         if written.is_err() {
             // It may never have come to be.
             let _ = std::fs::remove_dir_all(&temporary);
@@ -368,12 +397,12 @@ impl Copy {
         Ok(())
     }
 
-    fn write(&self, folder: &Path) -> anyhow::Result<()> {
+    fn write(&self, folder: &Path) -> Result<(), NewError> {
         for (below, text) in &self.files {
             let path = folder.join(below);
             let parent = path.parent().unwrap_or(folder);
-            std::fs::create_dir_all(parent).with_context(cannot("make", parent))?;
-            std::fs::write(&path, text).with_context(cannot("write", &path))?;
+            std::fs::create_dir_all(parent).map_err(io_error("make", parent))?;
+            std::fs::write(&path, text).map_err(io_error("write", &path))?;
         }
         Ok(())
     }
@@ -437,14 +466,14 @@ fn in_order(text: &str) -> String {
     head.to_string() + &lines.concat()
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(cannot("read", path))
+fn read(path: &Path) -> Result<String, NewError> {
+    std::fs::read_to_string(path).map_err(io_error("read", path))
 }
 
-fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, NewError> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(cannot("read", folder))? {
-        let path = entry.with_context(cannot("read", folder))?.path();
+    for entry in std::fs::read_dir(folder).map_err(io_error("read", folder))? {
+        let path = entry.map_err(io_error("read", folder))?.path();
         if path.is_dir() {
             found.extend(files_below(&path)?);
         } else {
@@ -463,7 +492,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
     }
 
-    fn copy(name: &str, from: &str) -> anyhow::Result<Copy> {
+    fn copy(name: &str, from: &str) -> Result<Copy, NewError> {
         Copy::new(&root(), name, from, &registry::builds().unwrap())
     }
 

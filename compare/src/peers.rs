@@ -10,8 +10,8 @@ mod tests;
 
 pub use args::{EXAMPLES, PeersArgs};
 
-use crate::answer::{Answer, NoData};
-use crate::completion::Completing;
+use crate::answer::Answer;
+use crate::completion::{Completing, CompletionError};
 use crate::judge::claims::Claimed;
 use crate::judge::verdict::Exit;
 use crate::judge::{self, Known, peers as question};
@@ -22,20 +22,16 @@ use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Row, Source};
+use crate::record::{Of, On, Row, Source, StoreError};
 use crate::registry::{self, Ladder};
 use crate::render;
-use anyhow::{Context, ensure};
-
 use common::device::cuda::CudaDevice;
 use common::metric::Metric;
-
 use common::timing::Plan;
-
+use common::timing::stats::SampleError;
 use measure::{Bench, BenchError, Calls, Exchange, Python};
 use pair::absent;
 use session::Hello;
-use std::fmt::Display;
 use std::path::Path;
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
@@ -50,14 +46,45 @@ and back (A B C C B A), so that any two arms have two chunks mirrored around its
 candidate of 20 calls from Python back to back, whose queue starts empty and does not fill, of ours of a launch on an idle stream. \
 Outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same FP64 reference and bounds as ours";
 
-const UNTIMED: &str = "the peers could not be timed";
+/// Why peers could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// A file cannot be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no record that could be completed.
+    #[error(transparent)]
+    Completion(#[from] CompletionError),
+    /// Python sees another GPU than this process.
+    #[error(
+        "Python's first GPU is {theirs}, ours is {ours}; set CUDA_VISIBLE_DEVICES to one of them"
+    )]
+    TwoGpus {
+        /// Python's.
+        theirs: String,
+        /// Ours.
+        ours: String,
+    },
+    /// Nothing more could be measured.
+    #[error("the peers could not be timed")]
+    Bench(#[from] BenchError),
+    #[error("the peers could not be timed")]
+    Samples(#[from] SampleError),
+}
 
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let report_path = output::report_path(args.report.as_deref())?;
     output::check(&Output::report(&report_path), &[])?;
-    let completing = measure(args)?;
+    let completing = match measure(args)? {
+        Ok(completing) => completing,
+        Err(reason) => {
+            return Ok(Answer::no_data(format!(
+                "peers are timed on a GPU by a Python with PyTorch: {reason}"
+            )));
+        }
+    };
     let Completing {
         name,
         record,
@@ -95,31 +122,35 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 
-fn no_data(reason: impl Display) -> NoData {
-    NoData(format!(
-        "peers are timed on a GPU by a Python with PyTorch: {reason}"
-    ))
-}
-
-/// Measures into the record.
-fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
+/// Measures into the record; the inner error is why nothing can be measured here.
+fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
     };
     let (mut completing, Ladder { stages, gpu }) =
         Completing::begin(args.record.as_deref(), &chosen)?;
-    let device = gpu.map_err(|reason| no_data(format!("there is no GPU to time on: {reason}")))?;
+    let device = match gpu {
+        Ok(device) => device,
+        Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
+    };
     let flash_attn_3 = args.flash_attn_3.clone();
     let mut python = Python::new(
         program(args.python.as_deref()),
         Calls::Peers { flash_attn_3 },
     );
-    let hello = python.start().map_err(no_data)?.clone();
+    let hello = match python.start() {
+        Ok(hello) => hello.clone(),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
     check_uuid(&hello, &device)?;
     let builds = builds(&stages);
-    let picked = chosen.of(&builds)?.into_iter();
-    let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
+    let chosen: Vec<&StageBuild> = chosen
+        .of(&builds)
+        .map_err(CompletionError::from)?
+        .into_iter()
+        .map(|picked| picked.stage)
+        .collect();
     let items = choose::items(&args.problems, &chosen);
     // Where problems are chosen, only those are measured.
     let growth = if args.problems == Problems::default() {
@@ -151,20 +182,19 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         samples: args.iters.unwrap_or(SAMPLES),
         ..Plan::default()
     };
-    let zero_line = device.zero_line(&plan).map_err(BenchError::from);
+    let zero_line = device.zero_line(&plan).map_err(BenchError::from)?;
     let bench = Bench {
         device: &device,
         stages: &stages,
         builds: &builds,
         record: &timed,
-        zero_us: zero_line.context(UNTIMED)?.device.p50,
+        zero_us: zero_line.device.p50,
         plan,
-        exchange: Exchange::new().context(UNTIMED)?,
+        exchange: Exchange::new()?,
     };
     for (done, item) in items.iter().enumerate() {
         bars.step("problem", &item.place.to_string(), done, items.len());
-        let timed = bench.measure(item, &mut [&mut python]);
-        let rows = timed.context(UNTIMED)?.rows().context(UNTIMED)?;
+        let rows = bench.measure(item, &mut [&mut python])?.rows()?;
         completing
             .record
             .names(&item.place.shape, item.problem.shape);
@@ -175,13 +205,12 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         bars.step("growth", &item.place.shape, done, growth.len());
         let row = matrix_flops
             .map(|flops| bench.alone(item, flops))
-            .transpose()
-            .context(UNTIMED)?
+            .transpose()?
             .flatten();
         completing.append(row)?;
     }
     bars.finish();
-    Ok(completing)
+    Ok(Ok(completing))
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
@@ -212,19 +241,19 @@ pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String
 }
 
 /// Both processes must be on one GPU. A torch that does not tell the UUID tells the name.
-pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
+pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> Result<(), PeersError> {
     let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
     let info = device.info();
     let same = match &hello.uuid {
         Some(uuid) => bare(uuid) == bare(&info.uuid),
         None => hello.gpu.as_ref() == Some(&info.name),
     };
-    let theirs = hello.uuid.as_ref().or(hello.gpu.as_ref());
-    ensure!(
-        same,
-        "Python's first GPU is {}, ours is {}; set CUDA_VISIBLE_DEVICES to one of them",
-        theirs.map_or("", String::as_str),
-        info.uuid
-    );
-    Ok(())
+    if same {
+        return Ok(());
+    }
+    let theirs = hello.uuid.clone().or(hello.gpu.clone()).unwrap_or_default();
+    Err(PeersError::TwoGpus {
+        theirs,
+        ours: info.uuid.clone(),
+    })
 }
