@@ -21,13 +21,15 @@ pub struct Claim {
     pub why: &'static str,
 }
 
-/// What is predicted of a metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Relation {
+/// What is predicted of a metric. A record has names of its own in place of a stage's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Relation<Name = &'static str> {
     /// `base / value >= at_least`, both timed A B B A.
     Faster {
         /// What it is compared with.
-        base: Base,
+        #[serde(flatten)]
+        base: Base<Name>,
         /// The target: the least ratio on p50, p90 and mean.
         at_least: f64,
     },
@@ -39,6 +41,7 @@ pub enum Relation {
         /// The target: the least ratio on p50, p90 and mean.
         at_least: f64,
         /// The ratio hoped for; shown, never judged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         goal: Option<f64>,
     },
     /// `at_least * base <= value <= at_most * base`: for 0 both ends demand 0. Each variant is compared with the base's of the
@@ -46,7 +49,8 @@ pub enum Relation {
     /// variants of both families are compared (the stage's default, else the first).
     Ratio {
         /// What it is compared with.
-        base: Base,
+        #[serde(flatten)]
+        base: Base<Name>,
         /// Lower end; equal to `at_most` for an exact ratio.
         at_least: f64,
         /// Upper end.
@@ -64,7 +68,50 @@ pub enum Relation {
     },
 }
 
+impl<Name> Relation<Name> {
+    /// What the claim compares with, unless that is a peer or a bound.
+    pub fn base(&self) -> Option<&Base<Name>> {
+        match self {
+            Relation::Faster { base, .. } | Relation::Ratio { base, .. } => Some(base),
+            _ => None,
+        }
+    }
+}
+
 impl Relation {
+    /// The same as a record keeps it.
+    pub fn recorded(self) -> Relation<String> {
+        match self {
+            Relation::Faster { base, at_least } => {
+                let base = base.recorded();
+                Relation::Faster { base, at_least }
+            }
+            Relation::FasterThanPeer {
+                rival,
+                at_least,
+                goal,
+            } => Relation::FasterThanPeer {
+                rival,
+                at_least,
+                goal,
+            },
+            Relation::Ratio {
+                base,
+                at_least,
+                at_most,
+            } => {
+                let base = base.recorded();
+                Relation::Ratio {
+                    base,
+                    at_least,
+                    at_most,
+                }
+            }
+            Relation::AtLeast { bound } => Relation::AtLeast { bound },
+            Relation::AtMost { bound } => Relation::AtMost { bound },
+        }
+    }
+
     /// The metric does not change.
     pub const fn equal_to(base: Base) -> Self {
         Self::times(1.0, base)
@@ -231,10 +278,25 @@ impl fmt::Display for Rival {
 }
 
 /// The other side of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Base {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base<Name = &'static str> {
     /// The stage that holds the base.
-    pub stage: &'static str,
+    pub stage: Name,
     /// The family of its variants.
-    pub family: &'static str,
+    pub family: Name,
+}
+
+impl Base {
+    fn recorded(self) -> Base<String> {
+        Base {
+            stage: self.stage.to_string(),
+            family: self.family.to_string(),
+        }
+    }
+}
+
+impl<Name: fmt::Display> fmt::Display for Base<Name> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.stage, self.family)
+    }
 }

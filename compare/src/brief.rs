@@ -61,11 +61,7 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
         committed: &committed,
     });
     let text = markdown(&layout::document(&report, &id, &caches).unwrap_or_default());
-    let exit = if committed.is_empty() {
-        Exit::Undecided
-    } else {
-        Exit::Pass
-    };
+    let exit = Exit::of(false, committed.is_empty());
     let Some(path) = &args.out else {
         return Ok(Answer::new(exit, text));
     };

@@ -17,8 +17,8 @@ use crate::measure::rows;
 use crate::measure::select::{self, Chosen, Problems, family};
 use crate::output::{self, Output};
 use crate::page::terminal::{WIDTH, terminal};
+use crate::pages::show;
 use crate::pages::show::Section;
-use crate::pages::{show, summary};
 use crate::peers::choose::Item;
 use crate::peers::measure::{Bench, Calls, Exchange, Python};
 use crate::peers::pair::{absent, pairs};
@@ -27,7 +27,7 @@ use crate::peers::{self, METHOD, SAMPLES};
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, is_stream};
 use crate::record::meta::{
-    CANDIDATE, Came, DeviceCompiler, GateScope, Measurable, Progress, StageMeta, VariantMeta,
+    CANDIDATE, Came, DeviceCompiler, GateScope, Measurable, StageMeta, VariantMeta,
 };
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject};
@@ -217,7 +217,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     let mut python = Python::new(program.clone(), calls);
     let hello = match python.start() {
-        Ok(hello) => hello.expect("it was not running"),
+        Ok(hello) => hello.clone(),
         Err(error @ SessionError::Load { .. }) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
         }
@@ -314,19 +314,11 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         _ => Ok(Ended::Whole),
     };
     recorder.bars.finish();
-    let finished = measured.finished();
     // Gates have judged the whole of it, also where timing was interrupted after them.
-    let is_whole = checked.is_ok() && timed.is_ok();
-    measured.record.meta.progress = match is_whole {
-        true => Progress::Complete {
-            cases: finished,
-            seconds: start.elapsed().as_secs(),
-        },
-        false => Progress::Partial {
-            finished,
-            planned: plan.cases.len(),
-        },
-    };
+    match checked.is_ok() && timed.is_ok() {
+        true => measured.has_ended(start.elapsed().as_secs()),
+        false => measured.goes_on(plan.cases.len()),
+    }
     measured.record.write(&folder)?;
     let interrupted =
         |folder: &Path| format!("interrupted; what was finished is in {}", folder.display());
@@ -368,9 +360,7 @@ fn answer(
         files.extend(render::of_run(&report, folder, &folder.join("COMPARE.md")));
     }
     render::write(&files)?;
-    let mut text = terminal(&summary::document(&report), WIDTH)
-        .trim_end()
-        .to_string();
+    let (mut text, notes) = render::told(&report, args.quiet);
     if record.by(Source::Peers).next().is_some() {
         text += &format!(
             "\n\n{}",
@@ -381,16 +371,13 @@ fn answer(
     if !unsupported.is_empty() {
         text += &format!("\n\nUnsupported:\n  {}", unsupported.join("\n  "));
     }
-    let reproach = summary::reproach(&report).filter(|_| args.quiet);
-    let notes = reproach
-        .iter()
-        .map(|document| terminal(document, WIDTH).trim_end().to_string());
+
     Ok(Answer::new(
         report.overall.exit,
         format!("{text}\nrecord: {}", folder.display()),
     )
     .quiet(args.quiet)
-    .noting(notes.collect()))
+    .noting(notes))
 }
 
 /// Problems that it does not take, each with its own words.
@@ -439,7 +426,7 @@ fn scopes() -> Vec<GateScope> {
     let no = |reason: &str| Measurable::No {
         reason: reason.to_string(),
     };
-    let measurable = |gate| match gate {
+    GateScope::of_run(|gate| match gate {
         GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
             Measurable::Yes
         }
@@ -449,13 +436,7 @@ fn scopes() -> Vec<GateScope> {
         GateId::R1 => no("what a candidate compiles to is not known"),
         GateId::C8 => no("a candidate returns no log-sum-exps"),
         GateId::L1 | GateId::E1 | GateId::S1 => no("a candidate claims nothing"),
-    };
-    let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    let scope = |gate| GateScope {
-        gate,
-        measurable: measurable(gate),
-    };
-    gates.map(scope).collect()
+    })
 }
 
 /// How the timing ended.
@@ -490,14 +471,10 @@ impl Timing<'_> {
         }
         let mut peers = Python::new(self.program.clone(), Calls::Peers { flash_attn_3: None });
         let (software, missing) = match peers.start() {
-            Ok(hello) => {
-                let hello = hello.expect("it was not running");
-                let tools = hello.tools();
-                (tools, hello.absent.into_iter().collect::<Vec<_>>())
-            }
+            Ok(hello) => (hello.tools(), hello.absent.clone()),
             Err(error) => (
                 vec![],
-                vec![("torch-default".to_string(), error.to_string())],
+                [("torch-default".to_string(), error.to_string())].into(),
             ),
         };
         let record = &mut measured.record;
@@ -549,7 +526,7 @@ impl Timing<'_> {
                 .bars
                 .step("timing", &place.to_string(), done, timings.len());
             let item = Item {
-                shape_name: place.shape.clone(),
+                place: place.clone(),
                 problem: timing.problem,
                 stages: base
                     .as_ref()
@@ -606,8 +583,7 @@ impl Timing<'_> {
             .into_iter()
             .rev();
         let is_of_this = |record: &Record| {
-            record.meta.machine.gpu.name() == Some(name)
-                && builds.iter().any(|build| record.is_of(build))
+            record.meta.gpu() == Some(name) && builds.iter().any(|build| record.is_of(build))
         };
         let found = records.find(|(_, record)| is_of_this(record));
         found.map(|(_, record)| record).ok_or_else(|| {

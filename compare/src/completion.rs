@@ -9,7 +9,7 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::names;
-use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError, Subject};
+use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
 use crate::registry::{Ladder, LadderError};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl Completing {
 
     /// Refuses a GPU that the record is not of.
     fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
-        match self.record.meta.machine.gpu.name() {
+        match self.record.meta.gpu() {
             Some(name) if name == here => Ok(()),
             other => Err(CompletionError::OtherGpu {
                 name: self.name.clone(),
@@ -110,11 +110,6 @@ impl Completing {
                 here: here.to_string(),
             }),
         }
-    }
-
-    /// Whether a variant's correctness gates are green in the record.
-    pub fn is_green(&self, stage: &str, variant: &str) -> bool {
-        is_green(&self.record, &Subject::variant(stage, variant))
     }
 
     /// What a report on `stages` says of the record, as text.
@@ -171,16 +166,9 @@ fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
 
 fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
     let name = name.to_string();
-    let recorded = |build: &StageBuild| {
-        record
-            .meta
-            .stages
-            .iter()
-            .any(|stage| (&stage.id, &stage.identity) == (&build.id, &build.identity))
-    };
     let stages: Vec<String> = builds
         .iter()
-        .filter(|build| !recorded(build))
+        .filter(|build| !record.is_of(build))
         .map(|build| build.id.clone())
         .collect();
     if !stages.is_empty() {
@@ -234,7 +222,6 @@ mod tests {
         let folder = written(&timed(US), &["a"]);
         let opened = Completing::open(Some(&folder.path().join("a")), &builds()).unwrap();
         assert_eq!(opened.name, "a");
-        assert!(opened.is_green("stage1-cpasync", "cpasync-32x64"));
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
         assert!(

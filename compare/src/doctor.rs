@@ -85,22 +85,18 @@ struct Line {
 
 impl Line {
     fn go(what: &'static str, here: impl Into<String>) -> Self {
-        let (state, here, remedy) = (State::Go, here.into(), String::new());
         Line {
-            what,
-            state,
-            here,
-            remedy,
+            state: State::Go,
+            ..Line::without(what, here, "")
         }
     }
 
     fn without(what: &'static str, here: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (state, here, remedy) = (State::Without, here.into(), remedy.into());
         Line {
             what,
-            state,
-            here,
-            remedy,
+            state: State::Without,
+            here: here.into(),
+            remedy: remedy.into(),
         }
     }
 
@@ -181,18 +177,14 @@ fn document(lines: &[Line]) -> Document {
             joined(of(State::Without).map(|line| line.what), ", ")
         ),
     };
-    Document {
-        blocks: vec![
-            Block::Table(table),
-            Block::bullets(remedies),
-            Block::paragraph(verdict),
-        ],
-        ..Document::default()
-    }
+    Document::of(vec![
+        Block::Table(table),
+        Block::bullets(remedies),
+        Block::paragraph(verdict),
+    ])
 }
 
 fn lines(facts: &Facts) -> Vec<Line> {
-    let mut lines = Vec::new();
     // This program runs, so that what it was built with is only missed where there is something to build.
     let to_build = |line: Line| match line.state {
         State::Without if !facts.in_workspace => Line {
@@ -201,34 +193,36 @@ fn lines(facts: &Facts) -> Vec<Line> {
         },
         _ => line,
     };
-    lines.push(to_build(Line::of(
-        "rustc",
-        facts.rustc.clone(),
-        "install Rust by https://rustup.rs",
-    )));
-    lines.push(to_build(Line::of(
-        "g++",
-        facts.cxx.clone(),
-        "install g++ 12 or later (Debian: `apt install g++`), or name it in CXX",
-    )));
-    lines.push(Line::of(
-        "hazards (H1)",
-        facts
-            .traced
-            .clone()
-            .map(|()| "the traced build is in".to_string()),
-        "build with g++ 12 or later on Linux x86-64",
-    ));
-    lines.push(Line::of(
-        "nvcc",
-        facts.nvcc.clone(),
-        "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB",
-    ));
-    lines.push(Line::of(
-        "GPU code, registers, spills (R1)",
-        facts.gpu_code.clone(),
-        "`scripts/cuda-toolkit`, then build again",
-    ));
+    let mut lines = vec![
+        to_build(Line::of(
+            "rustc",
+            facts.rustc.clone(),
+            "install Rust by https://rustup.rs",
+        )),
+        to_build(Line::of(
+            "g++",
+            facts.cxx.clone(),
+            "install g++ 12 or later (Debian: `apt install g++`), or name it in CXX",
+        )),
+        Line::of(
+            "hazards (H1)",
+            facts
+                .traced
+                .clone()
+                .map(|()| "the traced build is in".to_string()),
+            "build with g++ 12 or later on Linux x86-64",
+        ),
+        Line::of(
+            "nvcc",
+            facts.nvcc.clone(),
+            "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB",
+        ),
+        Line::of(
+            "GPU code, registers, spills (R1)",
+            facts.gpu_code.clone(),
+            "`scripts/cuda-toolkit`, then build again",
+        ),
+    ];
     match &facts.gpu {
         Err(why) => lines.push(Line::without(
             "GPU",

@@ -164,11 +164,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         gpu: gpu.as_ref(),
     });
     let is_miscompiled = gpu.is_some_and(|gpu| gpu.is_wrong());
-    let exit = match (found.is_explained() || is_miscompiled, found.is_red()) {
-        (true, _) => Exit::Fail,
-        (false, true) => Exit::Undecided,
-        (false, false) => Exit::Pass,
-    };
+    let exit = Exit::of(found.is_explained() || is_miscompiled, found.is_red());
     Ok(Answer::new(exit, args.format.print(&document, &document)))
 }
 

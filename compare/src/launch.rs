@@ -7,8 +7,9 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select::{self, Named, Problems, SelectError};
-use crate::record::{On, Place, Row, Source, Subject};
+use crate::record::{On, Row, Source, Subject};
 use crate::registry::Ladder;
+use crate::tool::{self, Ended};
 use anyhow::Context;
 use clap::Args;
 use common::check::{Outcome, buffers};
@@ -22,10 +23,11 @@ use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::OsString;
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// The flags of `launch`, which other commands run under a tool.
@@ -52,38 +54,82 @@ pub struct LaunchArgs {
     pub results: PathBuf,
 }
 
-/// The arguments that make this program launch every variant of `places` on every one of `problems`, which are all the
-/// combinations of their shapes, dtypes and masks, limited to `device`.
-pub fn arguments(
-    places: &[String],
-    problems: &[Named],
-    device: Option<DeviceLimits>,
-    watchdog: u64,
-    results: &Path,
-) -> Vec<OsString> {
-    let each_once =
-        |word: &dyn Fn(&Named) -> String| joined(distinct(problems.iter().map(word)), ",");
-    let mut words = vec![
-        "launch".to_string(),
-        format!("--places={}", places.join(",")),
-        format!("--shapes={}", each_once(&|(name, _)| name.clone())),
-        format!(
-            "--dtypes={}",
-            each_once(&|(_, problem)| problem.dtype.to_string())
-        ),
-        format!(
-            "--masks={}",
-            each_once(&|(_, problem)| problem.mask.to_string())
-        ),
-        format!("--watchdog={watchdog}"),
-    ];
-    words.extend(device.map(|device| format!("--device={device}")));
-    words.push("--results".to_string());
-    words
-        .into_iter()
-        .map(OsString::from)
-        .chain([results.as_os_str().to_os_string()])
-        .collect()
+/// What a process of this program is to launch: every variant on every problem.
+pub struct Launches<'a> {
+    pub places: &'a [Subject],
+    /// All the combinations of their shapes, dtypes and masks.
+    pub problems: &'a [Named],
+    pub device: Option<DeviceLimits>,
+    /// How long a launch may take, in seconds.
+    pub watchdog: u64,
+}
+
+/// What came of such a process.
+pub struct Made {
+    pub ended: Ended,
+    /// What the process, or the tool that it ran under, printed, and where that is.
+    pub printed: String,
+    pub log: PathBuf,
+    /// Of each launch that ended.
+    pub rows: Vec<Row>,
+}
+
+impl Launches<'_> {
+    /// Makes them under `tool`, or by a process of their own. Files are called `label` in `work`; `look` is told how many launches
+    /// have ended.
+    pub fn make(
+        &self,
+        tool: Option<Command>,
+        (work, label): (&Path, &str),
+        limit: Duration,
+        mut look: impl FnMut(usize),
+    ) -> anyhow::Result<Made> {
+        let [log, done] = ["log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
+        let program = std::env::current_exe()?;
+        let mut command = match tool {
+            Some(mut tool) => {
+                tool.arg(program);
+                tool
+            }
+            None => Command::new(program),
+        };
+        command.args(self.words()).arg("--results").arg(&done);
+        let ended = tool::run(command, &log, limit, || look(results(&done).len()))?;
+        Ok(Made {
+            ended,
+            printed: String::from_utf8_lossy(&std::fs::read(&log)?).into_owned(),
+            log,
+            rows: results(&done),
+        })
+    }
+
+    fn words(&self) -> Vec<String> {
+        let each_once =
+            |word: &dyn Fn(&Named) -> String| joined(distinct(self.problems.iter().map(word)), ",");
+        let mut words = vec![
+            "launch".to_string(),
+            format!("--places={}", joined(self.places, ",")),
+            format!("--shapes={}", each_once(&|(place, _)| place.shape.clone())),
+            format!(
+                "--dtypes={}",
+                each_once(&|(place, _)| place.dtype.to_string())
+            ),
+            format!(
+                "--masks={}",
+                each_once(&|(place, _)| place.mask.to_string())
+            ),
+            format!("--watchdog={}", self.watchdog),
+        ];
+        words.extend(self.device.map(|device| format!("--device={device}")));
+        words
+    }
+}
+
+impl Made {
+    /// The first launch that failed or whose output is wrong.
+    pub fn red(&self) -> Option<String> {
+        self.rows.iter().find_map(failure)
+    }
 }
 
 /// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as a row. Fails
@@ -95,7 +141,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
     device.set_watchdog(Duration::from_secs(args.watchdog));
     let mut exit = Exit::Pass;
-    for (shape_name, problem) in &args.problems.or(&[], &[], &[]) {
+    for (place, problem) in &args.problems.or(&[], &[], &[]) {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
         let staged = Staged::new(&inputs, Layout::Packed);
         let mut references: HashMap<Probability, Reference> = HashMap::new();
@@ -118,10 +164,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                     })
                 }
             };
-            let on = On::Case(
-                Place::of(shape_name, problem),
-                format!("{}:0", Family::Normal),
-            );
+            let on = On::Case(place.clone(), format!("{}:0", Family::Normal));
             let row = Row::new(Subject::variant(stage.info().id, variant), on, Source::Gpu);
             let row = rows::of_outcome(row, &outcome);
             append(&args.results, &row)?;
@@ -186,7 +229,7 @@ fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
 }
 
 /// What a launch process wrote so far; nothing where it wrote nothing. A line that was cut off ends the list.
-pub fn results(path: &Path) -> Vec<Row> {
+fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .map_while(|line| serde_json::from_str(line).ok())
@@ -199,16 +242,13 @@ pub fn is_taken(row: &&Row) -> bool {
 }
 
 /// What is wrong with a launch, if anything is: `stage0-scalar/scalar-32x64 mission f16 full normal:0: C2: …`.
-pub fn failure(row: &Row) -> Option<String> {
+fn failure(row: &Row) -> Option<String> {
     row.failure()?;
-    let failed = row
-        .failed()
-        .map(|(gate, judged)| format!("{gate}: {}", judged.reason));
     Some(format!(
         "{} {}: {}",
         row.subject,
         row.on,
-        joined(failed, "; ")
+        joined(row.failures(), "; ")
     ))
 }
 

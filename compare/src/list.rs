@@ -150,10 +150,7 @@ fn document(stages: &[StageBuild]) -> Document {
         Block::Table(Table::of(["family", "dtypes"], families)),
         Block::Table(metrics::gates()),
     ]);
-    Document {
-        blocks,
-        ..Document::default()
-    }
+    Document::of(blocks)
 }
 
 fn data(stages: &[StageBuild]) -> Value {

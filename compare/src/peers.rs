@@ -23,12 +23,11 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source, StoreError};
+use crate::record::{Of, On, Row, Source, StoreError};
 use crate::registry::{self, Ladder};
 use crate::render;
 use common::device::cuda::CudaDevice;
 use common::metric::Metric;
-use common::stage::LoadedStage;
 use common::timing::Plan;
 use common::timing::stats::SampleError;
 use measure::{Bench, BenchError, Calls, Exchange, Python};
@@ -111,15 +110,10 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let failed: Vec<String> = failed
         .map(|claimed| format!("FAIL {}", claimed.title()))
         .collect();
-    let is_timed =
-        |row: &Row| !question::is_ours(record, row) && row.figures.contains_key(&Metric::P50);
+    let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
     let is_undecided =
         !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
-    let exit = match (failed.is_empty(), is_undecided) {
-        (false, _) => Exit::Fail,
-        (true, true) => Exit::Undecided,
-        (true, false) => Exit::Pass,
-    };
+    let exit = Exit::of(!failed.is_empty(), is_undecided);
     let text = completing.shown(&stages, Section::Peers);
     let text = format!(
         "{text}\nrecord: {}\nreport: {}",
@@ -147,7 +141,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         Calls::Peers { flash_attn_3 },
     );
     let hello = match python.start() {
-        Ok(hello) => hello.expect("it was not running"),
+        Ok(hello) => hello.clone(),
         Err(error) => return Ok(Err(error.to_string())),
     };
     check_uuid(&hello, &device)?;
@@ -188,29 +182,32 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     completing.append(missing.chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
-    let bench = bench(
-        &device,
-        &stages,
-        &builds,
-        &timed,
-        args.iters.unwrap_or(SAMPLES),
-    )?;
+    let plan = Plan {
+        samples: args.iters.unwrap_or(SAMPLES),
+        ..Plan::default()
+    };
+    let zero_line = device.zero_line(&plan).map_err(BenchError::from)?;
+    let bench = Bench {
+        device: &device,
+        stages: &stages,
+        builds: &builds,
+        record: &timed,
+        zero_us: zero_line.device.p50,
+        plan,
+        exchange: Exchange::new()?,
+    };
     for (done, item) in items.iter().enumerate() {
-        let label = format!(
-            "{} {} {}",
-            item.shape_name, item.problem.dtype, item.problem.mask
-        );
-        bars.step("problem", &label, done, items.len());
+        bars.step("problem", &item.place.to_string(), done, items.len());
         let rows = bench.measure(item, &mut [&mut python])?.rows()?;
         completing
             .record
-            .names(&item.shape_name, item.problem.shape);
+            .names(&item.place.shape, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
         completing.record.meta.peers = came(done + 1);
         completing.append(rows)?;
     }
     for (done, item) in growth.iter().enumerate() {
-        bars.step("growth", &item.shape_name, done, growth.len());
+        bars.step("growth", &item.place.shape, done, growth.len());
         let row = matrix_flops
             .map(|flops| bench.alone(item, flops))
             .transpose()?
@@ -222,28 +219,6 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     completing.append([])?;
     bars.finish();
     Ok(Ok(completing))
-}
-
-fn bench<'a>(
-    device: &'a CudaDevice,
-    stages: &'a [LoadedStage],
-    builds: &'a [StageBuild],
-    record: &'a Record,
-    samples: usize,
-) -> Result<Bench<'a>, BenchError> {
-    let plan = Plan {
-        samples,
-        ..Plan::default()
-    };
-    Ok(Bench {
-        device,
-        stages,
-        builds,
-        record,
-        zero_us: device.zero_line(&plan)?.device.p50,
-        plan,
-        exchange: Exchange::new()?,
-    })
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
@@ -262,7 +237,6 @@ pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String
     let flash_attn_3 = flash_attn_3.map(Path::to_path_buf);
     let mut python = Python::new(program(python), Calls::Peers { flash_attn_3 });
     let hello = python.start().map_err(|error| error.to_string())?;
-    let hello = hello.expect("it was not running");
     let absent = match hello.absent.keys().cloned().collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
         absent => format!("; not {}", absent.join(", ")),

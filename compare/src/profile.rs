@@ -6,20 +6,22 @@ mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
+use crate::judge::list::joined;
+use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
-use crate::launch::{self, results};
-use crate::measure::builds::{StageBuild, metas};
+use crate::launch::{self, Launches, Made};
+use crate::measure::builds::{StageBuild, metas, variant};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Place, Record, Row, Source, StageMeta};
+use crate::record::{On, Record, Row, Source, StageMeta, Subject};
 use crate::tool::{self, Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
-use common::limits::DeviceLimits;
+
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
@@ -102,7 +104,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         bail!(NoData(format!(
             "none of what was selected is green in {}: {}",
             record.name,
-            red.join(", ")
+            joined(red, ", ")
         )));
     }
     let gpu = ladder.gpu_to("profile on")?.info().limits();
@@ -117,14 +119,13 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     } else {
         &[]
     };
-    let launched = match measure(
-        &ncu,
-        &places,
-        (&problems, device),
-        sections,
-        &work,
-        args.quiet,
-    )? {
+    let launches = Launches {
+        places: &places,
+        problems: &problems,
+        device,
+        watchdog: WATCHDOG_SECONDS,
+    };
+    let launched = match measure(&ncu, &launches, sections, &work, args.quiet)? {
         Ok(launched) => launched,
         Err(red) => {
             let text =
@@ -137,8 +138,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         let sampled = sampled(&ncu, &work, found.len())?;
         found = with_waits(found, &builds, &sampled, chains).map_err(NoData)?;
     }
-    for (name, problem) in &problems {
-        record.record.names(name, problem.shape);
+    for (place, problem) in &problems {
+        record.record.names(&place.shape, problem.shape);
     }
     record.by(
         Source::Ncu,
@@ -176,11 +177,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         record.folder.display(),
         work.join(REPORT).display()
     );
-    let exit = if refuted.is_empty() {
-        Exit::Pass
-    } else {
-        Exit::Fail
-    };
+    let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
 }
 
@@ -191,71 +188,53 @@ fn places(
     ladder: &[StageBuild],
     is_named: bool,
     record: &Completing,
-) -> (Vec<String>, Vec<String>) {
+) -> (Vec<Subject>, Vec<Subject>) {
     let stages = metas(ladder);
     let known = Known {
         stages: &stages,
         run: Some((&record.name, &record.record)),
         committed: &[],
     };
-    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
-            wanted.extend(
-                variants
-                    .iter()
-                    .map(|variant| (stage.id.as_str(), variant.name.as_str())),
-            );
+            wanted.extend(variants.iter().map(|variant| stage.subject(&variant.name)));
         } else {
-            wanted.push((&stage.id, best::variant(&known, &stage.meta)));
+            wanted.push(best::subject(&known, &stage.meta));
             wanted.extend(named_by_claims(&stage.meta, &stages));
         }
     }
-    let all = ladder.iter().flat_map(|stage| {
-        stage
-            .variants
-            .iter()
-            .map(|variant| (stage.id.as_str(), variant.name.as_str()))
-    });
-    let (green, red): (Vec<_>, Vec<_>) = all
-        .filter(|place| wanted.contains(place))
-        .partition(|(stage, variant)| record.is_green(stage, variant));
-    let words = |places: Vec<(&str, &str)>| {
-        places
-            .into_iter()
-            .map(|(stage, variant)| format!("{stage}/{variant}"))
-            .collect()
-    };
-    (words(green), words(red))
+    let all = ladder.iter().flat_map(|stage| stage.subjects());
+    all.filter(|place| wanted.contains(place))
+        .partition(|place| is_green(&record.record, place))
 }
 
 /// The variants that ncu must look at to judge what `stage` predicts.
-fn named_by_claims<'a>(stage: &'a StageMeta, stages: &'a [StageMeta]) -> Vec<(&'a str, &'a str)> {
-    let mut names = Vec::new();
+fn named_by_claims(stage: &StageMeta, stages: &[StageMeta]) -> Vec<Subject> {
+    let mut named = Vec::new();
     for claim in stage
         .claims
         .iter()
         .filter(|claim| claim.metric.is_judged_by_ncu())
     {
         for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
-            names.push((stage.id.as_str(), variant.name.as_str()));
-            names.extend(base.map(|(stage, variant)| (stage.id.as_str(), variant.name.as_str())));
+            named.push(stage.subject(&variant.name));
+            named.extend(base.map(|(stage, variant)| stage.subject(&variant.name)));
         }
     }
-    names
+    named
 }
 
 /// Launches every variant of `places` on every problem under ncu. The inner error is a launch that is not green.
 fn measure(
     tool: &Tool,
-    places: &[String],
-    (problems, device): (&[Named], Option<DeviceLimits>),
+    launches: &Launches<'_>,
     sections: &[&str],
     work: &Path,
     quiet: bool,
 ) -> anyhow::Result<Result<Vec<Row>, String>> {
-    let (log, done) = (work.join("ncu.log"), work.join("launches"));
-    let planned = places.len() * problems.len();
+    let places = launches.places;
+    let planned = places.len() * launches.problems.len();
     let mut command = Command::new(&tool.path);
     command.args([
         "--clock-control",
@@ -269,58 +248,48 @@ fn measure(
         .arg(work.join(REPORT))
         .args(["--metrics", &ncu::names().join(",")])
         .args(sections);
-    command
-        .arg(std::env::current_exe()?)
-        .args(launch::arguments(
-            places,
-            problems,
-            device,
-            WATCHDOG_SECONDS,
-            &done,
-        ));
     let mut bars = Progress::new(quiet);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (planned as u64 + 2));
-    let ended = tool::run(command, &log, limit, || {
-        let finished = results(&done).len().min(planned - 1);
-        bars.step(
-            "profile",
-            places
-                .get(finished % places.len())
-                .map_or("", String::as_str),
-            finished,
-            planned,
-        );
+    let made = launches.make(Some(command), (work, "ncu"), limit, |ended| {
+        let finished = ended.min(planned - 1);
+        let place = &places[finished % places.len()];
+        bars.step("profile", place.as_str(), finished, planned);
     })?;
     bars.finish();
-    let launched = results(&done);
-    if let Some(red) = launched.iter().find_map(launch::failure) {
+    if let Some(red) = made.red() {
         return Ok(Err(red));
     }
+    let Made {
+        ended,
+        printed,
+        log,
+        rows,
+    } = made;
     if ended == Ended::TimedOut {
-        let (seconds, made) = (limit.as_secs(), launched.len());
+        let (seconds, made) = (limit.as_secs(), rows.len());
         bail!(NoData(format!(
             "ncu was ended after {seconds} s, with {made} of {planned} launches"
         )));
     }
-    if !ended.is_success() || launched.len() < planned {
-        let printed = std::fs::read_to_string(&log).unwrap_or_default();
+    if !ended.is_success() || rows.len() < planned {
         bail!(NoData(format!(
             "{}; its log is {}",
             csv::reason(&printed),
             log.display()
         )));
     }
-    Ok(Ok(launched))
+    Ok(Ok(rows))
 }
 
-/// What ncu prints of its report's `page`, in a file of its own.
-fn printed(
+/// What ncu prints of its report's `page`, in a file of its own, as `read` reads it.
+fn printed<T>(
     tool: &Tool,
     work: &Path,
     page: &str,
     flags: &[&str],
     launches: usize,
-) -> anyhow::Result<(PathBuf, String)> {
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> anyhow::Result<T> {
     let table = work.join(format!("{page}.csv"));
     let mut import = Command::new(&tool.path);
     import
@@ -330,8 +299,8 @@ fn printed(
         .args(flags);
     let limit = Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2));
     tool::run(import, &table, limit, || ())?;
-    let text = std::fs::read_to_string(&table)?;
-    Ok((table, text))
+    let found = read(&std::fs::read_to_string(&table)?);
+    Ok(found.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
 
 /// What ncu read of each launch.
@@ -343,17 +312,18 @@ fn figures(
     launched: Vec<Row>,
 ) -> anyhow::Result<Vec<Row>> {
     let flags = ["--print-units", "base"];
-    let (table, text) = printed(tool, work, "raw", &flags, launched.len())?;
-    let lines = csv::parse(&text, &ncu::names()).map_err(|error| error.to_string());
-    let rows = lines.and_then(|lines| with_lines(ladder, problems, launched, lines));
-    Ok(rows.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+    let launches = launched.len();
+    printed(tool, work, "raw", &flags, launches, |text| {
+        let lines = csv::parse(text, &ncu::names()).map_err(|error| error.to_string())?;
+        with_lines(ladder, problems, launched, lines)
+    })
 }
 
 /// Where warps waited in each launch, as ncu saw them.
 fn sampled(tool: &Tool, work: &Path, launches: usize) -> anyhow::Result<Vec<lines::Sampled>> {
-    let (table, text) = printed(tool, work, "source", &[], launches)?;
-    let sampled = lines::sampled(&text);
-    Ok(sampled.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+    printed(tool, work, "source", &[], launches, |text| {
+        lines::sampled(text).map_err(|error| error.to_string())
+    })
 }
 
 /// Rows with the lines of kernel.cu in which warps wait most. Samples are in the order of the launches, as the rows are.
@@ -371,9 +341,7 @@ fn with_waits(
         ));
     }
     let join = |(row, sampled): (Row, &lines::Sampled)| {
-        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
-        let variant = stage.and_then(|stage| stage.variant(row.subject.name()));
-        let is_its = variant.is_some_and(|variant| {
+        let is_its = variant(ladder, &row.subject).is_some_and(|variant| {
             variant
                 .kernels
                 .iter()
@@ -422,17 +390,11 @@ fn with_lines(
         let On::Case(place, _) = &row.on else {
             return Err(format!("{} is no launch", row.on));
         };
-        let problem = problems
-            .iter()
-            .find(|(name, problem)| Place::of(name, problem) == *place);
-        let stage = ladder.iter().find(|stage| stage.id == row.subject.stage());
-        let facts = problem.zip(stage).and_then(|((_, problem), stage)| {
-            Some(
-                &stage
-                    .variant(row.subject.name())?
-                    .instance(problem.dtype, problem.shape.head_dim)?
-                    .facts,
-            )
+        let problem = problems.iter().find(|(known, _)| known == place);
+        let variant = variant(ladder, &row.subject);
+        let facts = problem.zip(variant).and_then(|((_, problem), variant)| {
+            let instance = variant.instance(problem.dtype, problem.shape.head_dim);
+            Some(&instance?.facts)
         });
         let symbol = facts.map_or("", |facts| &*facts.symbol);
         if line.kernel != symbol {
@@ -455,6 +417,7 @@ fn with_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Place;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
     use common::problem::claims_problem;
     use common::verdict::GateId;
@@ -488,12 +451,9 @@ mod tests {
         };
         let selected = chosen(&[], &[]);
         let record = timed(US);
-        let all = VARIANTS;
+        let all = VARIANTS.map(Subject::from);
         let (green, red) = places(&selected, &ladder, false, &completing(record.clone()));
-        assert_eq!(
-            (green.as_slice(), red.len()),
-            (&all.map(String::from)[..], 0)
-        );
+        assert_eq!((green.as_slice(), red.len()), (&all[..], 0));
         let (green, _) = places(
             &chosen(&["1"], &["cpasync-32x64"]),
             &ladder,
@@ -503,10 +463,7 @@ mod tests {
         assert_eq!(green, all[2..]);
         let record = record.failing(SCALAR, GateId::C1);
         let (green, red) = places(&selected, &ladder, false, &completing(record));
-        assert_eq!(
-            (green.as_slice(), red),
-            (&all.map(String::from)[1..], vec![all[0].to_string()])
-        );
+        assert_eq!((green.as_slice(), red.as_slice()), (&all[1..], &all[..1]));
     }
 
     #[test]
@@ -515,7 +472,7 @@ mod tests {
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, Source::Gpu, None))
             .into();
-        let problems = [("mission".to_string(), claims_problem(Dtype::F16))];
+        let problems = [(Place::claims(Dtype::F16), claims_problem(Dtype::F16))];
         let join =
             |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, launched.clone(), lines);
         let good = join(vec![

@@ -5,8 +5,9 @@ use crate::judge::Known;
 use crate::judge::verdict::{self, Exit, Report};
 use crate::measure::machine;
 use crate::output::{self, Output};
-use crate::page;
-use crate::pages;
+use crate::page::terminal::{WIDTH, terminal};
+use crate::page::{self, Document};
+use crate::pages::{self, summary};
 use crate::record::files::{is_stream, write_atomically};
 use crate::record::store::read_all;
 use crate::record::{Of, StoreError};
@@ -61,6 +62,16 @@ pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> 
     } else {
         vec![beside, page, asked]
     }
+}
+
+/// What is said of a run where it was started, and what of it where nobody wants to hear that.
+pub fn told(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
+    let shown = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
+    let reproach = summary::reproach(report).filter(|_| is_quiet);
+    (
+        shown(&summary::document(report)),
+        reproach.iter().map(shown).collect(),
+    )
 }
 
 /// COMPARE.md and the README's ladder from the committed records alone; with `--check` only whether they say the same.

@@ -15,8 +15,7 @@ use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
 use crate::measure::rows;
 use crate::output::{self, Content, Output, canonical};
-use crate::page::Document;
-use crate::page::terminal::{WIDTH, terminal};
+
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
@@ -180,10 +179,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     };
     let report = verdict::report(known);
     render::write(&render::of_run(&report, &folder, &report_path))?;
-    let terminal = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
-    let reproach = pages::summary::reproach(&report).filter(|_| args.quiet);
-    let mut notes: Vec<String> = reproach.iter().map(&terminal).collect();
-    let text = terminal(&pages::summary::document(&report));
+    let (text, mut notes) = render::told(&report, args.quiet);
     let text = format!(
         "{text}\nrecord: {}\nreport: {}",
         folder.display(),
@@ -314,12 +310,8 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
             .iter()
             .any(|case| case.subject.stage() == stage.info().id)
     };
-    let finished = measured.finished();
-    let planned_cases = finished + missing.len();
-    measured.record.meta.progress = Progress::Partial {
-        finished,
-        planned: planned_cases,
-    };
+    let planned_cases = measured.finished() + missing.len();
+    measured.goes_on(planned_cases);
     measured.record.write(&folder)?;
     // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
     let (planned, settled): (Vec<&LoadedStage>, Vec<&LoadedStage>) =
@@ -364,22 +356,15 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     };
     let outcome = executor.run(&plan, &mut measured, &mut recorder);
     recorder.bars.finish();
-    let cases = measured.finished();
-    measured.record.meta.progress = match &outcome {
-        Ok(()) => Progress::Complete {
-            cases,
-            seconds: seconds_before + start.elapsed().as_secs(),
-        },
-        Err(_) => Progress::Partial {
-            finished: cases,
-            planned: planned_cases,
-        },
-    };
+    match &outcome {
+        Ok(()) => measured.has_ended(seconds_before + start.elapsed().as_secs()),
+        Err(_) => measured.goes_on(planned_cases),
+    }
     measured.record.write(&folder)?;
     if let Err(ExecuteError::Sink(SinkError::Interrupted)) = outcome {
         bail!(Interrupted {
             folder,
-            finished: cases,
+            finished: measured.finished(),
             planned: planned_cases
         });
     }
@@ -507,15 +492,12 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
             ),
         ],
     };
-    let scope = |gate: GateId| {
+    GateScope::of_run(|gate| {
         let unmet = needs(gate).into_iter().find(|(is_met, _)| !is_met);
-        let measurable = unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
+        unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
             reason: reason.to_string(),
-        });
-        GateScope { gate, measurable }
-    };
-    let of_runs = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    of_runs.map(scope).collect()
+        })
+    })
 }
 
 /// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.
@@ -604,11 +586,7 @@ impl Sink for Recorder<'_> {
         if start < self.write_after {
             return Ok(());
         }
-        let finished = measured.finished();
-        measured.record.meta.progress = Progress::Partial {
-            finished,
-            planned: self.planned,
-        };
+        measured.goes_on(self.planned);
         measured.summarise(self.builds);
         let written = measured
             .record

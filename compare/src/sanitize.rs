@@ -7,14 +7,14 @@ use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use crate::launch::{self, results};
-use crate::measure::builds::{StageBuild, metas};
+use crate::launch::{self, Launches, Made};
+use crate::measure::builds::{StageBuild, VariantBuild, metas};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{Row, Source, Subject};
-use crate::tool::{self, Ended, Places, Tool};
+use crate::tool::{Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
 use common::limits::DeviceLimits;
@@ -122,9 +122,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         work: &work,
         limit: args.limit,
     };
-    let launched = problems
-        .iter()
-        .map(|(name, p)| format!("{name} {} {}", p.dtype, p.mask));
+    let launched = problems.iter().map(|(place, _)| place);
     let blind_spots = BLIND_SPOTS
         .iter()
         .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
@@ -139,10 +137,6 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, Picked { stage, variants }) in selected.iter().enumerate() {
-        let variants: Vec<String> = variants
-            .iter()
-            .map(|variant| variant.name.clone())
-            .collect();
         let before = checks.len();
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
@@ -153,7 +147,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
                 } else {
                     *options
                 };
-                checks.extend(session.check(stage, &variants, name, options)?);
+                checks.extend(session.check(stage, variants, name, options)?);
             }
         }
         // Stage by stage: an interrupt loses one, and a tool that says nothing overwrites nothing.
@@ -171,7 +165,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let failed: Vec<String> = with(Verdict::Fail)
         .map(|check| format!("FAIL C7 {check}"))
         .collect();
-    let undecided = checks.iter().filter(|check| is_undecided(check)).count();
+    let undecided = with(Verdict::NoData).count();
     if undecided == checks.len() {
         bail!(NoData(checks.first().map_or(
             "no variant was selected".to_string(),
@@ -184,11 +178,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         record.folder.display(),
         work.display()
     );
-    let exit = match (failed.is_empty(), undecided) {
-        (false, _) => Exit::Fail,
-        (true, 0) => Exit::Pass,
-        (true, _) => Exit::Undecided,
-    };
+    let exit = Exit::of(!failed.is_empty(), undecided > 0);
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 
@@ -249,35 +239,32 @@ impl Session<'_> {
     fn check(
         &self,
         stage: &StageBuild,
-        variants: &[String],
+        variants: &[&VariantBuild],
         name: &str,
         options: &[&str],
     ) -> anyhow::Result<Vec<Check>> {
-        let places: Vec<String> = variants
-            .iter()
-            .map(|variant| format!("{}/{variant}", stage.id))
-            .collect();
+        let subject = |variant: &VariantBuild| stage.subject(&variant.name);
+        let places: Vec<Subject> = variants.iter().map(|variant| subject(variant)).collect();
         let mut command = Command::new(&self.tool.path);
         command
             .args(["--tool", name, "--error-exitcode", FOUND])
             .args(["--print-limit", &log::PRINTED.to_string()])
             .args(options);
         let label = format!("{}-{name}", stage.id);
-        let (text, ended, launched) = self.run(command, &places, &label, WATCHDOG_SECONDS)?;
-        let log = log::parse(&text);
-        let symbols = |variant: &String| -> Vec<String> {
-            let of = stage
-                .variant(variant)
-                .into_iter()
-                .flat_map(|variant| &variant.kernels);
-            of.map(|kernel| kernel.facts.symbol.clone()).collect()
+        let made = self.make(Some(command), &places, &label, WATCHDOG_SECONDS)?;
+        let log = log::parse(&made.printed);
+        let symbols = |variant: &VariantBuild| -> Vec<String> {
+            let kernels = variant.kernels.iter();
+            kernels.map(|kernel| kernel.facts.symbol.clone()).collect()
         };
-        let all: Vec<String> = variants.iter().flat_map(symbols).collect();
-        let failed = red(&launched);
+        let all: Vec<String> = variants
+            .iter()
+            .flat_map(|variant| symbols(variant))
+            .collect();
         let mut run = Run {
             log: &log,
-            ended,
-            failed,
+            failed: made.red(),
+            ended: made.ended,
             limit: self.limit,
             without: Without::NotTried,
             symbols: &all,
@@ -286,16 +273,12 @@ impl Session<'_> {
             run.without = self.without(&places, &format!("{label}-without"))?;
         }
         // A variant that takes none of the problems, as on a device with too little memory, has nothing to be judged on.
-        let check = |variant: &String| {
-            let subject = Subject::variant(&stage.id, variant);
-            let taken = launched
-                .iter()
-                .filter(|row| row.subject == subject)
-                .filter(launch::is_taken);
-            let launches = taken.clone().filter(|row| row.failure().is_none()).count();
-            let refused =
-                launched.iter().filter(|row| row.subject == subject).count() - taken.count();
-            let planned = self.problems.len() - refused;
+        let check = |variant: &&VariantBuild| {
+            let subject = subject(variant);
+            let tried = made.rows.iter().filter(|row| row.subject == subject);
+            let (taken, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(launch::is_taken);
+            let launches = taken.iter().filter(|row| row.failure().is_none()).count();
+            let planned = self.problems.len() - refused.len();
             let result = (planned > 0).then(|| run.judge(&symbols(variant), launches, planned))?;
             Some(Check {
                 subject,
@@ -308,63 +291,35 @@ impl Session<'_> {
     }
 
     /// The same launches as a plain process.
-    fn without(&self, places: &[String], label: &str) -> anyhow::Result<Without> {
-        let program = std::env::current_exe()?;
-        let arguments = self.arguments(places, label, WATCHDOG_SECONDS_WITHOUT);
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let (_, ended, launched) = self.finish(command, label)?;
-        Ok(match (red(&launched), &ended) {
-            (Some(reason), _) => Without::Fails(reason),
-            (None, Ended::TimedOut) => {
-                Without::Fails(format!("not at its end after {} s", self.limit))
-            }
-            (None, Ended::Exited(status)) if !status.success() => {
-                Without::Fails(format!("it ended with {status}"))
-            }
-            (None, Ended::Exited(_)) => Without::Passes,
-        })
+    fn without(&self, places: &[Subject], label: &str) -> anyhow::Result<Without> {
+        let made = self.make(None, places, label, WATCHDOG_SECONDS_WITHOUT)?;
+        let failed = made.red().or(match made.ended {
+            Ended::Exited(status) if status.success() => None,
+            ended => Some(ended.said(self.limit)),
+        });
+        Ok(failed.map_or(Without::Passes, Without::Fails))
     }
 
-    fn arguments(&self, places: &[String], label: &str, watchdog: u64) -> Vec<std::ffi::OsString> {
-        launch::arguments(
-            places,
-            self.problems,
-            self.device,
-            watchdog,
-            &self.work.join(format!("{label}.launches")),
-        )
-    }
-
-    /// Runs this program under `command`.
-    fn run(
+    fn make(
         &self,
-        mut command: Command,
-        places: &[String],
+        tool: Option<Command>,
+        places: &[Subject],
         label: &str,
         watchdog: u64,
-    ) -> anyhow::Result<(String, Ended, Vec<Row>)> {
-        command
-            .arg(std::env::current_exe()?)
-            .args(self.arguments(places, label, watchdog));
-        self.finish(command, label)
+    ) -> anyhow::Result<Made> {
+        let launches = Launches {
+            places,
+            problems: self.problems,
+            device: self.device,
+            watchdog,
+        };
+        launches.make(
+            tool,
+            (self.work, label),
+            Duration::from_secs(self.limit),
+            |_| (),
+        )
     }
-
-    fn finish(&self, command: Command, label: &str) -> anyhow::Result<(String, Ended, Vec<Row>)> {
-        let log = self.work.join(format!("{label}.log"));
-        let ended = tool::run(command, &log, Duration::from_secs(self.limit), || ())?;
-        let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-        Ok((
-            text,
-            ended,
-            results(&self.work.join(format!("{label}.launches"))),
-        ))
-    }
-}
-
-/// The first launch that failed or whose output is wrong.
-fn red(launched: &[Row]) -> Option<String> {
-    launched.iter().find_map(launch::failure)
 }
 
 #[cfg(test)]

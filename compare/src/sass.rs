@@ -1,7 +1,7 @@
 //! `compare sass`: which instructions a kernel consists of, and what moved since another build.
 
 use crate::answer::Answer;
-use crate::measure::builds::{KernelBuild, StageBuild, loaded};
+use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
 use crate::measure::select::{Chosen, Instances};
 use crate::output::{self, Output};
@@ -94,11 +94,8 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
             write_atomically(path, listing.as_bytes())?;
         }
         for variant in picked.variants {
-            let is_chosen = |kernel: &&KernelBuild| {
-                args.instances
-                    .takes(kernel.facts.dtype, kernel.facts.head_dim)
-            };
-            for kernel in variant.kernels.iter().filter(is_chosen) {
+            let kernels = variant.kernels.iter();
+            for kernel in kernels.filter(|kernel| args.instances.takes(kernel)) {
                 let archs = || kernel.built.iter().map(|built| built.ptxas.arch.as_str());
                 let Some(arch) = args.arch.as_deref().or(archs().next_back()) else {
                     continue;
@@ -139,10 +136,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
     if lines.is_empty() {
         anyhow::bail!(args.instances.absent());
     }
-    let document = Document {
-        blocks: vec![Block::bullets(lines)],
-        ..Document::default()
-    };
+    let document = Document::of(vec![Block::bullets(lines)]);
     let text = [vec![terminal(&document, WIDTH)], loops].concat();
     Ok(Answer::pass(text.join("\n")))
 }

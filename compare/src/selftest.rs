@@ -74,26 +74,15 @@ const TIMER: &str = "timer";
 
 fn answer(rows: &[Row], as_json: bool) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
-    let document = || Document {
-        blocks: blocks(rows),
-        ..Document::default()
-    };
     let text = match as_json {
         true => json(&serde_json::json!({ "wrong": wrong, "killed": tally(rows), "rows": rows })),
-        false => terminal(&document(), WIDTH),
+        false => terminal(&Document::of(blocks(rows)), WIDTH),
     };
     // The timer alone may go without: it needs a GPU.
     let is_untested = |row: &Row| {
-        let judged = row.verdicts.get(&GateId::S1);
-        judged.is_some_and(|judged| judged.verdict == Verdict::NoData)
-            && row.on != On::Named(TIMER.into())
+        row.says(GateId::S1) == Some(Verdict::NoData) && row.on != On::Named(TIMER.into())
     };
-    let exit = match wrong {
-        0 if rows.iter().any(is_untested) => Exit::Undecided,
-        0 => Exit::Pass,
-        _ => Exit::Fail,
-    };
-    Answer::new(exit, text)
+    Answer::new(Exit::of(wrong > 0, rows.iter().any(is_untested)), text)
 }
 
 /// The checks of the timer on the first stage's default variant and the problem of the claims.

@@ -4,7 +4,7 @@
 mod layout;
 
 use crate::answer::{Answer, Format, NoData};
-use crate::measure::builds::{KernelBuild, loaded};
+use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
@@ -65,11 +65,9 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
             .filter(|variant| is_chosen(&variant.name));
         let kernels = variants
             .flat_map(|variant| variant.kernels.iter().map(|kernel| (&variant.name, kernel)));
-        let takes = |kernel: &KernelBuild| {
-            args.instances
-                .takes(kernel.facts.dtype, kernel.facts.head_dim)
-        };
-        let kernels: Vec<_> = kernels.filter(|(_, kernel)| takes(kernel)).collect();
+        let kernels: Vec<_> = kernels
+            .filter(|(_, kernel)| args.instances.takes(kernel))
+            .collect();
         if kernels.is_empty() {
             continue;
         }
@@ -91,10 +89,7 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     if blocks.is_empty() {
         anyhow::bail!(args.instances.absent());
     }
-    let document = Document {
-        blocks,
-        ..Document::default()
-    };
+    let document = Document::of(blocks);
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 

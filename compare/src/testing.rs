@@ -1,6 +1,6 @@
 //! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
 
-use crate::judge::{claims, state};
+use crate::judge::claims;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
@@ -14,7 +14,7 @@ use crate::record::{
     StageMeta, Subject, VariantMeta,
 };
 use common::check::Outcome;
-use common::claim::Rival;
+use common::claim::{Base, Rival};
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
 use common::format::Format;
@@ -55,7 +55,7 @@ pub const C1_TO_C6: [GateId; 6] = [
 ];
 
 pub fn mission() -> On {
-    On::Problem(Place::claims(Dtype::F16))
+    On::claims(Dtype::F16)
 }
 
 pub fn instance() -> On {
@@ -71,8 +71,11 @@ pub fn ladder() -> Vec<StageMeta> {
     let stage =
         |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
             let family = families.last().expect("a stage has variants").to_string();
-            let (stage, base, at_least) =
-                ("stage0-scalar".to_string(), claim.0.to_string(), claim.1);
+            let base = Base {
+                stage: "stage0-scalar".to_string(),
+                family: claim.0.to_string(),
+            };
+            let at_least = claim.1;
             let claim = |metric, relation, why: &str| Claim {
                 family: family.clone(),
                 metric,
@@ -81,13 +84,11 @@ pub fn ladder() -> Vec<StageMeta> {
                 why: why.into(),
             };
             let faster = Relation::Faster {
-                stage: stage.clone(),
-                family: base.clone(),
+                base: base.clone(),
                 at_least,
             };
             let equal = Relation::Ratio {
-                stage,
-                family: base,
+                base,
                 at_least: 1.0,
                 at_most: 1.0,
             };
@@ -481,7 +482,7 @@ impl Record {
 
     /// The row over all cases of a variant.
     pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
-        let by = state::source(self);
+        let by = self.meta.backend.into();
         self.row_mut(subject, &On::All, by)
     }
 
@@ -526,10 +527,7 @@ impl Record {
         let of = Summary::of(us).unwrap();
         let row = Row::new(subject, on.clone(), Source::Gpu)
             .under("warm L2")
-            .figure(
-                Metric::P50,
-                (of.p50, of.p50_interval.low, of.p50_interval.high),
-            )
+            .figure(Metric::P50, &of)
             .figure(Metric::P90, of.p90)
             .figure(Metric::Samples, of.samples)
             .figure(Metric::SmMhz, 1980_u32);

@@ -144,6 +144,14 @@ impl Ended {
     pub fn is_success(&self) -> bool {
         matches!(self, Ended::Exited(status) if status.success())
     }
+
+    /// In words, of a limit in seconds.
+    pub fn said(&self, limit: u64) -> String {
+        match self {
+            Ended::TimedOut => format!("not at its end after {limit} s"),
+            Ended::Exited(status) => format!("it ended with {status}"),
+        }
+    }
 }
 
 /// Runs `command` with both output streams in the file `log`, for `limit` at most. `look` is called again and again

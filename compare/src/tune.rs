@@ -100,15 +100,16 @@ fn no_data(reason: impl Display) -> NoData {
     NoData(format!("presets are ranked by times on a GPU: {reason}"))
 }
 
-fn same_code(reasons: &[String]) -> Answer {
-    let reasons = reasons.join("\n  ");
-    Answer::new(
+/// The answer where variants compile to the same machine code.
+fn same_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Option<Answer> {
+    let reasons = shared_code(built).join("\n  ");
+    (!reasons.is_empty()).then(|| Answer::new(
         Exit::Fail,
         format!(
             "FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a\nconstant that the \
              kernel uses. Nothing was ranked.\n  {reasons}"
         ),
-    )
+    ))
 }
 
 /// Ranks what `folder` says. Where it left variants out, the ranking is a guess.
@@ -122,9 +123,8 @@ fn from_record(args: &TuneArgs, folder: &Path) -> anyhow::Result<Answer> {
             folder.display()
         )));
     }
-    let reasons = shared_code(record.by(Source::Ptxas));
-    if !reasons.is_empty() {
-        return Ok(same_code(&reasons));
+    if let Some(answer) = same_code(record.by(Source::Ptxas)) {
+        return Ok(answer);
     }
     let (path, cache) = open(args, &record.meta.machine)?;
     written(
@@ -151,9 +151,8 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
         .iter()
         .flat_map(|picked| rows::built(picked.stage))
         .collect();
-    let reasons = shared_code(&built);
-    if !reasons.is_empty() {
-        return Ok(same_code(&reasons));
+    if let Some(answer) = same_code(&built) {
+        return Ok(answer);
     }
     let machine = machine::machine(Ok(device.info()));
     let (path, cache) = open(args, &machine)?;
@@ -208,11 +207,7 @@ fn written(
         terminal(&table::document(&whole), WIDTH),
         path.display()
     );
-    let exit = if failed.is_empty() {
-        Exit::Pass
-    } else {
-        Exit::Fail
-    };
+    let exit = Exit::of(!failed.is_empty(), false);
     let mut notes: Vec<String> = partial
         .iter()
         .map(|ranking| format!("a guess: {}", table::missing(ranking)))

@@ -3,7 +3,7 @@
 use crate::judge::Named;
 use crate::measure::machine;
 use crate::record::store::{Found, is_record, read_each};
-use crate::record::{Of, Record, Row, StoreError, Subject};
+use crate::record::{Of, Record, Row, StoreError};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::timing::stats::Summary;
@@ -69,7 +69,7 @@ pub enum SourceError {
 
 /// The GPU and backend of a record: what may stand beside each other.
 pub fn kind((_, record): &Named) -> (BackendKind, Option<&str>) {
-    (record.meta.backend, record.meta.machine.gpu.name())
+    (record.meta.backend, record.meta.gpu())
 }
 
 /// Finds what `name` stands for: a folder first, then a record in `results/` of the workspace at `root`, then a revision.
@@ -160,7 +160,7 @@ fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
 /// Adds what failed in `older` of the same kernels: a session that is green does not make up for one that is not.
 fn add_failures(record: &mut Record, older: &Record) {
     for row in &older.rows {
-        if row.failure().is_none() || !has_one_identity(record, older, &row.subject) {
+        if row.failure().is_none() || !record.has_source_of(older, &row.subject) {
             continue;
         }
         let Some(at) = record
@@ -177,22 +177,13 @@ fn add_failures(record: &mut Record, older: &Record) {
     }
 }
 
-/// Whether both are of one version of a subject's kernel.
-fn has_one_identity(a: &Record, b: &Record, subject: &Subject) -> bool {
-    let identity = |record: &Record| {
-        let stage = record.stage(subject.stage());
-        stage.map(|stage| stage.identity.clone())
-    };
-    identity(a) == identity(b)
-}
-
 /// Adds the raw samples that `older` has of the arms of `record`, of the same kernels, where neither was wrong.
 fn add_samples(record: &mut Record, older: &Record) {
     let mut pooled = std::mem::take(&mut record.samples);
     for of_row in &mut pooled {
         let key = (&of_row.subject, &of_row.on, of_row.by, None);
         let then = older.row(&of_row.subject, &of_row.on, of_row.by);
-        let is_alike = has_one_identity(record, older, &of_row.subject);
+        let is_alike = record.has_source_of(older, &of_row.subject);
         let Some(row) = record.rows.iter_mut().find(|row| row.key() == key) else {
             continue;
         };
@@ -204,8 +195,7 @@ fn add_samples(record: &mut Record, older: &Record) {
         of_row.device_ns.extend(&found.device_ns);
         let us: Vec<f64> = of_row.device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
-            let interval = summary.p50_interval;
-            let p50 = (summary.p50, interval.low, interval.high).into();
+            let p50 = (&summary).into();
             let figures = [(Metric::P50, p50), (Metric::P90, summary.p90.into())];
             row.figures.extend(figures);
         }

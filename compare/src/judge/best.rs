@@ -13,12 +13,18 @@ pub fn is_latency(row: &Row) -> bool {
     row.by == Source::Gpu
         && row.against.is_none()
         && row.on.problem().is_some()
-        && row.figures.contains_key(&Metric::P50)
+        && row.has(Metric::P50)
 }
 
 /// Latencies of a record, shown or not.
-pub fn timed(record: &Record) -> impl DoubleEndedIterator<Item = &Row> {
+pub fn timed(record: &Record) -> impl Iterator<Item = &Row> {
     record.rows.iter().filter(|row| is_latency(row))
+}
+
+/// The latency of a variant on a problem, shown or not.
+pub fn time<'a>(record: &'a Record, subject: &Subject, place: &Place) -> Option<&'a Row> {
+    let row = record.row(subject, &On::Problem(place.clone()), Source::Gpu);
+    row.filter(|row| is_latency(row))
 }
 
 /// Why a latency may not be shown.
@@ -124,9 +130,9 @@ pub enum Latency<'a> {
 pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Latency<'a> {
     let mut stale = None;
     for (name, record) in known.sources() {
-        let found =
-            timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place));
-        let Some(row) = found else { continue };
+        let Some(row) = time(record, subject, place) else {
+            continue;
+        };
         if let Some(reason) = withheld(record, row) {
             if name.is_none() {
                 return Latency::Withheld(reason);

@@ -3,6 +3,7 @@
 
 use super::best::best_of;
 use super::{Known, Origin, peers};
+use crate::record::meta;
 use crate::record::{
     Claim, Negative, On, Record, Refuted, Relation, Row, Source, StageMeta, Subject, VariantMeta,
 };
@@ -83,15 +84,15 @@ pub fn arms(
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(Subject, Subject, Option<Subject>)> {
-    let (base, family) = claim.relation.base()?;
-    let base_stage = record.stage(base)?;
-    let [new, old] = [(stage, &*claim.family), (base_stage, family)]
+    let base = claim.relation.base()?;
+    let base_stage = record.stage(&base.stage)?;
+    let [new, old] = [(stage, &*claim.family), (base_stage, &*base.family)]
         .map(|(stage, family)| Some(best_of(record, stage, family, &claim.on)?.subject.clone()));
     let (new, old) = (new?, old?);
     let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
     let same = base_stage
-        .same_preset(family, preset)
-        .map(|variant| Subject::variant(base, &variant.name));
+        .same_preset(&base.family, preset)
+        .map(|variant| base_stage.subject(&variant.name));
     Some((new, old, same))
 }
 
@@ -117,7 +118,7 @@ fn faster_than<'a>(
     let is_ours = |row: &&Row| {
         row.on.problem() == Some(&claim.on)
             && row.subject.stage() == stage.id
-            && row.figures.contains_key(&Metric::P50)
+            && row.has(Metric::P50)
             && stage
                 .family(&claim.family)
                 .any(|variant| variant.name == row.subject.name())
@@ -196,20 +197,20 @@ pub fn compared<'a>(
     stage: &'a StageMeta,
     claim: &'a Claim,
 ) -> Result<Vec<Compared<'a>>, String> {
-    let Some((base, family)) = claim.relation.base() else {
+    let Some(base) = claim.relation.base() else {
         return Ok(stage
             .family(&claim.family)
             .map(|variant| (variant, None))
             .collect());
     };
-    let base_stage = stages.iter().find(|other| other.id == base);
-    let base_stage = base_stage.ok_or_else(|| format!("there is no stage {base}"))?;
+    let base_stage = meta::by_id(stages, &base.stage);
+    let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
     let same_preset = |variant: &'a VariantMeta| {
         Some((
             variant,
             Some((
                 base_stage,
-                base_stage.same_preset(family, variant.preset())?,
+                base_stage.same_preset(&base.family, variant.preset())?,
             )),
         ))
     };
@@ -222,9 +223,9 @@ pub fn compared<'a>(
     }
     let (Some(new), Some(old)) = (
         stage.default_of(&claim.family),
-        base_stage.default_of(family),
+        base_stage.default_of(&base.family),
     ) else {
-        return Err(format!("{base} has no family {family}"));
+        return Err(format!("{} has no family {}", base.stage, base.family));
     };
     Ok(vec![(new, Some((base_stage, old)))])
 }
@@ -467,17 +468,13 @@ pub fn failed(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Find
 
 /// Every claim that `record` has something of.
 pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
-    let claims = record
-        .meta
-        .stages
-        .iter()
-        .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-    claims.filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
+    meta::claims(&record.meta.stages)
+        .filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
 }
 
 /// The stages whose kernels a claim is about: its own, and the one that it is compared with.
 fn stages_of<'a>(stage: &'a StageMeta, claim: &'a Claim) -> impl Iterator<Item = &'a str> {
-    let base = claim.relation.base().map(|(base, _)| base);
+    let base = claim.relation.base().map(|base| base.stage.as_str());
     std::iter::once(stage.id.as_str()).chain(base.filter(|base| *base != stage.id))
 }
 
@@ -491,7 +488,7 @@ fn refuted_by<'a>(
 ) -> Option<(&'a str, &'a Negative, &'a Refuted)> {
     let words = claim.to_string();
     known.committed.iter().rev().find_map(|(name, record)| {
-        let same_gpu = !is_of_gpu(claim) || record.meta.machine.gpu.name() == gpu;
+        let same_gpu = !is_of_gpu(claim) || record.meta.gpu() == gpu;
         let refuted = record.meta.refuted(&stage.id, &words)?;
         let negative = record.meta.negative.as_ref()?;
         let has_kernel = |id: &str| known.stage(id).is_some_and(|stage| record.is_of(stage));
@@ -505,22 +502,17 @@ fn refuted_by<'a>(
 
 /// What is known of every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
-    let each = known
-        .stages
-        .iter()
-        .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-    each.map(|(stage, claim)| Claimed {
+    let claimed = |(stage, claim): (&StageMeta, &Claim)| Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
         status: status(known, stage, claim),
-    })
-    .collect()
+    };
+    meta::claims(known.stages).map(claimed).collect()
 }
 
 fn status(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Status {
     let find = |record: &Record| judge(record, record.stage(&stage.id)?, claim);
-    let negative =
-        |record: &Record| refuted_by(known, stage, claim, record.meta.machine.gpu.name());
+    let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.gpu());
     let mut why = "not measured in this run, and no committed record has it".to_string();
     if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
         match (finding.verdict, negative(run)) {

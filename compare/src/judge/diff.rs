@@ -301,23 +301,22 @@ impl<'a> Sides<'a> {
             [self.base, self.new].map(|record| record.variants().collect());
         for subject in &before {
             let is_checked = |record| state::summary(record, subject).is_some();
-            if after.contains(subject) {
+            let is_declared = after.contains(subject);
+            let (change, why) = if is_declared && is_checked(self.new) {
+                continue;
+            } else if is_declared && is_checked(self.base) {
                 let why = "it was checked in the base, and not in the new record";
-                let is_lost = is_checked(self.base) && !is_checked(self.new);
-                found.extend(is_lost.then(|| row(subject, Change::Missing, why).required(true)));
+                (Change::Missing, why)
+            } else if is_declared {
+                continue;
             } else if refused(self.new).any(|other| other == *subject) {
-                found.push(row(
-                    subject,
-                    Change::Missing,
-                    "the new record is of a device that refuses it",
-                ));
+                let why = "the new record is of a device that refuses it";
+                (Change::Missing, why)
             } else {
-                found.push(row(
-                    subject,
-                    Change::Differs,
-                    "the new record does not declare it: removed, or renamed",
-                ));
-            }
+                let why = "the new record does not declare it: removed, or renamed";
+                (Change::Differs, why)
+            };
+            found.push(row(subject, change, why).required(is_declared));
         }
         let added = after.iter().filter(|subject| !before.contains(subject));
         found.extend(
@@ -392,7 +391,7 @@ impl<'a> Sides<'a> {
 
     /// The claims that both sides judged; those of a GPU on one GPU only.
     fn claims(&self) -> Vec<Difference> {
-        let [was, is] = [self.base, self.new].map(|record| record.meta.machine.gpu.name());
+        let [was, is] = [self.base, self.new].map(|record| record.meta.gpu());
         let is_comparable = |claim: &Claim| was == is || !is_of_gpu(claim);
         let row = |(stage, claim): &(&str, String), change, why: String| {
             Difference::new(*stage, format!("claim {claim}"), Group::Gates, change, why)
@@ -488,14 +487,12 @@ impl<'a> Sides<'a> {
 
     /// The latencies of both sides. What one side alone timed is one line a stage.
     fn latencies(&self) -> Vec<Difference> {
-        let is_timed = |record, stage: &StageMeta| {
-            best::timed(record).any(|row| row.subject.stage() == stage.id)
-        };
         let row = |stage: &StageMeta, why| {
             Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why)
         };
         let stages = self.new.meta.stages.iter();
         if let Some(why) = self.other_gpu() {
+            let is_timed = |record, stage| timed_of(record, stage).next().is_some();
             let of_either =
                 stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
             let is_required = super::is_timed(self.base);
@@ -505,7 +502,7 @@ impl<'a> Sides<'a> {
         }
         let timed_in = |rows: &Index<'a>, row: &Row| {
             let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
-            found.filter(|other| other.figures.contains_key(&Metric::P50))
+            found.filter(|other| other.has(Metric::P50))
         };
         let pairs: Vec<(&Row, &Row)> = best::timed(self.new)
             .filter_map(|row| Some((timed_in(&self.old_rows, row)?, row)))
@@ -516,9 +513,6 @@ impl<'a> Sides<'a> {
         };
         let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
-            let of_stage = |record: &'a Record| {
-                best::timed(record).filter(|row| row.subject.stage() == stage.id)
-            };
             // A run times some variants only where it says so; a removed variant has a row of its own.
             let says_so = self
                 .new
@@ -526,11 +520,12 @@ impl<'a> Sides<'a> {
                 .left_out
                 .iter()
                 .any(|scope| scope.stage == stage.id && scope.left_out > 0);
-            let gone = of_stage(self.base).filter(|row| timed_in(&self.new_rows, row).is_none());
+            let gone =
+                timed_of(self.base, stage).filter(|row| timed_in(&self.new_rows, row).is_none());
             let gone = gone
                 .filter(|row| stage.variant(row.subject.name()).is_some())
                 .count();
-            let added = of_stage(self.new)
+            let added = timed_of(self.new, stage)
                 .filter(|row| timed_in(&self.old_rows, row).is_none())
                 .count();
             for (count, side, is_required) in [
@@ -747,10 +742,8 @@ impl<'a> Sides<'a> {
             let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else {
                 continue;
             };
-            let group = match new.by {
-                Source::Ptxas | Source::Kernel => Group::Resources,
-                Source::Emulator if new.on.problem().is_some() => Group::Counters,
-                _ => continue,
+            let Some(group) = group(new) else {
+                continue;
             };
             let stage = new.subject.stage();
             if let Some(why) = self.other_compiler(stage, new.by) {
@@ -810,44 +803,36 @@ impl<'a> Sides<'a> {
     /// What the base counted or built of variants and the new record did not, though it has them and set out to; and cases that
     /// it did not run of them.
     fn lost(&self) -> Vec<Difference> {
+        // Built for other architectures on purpose there is other code. Without nvcc, or with another, a line says so for the whole
+        // stage.
+        let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
+        let is_built_alike =
+            |stage: &str| has_one_build && self.other_compiler(stage, Source::Ptxas).is_none();
         let is_gone = |row: &&Row| {
-            let is_of_instance = match row.by {
-                Source::Emulator => row.on.problem().is_some(),
-                // Without nvcc, or with another, a line says so for the whole stage.
-                Source::Ptxas => self
-                    .other_compiler(row.subject.stage(), Source::Ptxas)
-                    .is_none(),
-                by => by == Source::Kernel,
-            };
-            let is_counted = is_of_instance && (row.retired.is_empty() || !row.figures.is_empty());
+            let is_counted = row.retired.is_empty() || !row.figures.is_empty();
             let stage = self.new.stage(row.subject.stage());
             let is_declared =
                 stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
             is_counted
                 && is_declared
                 && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
+                && (row.by != Source::Ptxas || is_built_alike(row.subject.stage()))
         };
         let missing = |subject: &Subject, what: &str, group: Group, why: &str| {
             Difference::new(subject, what, group, Change::Missing, why).required(true)
         };
         let row = |row: &Row| {
-            let (group, why) = match row.by {
-                Source::Emulator => (Group::Counters, "counted in the base only"),
-                _ => (Group::Resources, "built in the base only"),
+            let group = group(row)?;
+            let why = match group {
+                Group::Counters => "counted in the base only",
+                _ => "built in the base only",
             };
-            missing(&row.subject, &group.to_string(), group, why).on(&row.on)
+            Some(missing(&row.subject, &group.to_string(), group, why).on(&row.on))
         };
-        // Built for other architectures on purpose there is other code.
-        let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
-        let rows = self
-            .base
-            .rows
-            .iter()
-            .filter(|row| row.against.is_none() && (has_one_build || row.by != Source::Ptxas));
+        let rows = self.base.rows.iter().filter(|row| row.against.is_none());
+
         let fewer = self.new.variants().filter_map(|subject| {
-            let [was, is] = [self.base, self.new].map(|record| {
-                state::summary(record, &subject).and_then(|row| row.value(Metric::Cases))
-            });
+            let [was, is] = [self.base, self.new].map(|record| state::cases(record, &subject));
             let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;
             let row = missing(
                 &subject,
@@ -857,7 +842,7 @@ impl<'a> Sides<'a> {
             );
             Some(row.values(was, is))
         });
-        let lost = rows.filter(is_gone).map(row).chain(fewer);
+        let lost = rows.filter(is_gone).filter_map(row).chain(fewer);
         lost.filter(|_| self.covers()).collect()
     }
 
@@ -915,6 +900,20 @@ impl<'a> Sides<'a> {
             (false, true) => Some(Change::Worse),
             _ => None,
         }
+    }
+}
+
+/// The latencies of a stage.
+fn timed_of<'a>(record: &'a Record, stage: &StageMeta) -> impl Iterator<Item = &'a Row> {
+    best::timed(record).filter(|row| row.subject.stage() == stage.id)
+}
+
+/// The table of what is compiled or counted.
+fn group(row: &Row) -> Option<Group> {
+    match row.by {
+        Source::Ptxas | Source::Kernel => Some(Group::Resources),
+        Source::Emulator => row.on.problem().map(|_| Group::Counters),
+        _ => None,
     }
 }
 
@@ -1099,7 +1098,7 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, Cow<'a, Record>, Vec<Dif
     }
     let is_like = |other: &Record| {
         other.meta.backend == record.meta.backend
-            && other.meta.machine.gpu.name() == record.meta.machine.gpu.name()
+            && other.meta.gpu() == record.meta.gpu()
             && other.rows.iter().any(|row| row.on == On::All)
     };
     let earlier = known

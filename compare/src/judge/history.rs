@@ -117,11 +117,7 @@ pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option
 
 /// Bank conflicts of shared-memory reads, writes and cp.async.
 pub fn conflicts(record: &Record, subject: &Subject) -> Option<f64> {
-    let row = record.row(
-        subject,
-        &On::Problem(Place::claims(Dtype::F16)),
-        Source::Emulator,
-    )?;
+    let row = record.row(subject, &On::claims(Dtype::F16), Source::Emulator)?;
     let parts = [
         Metric::SharedReadConflicts,
         Metric::SharedWriteConflicts,

@@ -3,7 +3,7 @@
 use super::Known;
 use super::claims::{Claimed, Status};
 use super::list::joined;
-use super::state::{State, is_sanitized, measurable, source, summary};
+use super::state::{State, cases, is_sanitized, measurable};
 use crate::record::meta::{Came, DeviceCompiler, Measurable, Progress, Scope};
 use crate::record::{Of, On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
@@ -63,9 +63,8 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         } else {
             joined(gates, ", ")
         };
-        let checked = summary(record, subject)
-            .and_then(|row| row.value(Metric::Cases))
-            .unwrap_or(0.0);
+        let checked = cases(record, subject).unwrap_or(0.0);
+
         let why = match &gates[..] {
             _ if checked == 0.0 => "no case of it ran",
             [GateId::C7] => "`compare sanitize` on its GPU completes the record",
@@ -94,7 +93,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     }
     missing.extend(uncovered(record));
     let mut ran = record
-        .by(source(record))
+        .by(meta.backend.into())
         .filter(|row| row.on == On::All)
         .peekable();
     let took = |row: &Row| {

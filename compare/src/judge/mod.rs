@@ -15,7 +15,7 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
-use crate::record::meta::Gpu;
+use crate::record::meta::{Gpu, by_id};
 use crate::record::{Record, StageMeta};
 use common::device::BackendKind;
 use serde::Serialize;
@@ -82,17 +82,15 @@ impl<'a> Known<'a> {
     }
 
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
-        self.stages.iter().find(|stage| stage.id == id)
+        by_id(self.stages, id)
     }
 
     /// Whose figures those of `stage` in a record are. Figures of a GPU are of that GPU alone.
     pub fn origin(&self, name: Option<&str>, record: &Record, stage: &str, of_gpu: bool) -> Origin {
         let Some(name) = name else { return Origin::Run };
         let (record_name, gpu) = (name.to_string(), place(record));
-        let here = self.run.and_then(|(_, run)| run.meta.machine.gpu.name());
-        if record.stage(stage).map(|then| &then.identity)
-            != self.stage(stage).map(|now| &now.identity)
-        {
+        let here = self.run.and_then(|(_, run)| run.meta.gpu());
+        if record.identity(stage) != self.stage(stage).map(|now| now.identity.as_str()) {
             Origin::Stale {
                 record: record_name,
                 gpu,

@@ -1,7 +1,7 @@
 //! The ladder beside its peers: whose figures are shown, what is won and lost, and fast_p.
 
 use super::best::p50;
-use super::state::{is_green, summary};
+use super::state::{cases, is_green};
 use super::{Known, Origin};
 use crate::record::{Figure, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
@@ -84,7 +84,7 @@ pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     record
         .by(Source::Peers)
         .filter(is_arm)
-        .filter(|row| !row.figures.contains_key(&Metric::PeakShare))
+        .filter(|row| !row.has(Metric::PeakShare))
 }
 
 /// The growth of our device time with the sequence length.
@@ -100,7 +100,7 @@ pub fn growth<'a>(known: &Known<'a>) -> Option<Growth<'a>> {
         let of_shape = |row: &'a Row| Some((record.meta.shape(&row.on.problem()?.shape)?, row));
         let mut rows: Vec<(Shape, &Row)> = record
             .by(Source::Peers)
-            .filter(|row| row.figures.contains_key(&Metric::PeakShare))
+            .filter(|row| row.has(Metric::PeakShare))
             .filter_map(of_shape)
             .collect();
         rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
@@ -209,16 +209,13 @@ fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
     };
     for Problem { ours, .. } in problems.iter().filter(of_session) {
         let default = Subject::from(DEFAULT);
-        let is_timed = arms(record).any(|row| {
-            row.subject == default && row.on == ours.on && row.figures.contains_key(&Metric::P50)
-        });
+        let is_timed = arms(record)
+            .any(|row| row.subject == default && row.on == ours.on && row.has(Metric::P50));
         if !is_timed {
             continue;
         }
-        let checked = summary(record, &ours.subject)
-            .and_then(|row| row.value(Metric::Cases))
-            .unwrap_or(0.0);
-        let is_right = is_green(record, &ours.subject) && checked >= INPUTS;
+        let is_right =
+            is_green(record, &ours.subject) && cases(record, &ours.subject) >= Some(INPUTS);
         // Ours has no ratio where the timed buffers are wrong.
         let speedup = over(record, ours, &default)
             .filter(|_| is_right)

@@ -3,7 +3,7 @@
 use super::list::distinct;
 use super::{Known, place};
 use crate::record::meta::{Measurable, Scope, Tier};
-use crate::record::{Judged, Of, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -66,40 +66,39 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
             false => is_of_variants(**gate) || row.by == Source::Peers,
         };
         for (&gate, judged) in row.verdicts.iter().filter(counts) {
-            let judged = &match is_timed {
-                true => Judged {
-                    reason: format!("{} as timed: {}", row.on, judged.reason),
-                    ..judged.clone()
-                },
-                false => judged.clone(),
-            };
+            let mut judged = judged.clone();
+            if is_timed {
+                judged.reason = format!("{} as timed: {}", row.on, judged.reason);
+            }
             let said = gates.entry(gate).or_insert_with(|| judged.clone());
-            let is_worse = rank(judged.verdict) < rank(said.verdict);
-            let adds_up = judged.verdict == said.verdict
-                && judged.verdict == Verdict::Fail
-                && judged.reason != said.reason;
-            if is_worse {
-                *said = judged.clone();
-            } else if adds_up {
-                said.reason = format!("{}; {}", said.reason, judged.reason);
+            let do_fail = [said.verdict, judged.verdict] == [Verdict::Fail; 2];
+            if rank(judged.verdict) < rank(said.verdict) {
+                *said = judged;
+            } else if do_fail && judged.reason != said.reason {
+                said.reason += &format!("; {}", judged.reason);
             }
         }
     }
     gates
 }
 
-/// The row of a variant over all its cases.
-pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
-    record.row(subject, &On::All, source(record))
+/// Those that say so.
+pub fn with(
+    gates: &BTreeMap<GateId, Judged>,
+    verdict: Verdict,
+) -> impl Iterator<Item = (GateId, &Judged)> {
+    let gates = gates.iter().map(|(gate, judged)| (*gate, judged));
+    gates.filter(move |(_, judged)| judged.verdict == verdict)
 }
 
-/// What the cases of a record ran on.
-pub fn source(record: &Record) -> Source {
-    match record.meta.backend {
-        BackendKind::Cuda => Source::Gpu,
-        BackendKind::Emulated => Source::Emulator,
-        BackendKind::Cpu => Source::Cpu,
-    }
+/// The row of a variant over all its cases.
+pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
+    record.row(subject, &On::All, record.meta.backend.into())
+}
+
+/// Cases of a variant that were judged; none where it was not run.
+pub fn cases(record: &Record, subject: &Subject) -> Option<f64> {
+    summary(record, subject)?.value(Metric::Cases)
 }
 
 /// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
@@ -109,7 +108,6 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
     let Some(row) = summary(record, subject) else {
         return false;
     };
-    let verdict = |gate: GateId| row.verdicts.get(&gate).map(|judged| judged.verdict);
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
         && gates(record, subject)
@@ -117,10 +115,10 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
             .is_none_or(|judged| judged.verdict != Verdict::Fail)
         && needed
             .into_iter()
-            .all(|gate| verdict(gate) == Some(Verdict::Pass))
+            .all(|gate| row.says(gate) == Some(Verdict::Pass))
         && [GateId::C4, GateId::C8, GateId::B1]
             .into_iter()
-            .all(|gate| matches!(verdict(gate), None | Some(Verdict::Pass | Verdict::NoData)))
+            .all(|gate| matches!(row.says(gate), None | Some(Verdict::Pass | Verdict::NoData)))
 }
 
 /// Whether the machine, backend and tier of a record can measure `gate`.
@@ -151,9 +149,7 @@ pub fn unsanitized(record: &Record) -> Vec<Subject> {
             .row(subject, &On::All, Source::ComputeSanitizer)
             .is_none()
     };
-    let ran = |subject: &Subject| {
-        summary(record, subject).is_some_and(|row| row.value(Metric::Cases) > Some(0.0))
-    };
+    let ran = |subject: &Subject| cases(record, subject) > Some(0.0);
     record
         .variants()
         .filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject))
@@ -208,14 +204,9 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         return State::NotRun("it takes none of these problems".into());
     }
     let gates = gates(record, subject);
-    let with = |verdict: Verdict| -> Vec<GateId> {
-        gates
-            .iter()
-            .filter(|(_, judged)| judged.verdict == verdict)
-            .map(|(gate, _)| *gate)
-            .collect()
-    };
-    match (with(Verdict::Fail), with(Verdict::Ambiguous)) {
+    let that =
+        |verdict: Verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
+    match (that(Verdict::Fail), that(Verdict::Ambiguous)) {
         (failed, _) if !failed.is_empty() => return State::Failed(failed),
         (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
         _ => {}
@@ -254,15 +245,13 @@ pub fn failures(record: &Record) -> Vec<Failure> {
         .iter()
         .filter(|row| row.against.is_none() && row.failure().is_some());
     let of = |subject: &Subject| {
-        let failed = gates(record, subject)
-            .into_iter()
-            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failure = |(gate, judged): (_, Judged)| Failure {
+        let gates = gates(record, subject);
+        let failure = |(gate, judged): (_, &Judged)| Failure {
             subject: subject.clone(),
             gate,
-            reason: judged.reason,
+            reason: judged.reason.clone(),
         };
-        failed.map(failure).collect::<Vec<_>>()
+        with(&gates, Verdict::Fail).map(failure).collect::<Vec<_>>()
     };
     distinct(failing.map(|row| &row.subject))
         .into_iter()
@@ -281,7 +270,7 @@ pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
     pub faults: usize,
-    /// By a gate.
+    /// By a gate, with every element type to which they apply.
     pub faults_killed: usize,
     /// Kernels without one of their synchronisation sites.
     pub sites: usize,
@@ -290,8 +279,7 @@ pub struct Tally {
     pub redundant: usize,
 }
 
-/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault: it passes
-/// where no case fails.
+/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault.
 pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     let mut tally = Tally::default();
     for row in rows {
@@ -303,9 +291,9 @@ pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
             tally.sites += 1;
             tally.sites_killed += usize::from(is_killed);
             tally.redundant += usize::from(!is_killed && is_right);
-        } else if is_killed == is_right {
+        } else if !matches!(&row.on, On::Named(what) if what == CORRECT_MODEL) {
             tally.faults += 1;
-            tally.faults_killed += usize::from(is_killed);
+            tally.faults_killed += usize::from(is_killed && is_right);
         }
     }
     tally

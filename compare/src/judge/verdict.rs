@@ -27,6 +27,14 @@ pub enum Exit {
 }
 
 impl Exit {
+    pub fn of(has_failed: bool, is_undecided: bool) -> Self {
+        match (has_failed, is_undecided) {
+            (true, _) => Exit::Fail,
+            (false, true) => Exit::Undecided,
+            (false, false) => Exit::Pass,
+        }
+    }
+
     pub fn code(self) -> u8 {
         match self {
             Exit::Pass => 0,

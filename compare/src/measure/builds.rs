@@ -1,7 +1,7 @@
 //! The ladder as it is built: what a record says of it, and what its instances take.
 
-use crate::record::meta::{DeviceCompiler, Refusal};
-use crate::record::{Claim, Place, Relation, StageMeta, VariantMeta};
+use crate::record::meta::{DeviceCompiler, Refusal, by_id};
+use crate::record::{Claim, Place, StageMeta, Subject, VariantMeta};
 use common::claim;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -9,6 +9,7 @@ use common::resources::{self, KernelFacts, Occupancy, PtxasEntry};
 use common::stage::{Kernel, LoadedStage};
 use common::verdict::GateResult;
 use kernel_build::report::GpuBuild;
+use std::borrow::Borrow;
 use std::ops::Deref;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +52,12 @@ pub struct BuiltKernel {
     pub code: Vec<(Metric, f64)>,
 }
 
+impl Borrow<StageMeta> for StageBuild {
+    fn borrow(&self) -> &StageMeta {
+        &self.meta
+    }
+}
+
 impl StageBuild {
     /// Whether any of its variants does.
     pub fn takes(&self, dtype: Dtype) -> bool {
@@ -82,6 +89,11 @@ impl VariantBuild {
             .iter()
             .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
     }
+}
+
+/// The variant of the ladder that a row is about.
+pub fn variant<'a>(ladder: &'a [StageBuild], subject: &Subject) -> Option<&'a VariantBuild> {
+    by_id(ladder, subject.stage())?.variant(subject.name())
 }
 
 /// The stage of this id: what names one was made from the same ladder.
@@ -180,37 +192,7 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
     each.map(|(on, metric)| Claim {
         family: stated.family.to_string(),
         metric,
-        relation: match stated.relation {
-            claim::Relation::Faster { base, at_least } => Relation::Faster {
-                stage: base.stage.to_string(),
-                family: base.family.to_string(),
-                at_least,
-            },
-            claim::Relation::FasterThanPeer {
-                rival,
-                at_least,
-                goal,
-            } => Relation::FasterThanPeer {
-                rival,
-                at_least,
-                goal,
-            },
-            claim::Relation::Ratio {
-                base,
-                at_least,
-                at_most,
-            } => {
-                let (stage, family) = (base.stage.to_string(), base.family.to_string());
-                Relation::Ratio {
-                    stage,
-                    family,
-                    at_least,
-                    at_most,
-                }
-            }
-            claim::Relation::AtLeast { bound } => Relation::AtLeast { bound },
-            claim::Relation::AtMost { bound } => Relation::AtMost { bound },
-        },
+        relation: stated.relation.recorded(),
         on: Place::new(on.shape, on.dtype, on.mask),
         why: stated.why.to_string(),
     })
@@ -326,11 +308,11 @@ mod tests {
                     limited.id,
                     claim.family
                 );
-                let Some((base, family)) = claim.relation.base() else {
+                let Some(base) = claim.relation.base() else {
                     continue;
                 };
-                let base_stage = limited_of(base).expect("it is a stage");
-                assert!(base_stage.default_of(family).is_some(), "{base}: {family}");
+                let base_stage = limited_of(&base.stage).expect("it is a stage");
+                assert!(base_stage.default_of(&base.family).is_some(), "{base}");
             }
         }
         let gone = whole

@@ -4,7 +4,8 @@ use super::execute::Executor;
 use super::measured::{Measured, Sink, SinkError};
 use super::plan::Plan;
 use super::rows;
-use crate::record::{On, Place, Source, Subject};
+use crate::record::meta::by_id;
+use crate::record::{On, Source, Subject};
 use common::device::Staged;
 use common::evidence::{Counting, count};
 use common::image::Layout;
@@ -40,7 +41,7 @@ impl Executor<'_> {
                 if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(subject)) {
                     continue;
                 }
-                let on = On::Problem(Place::claims(dtype));
+                let on = On::claims(dtype);
                 if measured
                     .record
                     .row(subject, &on, Source::Emulator)
@@ -66,20 +67,14 @@ impl Executor<'_> {
     /// Whether a variant is counted with E4M3 too: of each family the default and the first, since presets share the code that
     /// the element type changes, and a count of all would take as long again as f16's.
     fn speaks(&self, subject: &Subject) -> bool {
-        let (stage, variant) = (
-            self.builds.iter().find(|build| build.id == subject.stage()),
-            subject.name(),
-        );
-        stage.is_some_and(|stage| {
-            let family = stage
-                .variant(variant)
-                .map_or("", |variant| variant.family.as_str());
-            let spoken_for = [stage.default_of(family), stage.family(family).next()];
-            spoken_for
-                .into_iter()
-                .flatten()
-                .any(|speaker| speaker.name == variant)
-        })
+        let Some(stage) = by_id(self.builds, subject.stage()) else {
+            return false;
+        };
+        let variant = stage.variant(subject.name());
+        let family = variant.map_or("", |variant| &variant.family);
+        let spoken_for = [stage.default_of(family), stage.family(family).next()];
+        let mut speakers = spoken_for.into_iter().flatten();
+        speakers.any(|speaker| speaker.name == subject.name())
     }
 }
 
@@ -88,7 +83,7 @@ mod tests {
     use super::*;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::record::{Claim, On, Place, Relation, Source, StageMeta};
+    use crate::record::{Claim, On, Relation, Source, StageMeta};
     use crate::{registry, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -118,7 +113,7 @@ mod tests {
                 ));
             }
         }
-        let on = On::Problem(Place::claims(Dtype::F16));
+        let on = On::claims(Dtype::F16);
         let row = record
             .row(
                 &Subject::variant(&stage.id, "wmma-qk-32x64"),

@@ -6,24 +6,26 @@ use super::measured::{ExecuteError, Measured, Sink};
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::timed_problem::TimedProblem;
+use crate::judge::best::time;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::input::FileInput;
 use crate::measure::machine;
+use crate::record::meta::claims;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Relation, Row, Source as By, StageMeta, Subject};
+use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
-use common::metric::Metric;
+
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
 use common::timing::{Comparison, Plan as TimingPlan};
-use common::verdict::{GateResult, Verdict};
+use common::verdict::GateResult;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -286,11 +288,7 @@ impl Executor<'_> {
                 continue;
             };
             let on = On::Problem(place.clone());
-            if measured
-                .record
-                .row(subject, &on, By::Gpu)
-                .is_some_and(|row| row.figures.contains_key(&Metric::P50))
-            {
+            if time(&measured.record, subject, place).is_some() {
                 continue; // an earlier run has it
             }
             if !is_green(&measured.record, subject) {
@@ -345,10 +343,7 @@ impl Executor<'_> {
         let stages = measured.record.meta.stages.clone();
         let of_speed =
             |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
-        let claims = stages
-            .iter()
-            .flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)));
-        let mut claims: Vec<(&StageMeta, &Claim)> = claims.filter(of_speed).collect();
+        let mut claims: Vec<(&StageMeta, &Claim)> = claims(&stages).filter(of_speed).collect();
         // Problem by problem, so that one upload serves all claims about it.
         claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
         let mut bench: Option<TimedProblem> = None;
@@ -381,7 +376,7 @@ impl Executor<'_> {
                 };
                 let (new, place) = (new.clone(), claim.on.clone());
                 let row = rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light);
-                measured.record.append(wrong.iter().fold(row, Row::verdict));
+                measured.record.append(row.with_verdicts(&wrong));
             }
             sink.grown(measured)?;
         }
@@ -415,12 +410,9 @@ impl Executor<'_> {
         let mut wrong = Vec::new();
         for (subject, outputs, probability) in sides {
             let gates = bench.judge(&outputs, probability).gates;
-            let failed = gates
-                .into_iter()
-                .filter(|result| result.verdict == Verdict::Fail);
-            wrong.extend(failed.map(|result| GateResult {
+            wrong.extend(rows::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
-                ..result
+                ..result.clone()
             }));
         }
         Ok(Some((timed.comparison, wrong)))

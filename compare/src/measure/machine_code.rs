@@ -79,15 +79,17 @@ fn instruction(line: &str) -> Option<Instruction> {
 }
 
 impl Instruction {
-    /// Whether it is `class` with any modifiers.
-    fn is(&self, class: &str) -> bool {
-        self.name.split('.').next() == Some(class)
+    /// Its name without modifiers.
+    fn class(&self) -> &str {
+        self.name
+            .split_once('.')
+            .map_or(&self.name, |(class, _)| class)
     }
 
     /// The address that a branch goes to.
     fn target(&self) -> Option<u64> {
         let target = || self.text.split_whitespace().last()?.strip_prefix("0x");
-        self.is("BRA")
+        (self.class() == "BRA")
             .then(target)
             .flatten()
             .and_then(|digits| u64::from_str_radix(digits, 16).ok())
@@ -103,13 +105,13 @@ impl Instruction {
                 .product::<Result<u64, _>>()
                 .ok()
         };
-        match self.name.split('.').next() {
-            Some("HMMA") => match sizes.next() {
+        match self.class() {
+            "HMMA" => match sizes.next() {
                 Some("16816") => 16 * 8 * 16,
                 Some("1688") => 16 * 8 * 8,
                 _ => 0,
             },
-            Some("HGMMA" | "QGMMA") => sizes
+            "HGMMA" | "QGMMA" => sizes
                 .next()
                 .and_then(product)
                 .map_or(0, |of_warpgroup| of_warpgroup / 4),
@@ -119,9 +121,9 @@ impl Instruction {
 
     /// The same without them.
     fn scalar_macs(&self) -> u64 {
-        match self.name.split('.').next() {
-            Some("FFMA") => 32,
-            Some("HFMA2") => 64,
+        match self.class() {
+            "FFMA" => 32,
+            "HFMA2" => 64,
             _ => 0,
         }
     }
@@ -195,17 +197,11 @@ impl Function {
     /// What a record keeps; classes that do not occur are 0.
     pub fn figures(&self) -> Vec<(Metric, f64)> {
         let main_loop = self.main_loop();
-        let in_loop = |classes: &[&str]| {
-            main_loop
-                .iter()
-                .filter(|one| classes.iter().any(|class| one.is(class)))
-                .count() as f64
-        };
-        let local = self
-            .instructions
-            .iter()
-            .filter(|one| LOCAL.iter().any(|class| one.is(class)))
-            .count();
+        let is_of = |one: &Instruction, classes: &[&str]| classes.contains(&one.class());
+        let in_loop =
+            |classes: &[&str]| main_loop.iter().filter(|one| is_of(one, classes)).count() as f64;
+        let local = self.instructions.iter().filter(|one| is_of(one, &LOCAL));
+        let local = local.count();
         let whole = [
             (Metric::CodeBytes, self.bytes() as f64),
             (Metric::LocalAccesses, local as f64),

@@ -143,6 +143,18 @@ impl Measured {
         self.cases().count()
     }
 
+    /// Says that the run goes on, or was ended, and how far it has come.
+    pub fn goes_on(&mut self, planned: usize) {
+        let finished = self.finished();
+        self.record.meta.progress = Progress::Partial { finished, planned };
+    }
+
+    /// Says that the run has come to its end.
+    pub fn has_ended(&mut self, seconds: u64) {
+        let cases = self.finished();
+        self.record.meta.progress = Progress::Complete { cases, seconds };
+    }
+
     /// What of `planned` the record has not, or not as thoroughly; what it has of that is dropped, to be replaced.
     pub fn missing<'p>(&mut self, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
         let known: HashMap<_, _> = self
@@ -181,11 +193,8 @@ impl Measured {
     /// A case that passed is context, and stays with the run.
     pub fn append(&mut self, case: &PlannedCase, outcome: &Outcome) {
         self.record.names(&case.place.shape, case.problem.shape);
-        let row = Row::new(
-            &case.subject,
-            case.on(),
-            rows::backend(self.record.meta.backend),
-        );
+        let by = self.record.meta.backend.into();
+        let row = Row::new(&case.subject, case.on(), by);
         let row = rows::of_outcome(row, outcome);
         if row.failure().is_none() {
             self.record.cases.push(row)

@@ -4,7 +4,7 @@ use crate::judge::claims::compared;
 use crate::judge::list::grouped;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{Relation, Scope, Tier, TimingScope};
+use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
 use crate::record::{Claim, On, Place, Row, StageMeta, Subject};
 use clap::Args;
 use common::check::Source;
@@ -478,7 +478,7 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
     let families = or_all(&request.families, &[Family::Normal]);
     let seeds = or_all(&request.seeds, &[0]);
     let mut items = Vec::new();
-    for (name, problem) in request
+    for (place, problem) in request
         .problems
         .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
     {
@@ -486,7 +486,7 @@ fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
         let taken = Family::for_dtype(problem.dtype);
         for &family in families.iter().filter(|family| taken.contains(family)) {
             items.extend(seeds.iter().map(|&seed| Item {
-                place: Place::of(&name, &problem),
+                place: place.clone(),
                 ..item(problem, family, seed, mode)
             }));
         }
@@ -685,7 +685,7 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
     let stages = metas(all);
     let mut wanted: Vec<Subject> = Vec::new();
     for PlannedCase { subject, .. } in cases.iter().filter(|case| case.problem == problem) {
-        let Some(stage) = stages.iter().find(|stage| stage.id == subject.stage()) else {
+        let Some(stage) = by_id(&stages, subject.stage()) else {
             continue;
         };
         let variant = stage
@@ -759,15 +759,14 @@ fn claimed(
     chosen: impl Fn(&Problem) -> bool,
 ) -> Vec<PlannedTiming> {
     let ours = (stage.id.as_str(), variant.family.as_str());
-    let claims = all
-        .iter()
-        .flat_map(|other| other.claims.iter().map(|claim| (other.id.as_str(), claim)));
-    let is_side = |(id, claim): &(&str, &Claim)| {
-        let sides = [Some((*id, claim.family.as_str())), claim.relation.base()];
+    let is_side = |(other, claim): &(&StageMeta, &Claim)| {
+        let base = claim.relation.base();
+        let base = base.map(|base| (base.stage.as_str(), base.family.as_str()));
+        let sides = [Some((other.id.as_str(), claim.family.as_str())), base];
         matches!(claim.relation, Relation::Faster { .. }) && sides.contains(&Some(ours))
     };
     let is_large = |place: &&Place| LARGE_SHAPES.iter().any(|named| named.name == place.shape);
-    let places = claims.filter(is_side).map(|(_, claim)| &claim.on);
+    let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
     once_each(places.filter(is_large).filter_map(|place| {
         Some(PlannedTiming {
             subject: stage.subject(&variant.name),

@@ -3,9 +3,9 @@
 use super::builds::StageBuild;
 use crate::judge::list::joined;
 use crate::record::ncu::FORMULAS;
-use crate::record::{Judged, On, Place, Row, Source, Subject};
+use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::Outcome;
-use common::device::BackendKind;
+
 use common::device::cuda::TimerCheck;
 use common::evidence::Counting;
 use common::faults::{Caught, Fault};
@@ -15,9 +15,9 @@ use common::problem::Dtype;
 use common::reference::ReferenceError;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
 use common::telemetry::Conditions;
-use common::timing::stats::{Ratios, Summary};
+use common::timing::stats::Summary;
 use common::timing::{Comparison, Measurement, SpeedOfLight};
-use common::verdict::{GateId, GateResult};
+use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::BTreeMap;
 
 /// What kernel.cu declares of a stage's instances, and what ptxas reports of each for each architecture (gate R1).
@@ -55,12 +55,7 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                     .figure(Metric::StackBytes, found.stack_frame_bytes)
                     .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
                     .verdict(&built.result);
-                row.figures.extend(
-                    built
-                        .code
-                        .iter()
-                        .map(|&(metric, value)| (metric, value.into())),
-                );
+                row = row.with_figures(built.code.iter().copied());
                 row.sass = Some(built.ptxas.sass_sha256.chars().take(16).collect());
                 if let Some(occupancy) = built.occupancy {
                     row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
@@ -104,20 +99,10 @@ fn share_code(rows: &mut [Row]) {
     }
 }
 
-pub fn backend(kind: BackendKind) -> Source {
-    match kind {
-        BackendKind::Emulated => Source::Emulator,
-        BackendKind::Cpu => Source::Cpu,
-        BackendKind::Cuda => Source::Gpu,
-    }
-}
-
 /// A case with what came of it. Without a verdict it was not taken.
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
-        Outcome::Checked { errors, gates } => gates
-            .iter()
-            .fold(with_errors(row, errors), |row, gate| row.verdict(gate)),
+        Outcome::Checked { errors, gates } => with_errors(row, errors).with_verdicts(gates),
         Outcome::Unsupported { reason } => row.note(reason),
         Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
     }
@@ -129,12 +114,9 @@ pub fn not_launched(reason: &str) -> GateResult {
 }
 
 fn with_errors(row: Row, errors: &Errors) -> Row {
-    let row = row
-        .figure(Metric::MaxError, errors.max_abs)
-        .figure(Metric::MaxRowError, errors.max_row_rel);
-    of_bounds(errors)
-        .into_iter()
-        .fold(row, |row, (metric, value)| row.figure(metric, value))
+    row.figure(Metric::MaxError, errors.max_abs)
+        .figure(Metric::MaxRowError, errors.max_row_rel)
+        .with_figures(of_bounds(errors))
 }
 
 /// The largest errors as shares of what C2 and C3 allow.
@@ -148,19 +130,15 @@ pub fn of_bounds(errors: &Errors) -> [(Metric, f64); 2] {
     ]
 }
 
-fn with_summary(row: Row, device: &Summary) -> Row {
-    row.figure(
-        Metric::P50,
-        (
-            device.p50,
-            device.p50_interval.low,
-            device.p50_interval.high,
-        ),
-    )
-    .figure(Metric::P90, device.p90)
-    .figure(Metric::Mean, device.mean)
-    .figure(Metric::Std, device.std)
-    .figure(Metric::Samples, device.samples)
+/// What there is of each arm that was timed: its device times, and what the gates say of the buffers that were timed, where
+/// they fail.
+pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
+    row.figure(Metric::P50, device)
+        .figure(Metric::P90, device.p90)
+        .figure(Metric::Mean, device.mean)
+        .figure(Metric::Std, device.std)
+        .figure(Metric::Samples, device.samples)
+        .with_verdicts(failed(after))
 }
 
 /// One timed arm, and what the gates say of the buffers that were timed.
@@ -170,12 +148,10 @@ pub fn timing(
     measurement: &Measurement,
     after: &[GateResult],
 ) -> Row {
-    let mut row = with_summary(
-        Row::new(subject, On::Problem(place), Source::Gpu),
-        &measurement.device,
-    )
-    .under(measurement.rotation.state.label())
-    .figure(Metric::SingleP50, measurement.single.p50);
+    let row = Row::new(subject, On::Problem(place), Source::Gpu);
+    let mut row = arm(row, &measurement.device, after)
+        .under(measurement.rotation.state.label())
+        .figure(Metric::SingleP50, measurement.single.p50);
     let clocks = measurement
         .conditions
         .iter()
@@ -186,13 +162,14 @@ pub fn timing(
     if let [first, last] = clocks.map(f64::from).collect::<Vec<_>>()[..] {
         row = row.figure(Metric::SmMhz, (first + last) / 2.0);
     }
-    failed(after).fold(row, |row, result| row.verdict(result))
+    row
 }
 
-fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
+/// The gates that fail.
+pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results
         .iter()
-        .filter(|result| result.verdict == common::verdict::Verdict::Fail)
+        .filter(|result| result.verdict == Verdict::Fail)
 }
 
 /// Two arms interleaved (A B B A), and what no kernel can beat on the problem: a time below that fails gate L1.
@@ -205,59 +182,23 @@ pub fn pair(
     speed_of_light: &SpeedOfLight,
 ) -> Row {
     let least = pair.new.min.min(pair.base.min);
-    let row = with_ratios(
-        Row::new(new, On::Problem(place), by).against(base),
-        &pair.ratios,
-    )
-    .figure(Metric::P50, pair.new.p50)
-    .figure(Metric::Min, least)
-    .figure(Metric::Noise, pair.noise())
-    .figure(Metric::FloorUs, speed_of_light.us());
-    speed_of_light
-        .impossible(least)
-        .iter()
-        .fold(row, Row::verdict)
-}
-
-fn with_ratios(row: Row, ratios: &Ratios) -> Row {
-    let figures = [
-        (Metric::SpeedupP50, ratios.p50),
-        (Metric::SpeedupP90, ratios.p90),
-        (Metric::SpeedupMean, ratios.mean),
-    ];
-    figures
-        .into_iter()
-        .fold(row, |row, (metric, ratio)| row.figure(metric, ratio))
-}
-
-/// What was sampled of one arm, ours or a peer's, in the session with peers.
-pub struct PeerArm {
-    pub device: Summary,
-    /// Of one call between two events.
-    pub single: Summary,
-    /// The host's time for one call, which only enqueues.
-    pub host: Summary,
-    /// Against FP64.
-    pub max_error: f64,
-    /// The gates on the buffers that were timed.
-    pub after: Vec<GateResult>,
-}
-
-pub fn peer_arm(subject: impl Into<Subject>, place: Place, arm: &PeerArm, cache: &str) -> Row {
-    let row = with_summary(
-        Row::new(subject, On::Problem(place), Source::Peers),
-        &arm.device,
-    )
-    .under(cache)
-    .figure(Metric::SingleP50, arm.single.p50)
-    .figure(Metric::HostP50, arm.host.p50)
-    .figure(Metric::MaxError, arm.max_error);
-    failed(&arm.after).fold(row, |row, result| row.verdict(result))
+    Row::new(new, On::Problem(place), by)
+        .against(base)
+        .with_figures([
+            (Metric::SpeedupP50, pair.ratios.p50),
+            (Metric::SpeedupP90, pair.ratios.p90),
+            (Metric::SpeedupMean, pair.ratios.mean),
+        ])
+        .figure(Metric::P50, pair.new.p50)
+        .figure(Metric::Min, least)
+        .figure(Metric::Noise, pair.noise())
+        .figure(Metric::FloorUs, speed_of_light.us())
+        .with_verdicts(&speed_of_light.impossible(least))
 }
 
 /// What the emulator counts of a variant on the claims' problem.
 pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
-    let row = Row::new(subject, On::Problem(Place::claims(dtype)), Source::Emulator);
+    let row = Row::new(subject, On::claims(dtype), Source::Emulator);
     match counting {
         Counting::Counted {
             launch,
@@ -266,10 +207,9 @@ pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
             tiles,
         } => {
             let counted = Metric::all_counted().filter(|metric| !metric.is_share());
-            let row = counted.fold(row, |row, metric| {
-                row.figure(metric, metric.counted(launch).unwrap_or(f64::NAN))
-            });
-            row.figure(Metric::TracedBlocks, *traced_blocks)
+            let value = |metric: Metric| metric.counted(launch).unwrap_or(f64::NAN);
+            row.with_figures(counted.map(|metric| (metric, value(metric))))
+                .figure(Metric::TracedBlocks, *traced_blocks)
                 .figure(Metric::LaunchBlocks, *launch_blocks)
                 .figure(Metric::Tiles, *tiles)
         }
@@ -286,12 +226,11 @@ pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>)
     let read = FORMULAS
         .iter()
         .filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
-    read.fold(row, |row, (metric, value)| row.figure(metric, value))
+    row.with_figures(read)
 }
 
 /// What compute-sanitizer found on a variant: its tools, each with the gate's result.
 pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usize) -> Row {
-    use common::verdict::Verdict;
     let with = |verdict: Verdict| {
         tools
             .iter()
@@ -370,7 +309,7 @@ pub fn planted(found: &Caught) -> Row {
     };
     tested(
         HARNESS,
-        found.fault.map_or("correct model", Fault::name),
+        found.fault.map_or(CORRECT_MODEL, Fault::name),
         found.as_it_should(),
         by.clone(),
     )

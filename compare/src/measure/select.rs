@@ -1,7 +1,8 @@
 //! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
 //! the nearest one that does.
 
-use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
+use crate::record::Place;
 use crate::record::meta::Refusal;
 use clap::Args;
 use common::inputs::Family;
@@ -46,10 +47,9 @@ impl Instances {
         )
     }
 
-    /// Whether it takes those of `dtype` with `head_dim`.
-    pub fn takes(&self, dtype: Dtype, head_dim: usize) -> bool {
-        (self.dtypes.is_empty() || self.dtypes.contains(&dtype))
-            && (self.head_dims.is_empty() || self.head_dims.contains(&head_dim))
+    pub fn takes(&self, KernelBuild { facts, .. }: &KernelBuild) -> bool {
+        (self.dtypes.is_empty() || self.dtypes.contains(&facts.dtype))
+            && (self.head_dims.is_empty() || self.head_dims.contains(&facts.head_dim))
     }
 }
 
@@ -76,8 +76,8 @@ pub struct Problems {
 /// A shape, and what it is called: by its name, or by its extents.
 pub type NamedShape = (String, Shape);
 
-/// A problem, and what its shape is called.
-pub type Named = (String, Problem);
+/// A problem, and what it is called.
+pub type Named = (Place, Problem);
 
 /// A word that names nothing, or a problem that does not exist.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -153,13 +153,13 @@ pub fn unknown<'a>(
 fn find<T: Copy>(
     kind: &'static str,
     word: &str,
-    all: impl Iterator<Item = (&'static str, T)> + Clone,
+    all: &[T],
+    name: impl Fn(&T) -> &'static str,
 ) -> Result<T, SelectError> {
-    let found = all
-        .clone()
-        .find(|(name, _)| *name == word)
-        .map(|(_, value)| value);
-    found.ok_or_else(|| unknown(kind, word, all.map(|(name, _)| name)))
+    let found = all.iter().find(|value| name(value) == word);
+    found
+        .copied()
+        .ok_or_else(|| unknown(kind, word, all.iter().map(name)))
 }
 
 impl Chosen {
@@ -218,9 +218,10 @@ impl Problems {
         };
         let (dtypes, masks) = (or_all(&self.dtypes, dtypes), or_all(&self.masks, masks));
         let problem = |(name, shape): &NamedShape, dtype, mask| {
+            let problem = Problem::new(*shape, dtype, mask);
             (
-                name.clone(),
-                Problem::new(*shape, dtype, mask).expect("selected shapes are problems"),
+                Place::new(name, dtype, mask),
+                problem.expect("selected shapes are problems"),
             )
         };
         let of = |shape| {
@@ -264,29 +265,17 @@ fn is_stage(word: &str, id: &str) -> bool {
 
 /// The dtype that `word` names.
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
-    find(
-        "dtype",
-        word,
-        Dtype::ALL.map(|dtype| (dtype.name(), dtype)).into_iter(),
-    )
+    find("dtype", word, &Dtype::ALL, |dtype| dtype.name())
 }
 
 /// The mask that `word` names.
 pub fn mask(word: &str) -> Result<Mask, SelectError> {
-    find(
-        "mask",
-        word,
-        Mask::ALL.map(|mask| (mask.name(), mask)).into_iter(),
-    )
+    find("mask", word, &Mask::ALL, |mask| mask.name())
 }
 
 /// The input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
-    find(
-        "family",
-        word,
-        Family::ALL.iter().map(|family| (family.name(), *family)),
-    )
+    find("family", word, &Family::ALL, Family::name)
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.
@@ -416,9 +405,7 @@ mod tests {
     fn problems_are_every_combination_in_order() {
         let chosen = |problems: Problems| -> Vec<String> {
             let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
-            all.iter()
-                .map(|(name, problem)| format!("{name} {} {}", problem.dtype, problem.mask))
-                .collect()
+            all.iter().map(|(place, _)| place.to_string()).collect()
         };
         let all = [
             "small f16 causal",

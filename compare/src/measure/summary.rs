@@ -1,7 +1,7 @@
 //! From cases to one row per variant.
 
 use super::distinction::{Case, tell_apart};
-use super::rows;
+
 use crate::judge::state::rank;
 use crate::measure::builds::StageBuild;
 use crate::record::{Judged, On, Row, Subject};
@@ -51,7 +51,7 @@ pub fn summarise<'a>(
 fn summary(stage: &StageBuild, found: &Found<'_>, subject: Subject, backend: BackendKind) -> Row {
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
     let variant = stage.variant(subject.name());
-    let mut row = Row::new(subject, On::All, rows::backend(backend));
+    let mut row = Row::new(subject, On::All, backend.into());
     let mut results: Vec<Judgement<'_>> = Vec::new();
     for &of in &found.cases {
         let case = of.row;
@@ -62,9 +62,9 @@ fn summary(stage: &StageBuild, found: &Found<'_>, subject: Subject, backend: Bac
                 if is_worse(row.value(Metric::MaxError), max) {
                     row = row.note(case.on.to_string());
                     let with = [Metric::MaxError, Metric::MaxRowError];
-                    row = with.into_iter().fold(row, |row, metric| {
-                        row.figure(metric, case.value(metric).unwrap_or(max))
-                    });
+                    row = row.with_figures(
+                        with.map(|metric| (metric, case.value(metric).unwrap_or(max))),
+                    );
                 }
                 for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
                     if let Some(value) = case
@@ -194,7 +194,7 @@ mod tests {
 
     /// A case that came to another end.
     fn ended(outcome: &Outcome) -> Row {
-        rows::of_outcome(Row::new(WMMA, green().on, Source::Emulator), outcome)
+        crate::measure::rows::of_outcome(Row::new(WMMA, green().on, Source::Emulator), outcome)
     }
 
     /// A case that checked one gate.

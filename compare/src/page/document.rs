@@ -15,6 +15,16 @@ pub struct Document {
     pub blocks: Vec<Block>,
 }
 
+impl Document {
+    /// Without a title and a verdict.
+    pub fn of(blocks: Vec<Block>) -> Self {
+        Self {
+            blocks,
+            ..Self::default()
+        }
+    }
+}
+
 /// `PASS: 37 variants are green`
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {

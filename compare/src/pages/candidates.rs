@@ -1,6 +1,8 @@
 //! What committed candidates reached: a line for each, and on a few problems how it stands against ours and the peers.
 
-use super::{commit, first_of, ladder, missing, of, or_missing, some, state, text, times, words};
+use super::{
+    commit, first_lines, ladder, missing, of, or_missing, some, state, text, times, words,
+};
 use crate::judge::list::grouped;
 use crate::judge::peers::{self, Beside};
 use crate::judge::state::summary;
@@ -26,16 +28,10 @@ pub fn blocks(committed: &[Named]) -> Vec<Block> {
         .into_iter()
         .map(|((subject, _), records)| (subject, records[0].0.as_str(), records[0].1))
         .collect();
-    let lines: Vec<Text> = newest
+    let lines = newest
         .iter()
-        .map(|(subject, name, record)| line(subject, name, record))
-        .collect();
-    let mut blocks = first_of(
-        &lines,
-        MOST,
-        |lines| Block::Bullets(lines.to_vec()),
-        "compare show --record RECORD",
-    );
+        .map(|(subject, name, record)| line(subject, name, record));
+    let mut blocks = first_lines(lines, MOST, "compare show --record RECORD");
     let columns = [
         "candidate",
         "problem",

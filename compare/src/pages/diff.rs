@@ -1,8 +1,8 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_of, gpu, is_candidate, ladder, line, list, or_missing,
-    short, state, titled, tone, whole, words,
+    by_weight, changes, clip, counts, first_lines, first_of, gpu, is_candidate, ladder, line, list,
+    or_missing, short, state, titled, tone, whole, words,
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
@@ -196,14 +196,12 @@ fn sides(comparison: &Comparison<'_>) -> Text {
 }
 
 fn required(differences: &[Difference], most: usize) -> Vec<Block> {
-    let lines: Vec<Text> = (differences.iter())
+    let lines = (differences.iter())
         .filter(|difference| difference.required)
-        .map(|d| line(format!("{}: {}: {}", d.subject, d.what, d.why), 160))
-        .collect();
-    let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
+        .map(|d| line(format!("{}: {}: {}", d.subject, d.what, d.why), 160));
     titled(
         "Data that is missing",
-        first_of(&lines, most, list, "compare diff --format json"),
+        first_lines(lines, most, "compare diff --format json"),
     )
 }
 

@@ -98,10 +98,7 @@ pub fn document(finding: &Finding<'_>) -> Document {
         None => blocks.push(Block::paragraph(silence(finding))),
     }
     blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, finding))));
-    Document {
-        blocks,
-        ..Document::default()
-    }
+    Document::of(blocks)
 }
 
 fn hazards(traced: &TraceReport) -> Vec<Block> {

@@ -133,7 +133,7 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
             ));
         }
     }
-    if row.figures.contains_key(&Metric::AsyncCopyBytes) && value(Metric::AsyncCopyShare) < 0.5 {
+    if row.has(Metric::AsyncCopyBytes) && value(Metric::AsyncCopyShare) < 0.5 {
         found.push(format!(
             "{:.0} % of the global bytes come by cp.async (rule: below half): the rest waits in registers.",
             100.0 * value(Metric::AsyncCopyShare)

@@ -4,7 +4,7 @@ use super::{or_missing, text, words};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::judge::list::grouped;
 use crate::page::{Block, Document, Table, Text, markdown, row};
-use crate::record::{On, Place, Row, Source};
+use crate::record::{On, Row, Source};
 use common::gate;
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
 use common::problem::Dtype;
@@ -81,7 +81,7 @@ fn fields() -> Table {
 fn example() -> String {
     let row = Row::new(
         "stage5-swizzle/swizzle-32x256-k4",
-        On::Problem(Place::claims(Dtype::F16)),
+        On::claims(Dtype::F16),
         Source::Gpu,
     )
     .under("warm L2")

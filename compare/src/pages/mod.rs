@@ -383,6 +383,12 @@ pub fn some(table: Table) -> Vec<Block> {
     }
 }
 
+/// The same of lines.
+fn first_lines(lines: impl IntoIterator<Item = Text>, most: usize, how: &str) -> Vec<Block> {
+    let lines: Vec<Text> = lines.into_iter().collect();
+    first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), how)
+}
+
 /// The first `most` items as a table or list, and a line on how to see the others.
 fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &str) -> Vec<Block> {
     if items.is_empty() {

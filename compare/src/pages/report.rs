@@ -1,9 +1,9 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, candidates, changes, claimed, clip, commit, counts, first_of, gpu, is_candidate,
-    ladder, line, missing, or_missing, per_stage, self_test, sides, stale, tally, text, times,
-    titled, tone, unchanged, us, words,
+    by_weight, candidates, changes, claimed, clip, commit, counts, first_lines, first_of, gpu,
+    is_candidate, ladder, line, missing, or_missing, per_stage, self_test, sides, stale, tally,
+    text, times, titled, tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -198,11 +198,10 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
 }
 
 fn required(report: &Report<'_>) -> Vec<Block> {
-    let required: Vec<Text> = report.required().map(|of| line(of, 200)).collect();
-    let list = |lines: &[Text]| Block::Bullets(lines.to_vec());
+    let required = report.required().map(|of| line(of, 200));
     titled(
         "Missing that this record should have",
-        first_of(&required, MOST_MISSING, list, "compare show missing"),
+        first_lines(required, MOST_MISSING, "compare show missing"),
     )
 }
 

@@ -191,11 +191,7 @@ impl<'a> Show<'a> {
         let row = |(subject, of_variant): &&(Subject, State)| {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
-            let with = |verdict: Verdict| {
-                gates
-                    .iter()
-                    .filter(move |(_, judged)| judged.verdict == verdict)
-            };
+            let with = |verdict: Verdict| judged::with(&gates, verdict);
             let said = match of_variant {
                 State::NotRun(why) => why.clone(),
                 _ => {
@@ -482,16 +478,14 @@ impl<'a> Show<'a> {
             let over = problem
                 .and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
             let ratio = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            let failed = candidate
-                .failed()
-                .next()
-                .map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+
             let metrics = [
                 Metric::P50,
                 Metric::SingleP50,
                 Metric::HostP50,
                 Metric::MaxError,
             ];
+            let failed = candidate.failures().next();
             let note = failed.or_else(|| candidate.note.clone());
             [
                 row![text(&candidate.on), text(&candidate.subject)],

@@ -52,10 +52,7 @@ pub fn document(report: &Report<'_>) -> Document {
     blocks.push(Block::Paragraph(
         Text::default().strong(verdict(report).to_string()),
     ));
-    Document {
-        blocks,
-        ..Document::default()
-    }
+    Document::of(blocks)
 }
 
 /// For those who asked for quiet: why the exit code is not 0, if it is not.
@@ -64,10 +61,7 @@ pub fn reproach(report: &Report<'_>) -> Option<Document> {
         Text::default().strong(verdict(report).to_string()),
     )];
     blocks.extend(failures(report));
-    (report.overall.exit != Exit::Pass).then(|| Document {
-        blocks,
-        ..Document::default()
-    })
+    (report.overall.exit != Exit::Pass).then(|| Document::of(blocks))
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {

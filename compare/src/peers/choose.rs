@@ -3,7 +3,7 @@
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
-use crate::measure::select::Problems;
+use crate::measure::select::{Named, Problems};
 use crate::record::meta::{CANDIDATE, Claim, Relation};
 use crate::record::{Place, Record, Subject};
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -26,7 +26,7 @@ const GROWTH_HEADS: usize = 16;
 /// One problem, and the stages that are timed beside the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    pub shape_name: String,
+    pub place: Place,
     pub problem: Problem,
     /// Ids of stages.
     pub stages: Vec<String>,
@@ -35,15 +35,14 @@ pub struct Item {
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the other shapes those that claim
 /// to be faster than a peer there, and the last.
 pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
-    let item = |(shape_name, problem): (String, Problem)| {
-        let place = Place::of(&shape_name, &problem);
+    let item = |(place, problem): Named| {
         let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
             return None;
         }
         let takes = |(index, stage): &(usize, &&StageBuild)| {
-            shape_name == "mission" || index + 1 == stages.len() || claims(stage)
+            place.shape == "mission" || index + 1 == stages.len() || claims(stage)
         };
         let stages = stages
             .iter()
@@ -53,7 +52,7 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
             .map(|(_, stage)| stage.id.clone())
             .collect();
         Some(Item {
-            shape_name,
+            place,
             problem,
             stages,
         })
@@ -83,7 +82,7 @@ pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
         let problem = Problem::new(shape, Dtype::F16, Mask::Full)
             .expect("a shape of the growth is a problem");
         Item {
-            shape_name: shape.to_string(),
+            place: Place::of(&shape.to_string(), &problem),
             problem,
             stages: ids.clone(),
         }
@@ -123,31 +122,21 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
     )
 }
 
-/// Variants of `stage`, of its default's family, that may stand for it on `problem`: the best where the record timed the
+/// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
-pub fn candidates(
-    record: &Record,
-    stage: &StageBuild,
-    shape_name: &str,
-    problem: &Problem,
-) -> Vec<String> {
+pub fn candidates(record: &Record, stage: &StageBuild, place: &Place) -> Vec<String> {
     let family = stage
         .variant(&stage.default_variant)
         .map(|variant| variant.family.as_str());
     let of_family =
         |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
-    match best::best(
-        record,
-        &stage.id,
-        &Place::of(shape_name, problem),
-        of_family,
-    ) {
+    match best::best(record, &stage.id, place, of_family) {
         Some(fastest) => vec![fastest.subject.name().to_string()],
         None => {
             let names = stage
                 .variants
                 .iter()
-                .filter(|variant| variant.takes(problem.dtype))
+                .filter(|variant| variant.takes(place.dtype))
                 .map(|variant| &variant.name)
                 .filter(|name| of_family(name));
             names

@@ -5,6 +5,7 @@ use super::pair::{Sampled, absent, is_noisy, pairs, rounds, wrong_clock};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
+use crate::record::meta::by_id;
 use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
@@ -82,8 +83,8 @@ pub struct Python {
     calls: Calls,
     session: Option<Session>,
     starts: usize,
-    /// What it said it can call.
-    peers: Vec<String>,
+    /// What it said of itself when it was last started.
+    said: Hello,
 }
 
 impl Python {
@@ -93,14 +94,14 @@ impl Python {
             calls,
             session: None,
             starts: 0,
-            peers: vec![],
+            said: Hello::default(),
         }
     }
 
     /// Starts Python, unless it runs, and returns what it has to say of itself.
-    pub fn start(&mut self) -> Result<Option<Hello>, SessionError> {
+    pub fn start(&mut self) -> Result<&Hello, SessionError> {
         if self.session.is_some() {
-            return Ok(None);
+            return Ok(&self.said);
         }
         if self.starts == STARTS {
             return Err(refused(format!(
@@ -134,9 +135,9 @@ impl Python {
                 (session, hello)
             }
         };
-        self.peers = hello.peers.clone();
+        self.said = hello;
         self.session = Some(session);
-        Ok(Some(hello))
+        Ok(&self.said)
     }
 
     /// Asks the running Python. One that does not work any more is ended.
@@ -222,6 +223,14 @@ struct Ours<'a> {
     probability: Probability,
     /// Microseconds per launch, roughly.
     us: f64,
+}
+
+impl Ours<'_> {
+    /// One sample, in microseconds per launch.
+    fn chunk(&mut self, plan: &Plan) -> Result<f64, CudaError> {
+        launch_us(&mut self.arm, plan, LEAD_IN * chunk_us(self.us))?;
+        launch_us(&mut self.arm, plan, chunk_us(self.us))
+    }
 }
 
 /// A peer that was not timed, and why.
@@ -368,7 +377,6 @@ impl<'a> Bench<'a> {
         for arm in &mut ours {
             arm.arm.resize_graph(launches.expect("that of an arm"))?;
         }
-        let place = Place::of(&item.shape_name, &item.problem);
         let Prepared {
             launches,
             mut ready,
@@ -400,7 +408,7 @@ impl<'a> Bench<'a> {
             arms.push(finish_ours(device_us, ours, &mut bench)?);
         }
         Ok(Timed {
-            place,
+            place: item.place.clone(),
             cache: bench.pool.rotation().state.label(),
             speed_of_light,
             ours: arms,
@@ -423,18 +431,11 @@ impl<'a> Bench<'a> {
         let Some(mut ours) = fastest else {
             return Ok(None);
         };
-        let chunk = |_| {
-            launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
-            launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))
-        };
         let device_us = (0..ALONE_SAMPLES)
-            .map(chunk)
+            .map(|_| ours.chunk(&self.plan))
             .collect::<Result<Vec<f64>, CudaError>>()?;
         let sampled = finish_ours(&device_us, &mut ours, &mut bench)?;
-        let row = sampled.row(
-            &Place::of(&item.shape_name, &item.problem),
-            bench.pool.rotation().state.label(),
-        )?;
+        let row = sampled.row(&item.place, bench.pool.rotation().state.label())?;
         let rate = row
             .value(Metric::P50)
             .map(|us| item.problem.flops() as f64 / (us * 1e-6));
@@ -453,14 +454,14 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
     ) -> Result<Option<Ours<'a>>, BenchError> {
         let find = (
-            self.builds.iter().find(|build| build.id == id),
+            by_id(self.builds, id),
             self.stages.iter().find(|s| s.info().id == id),
         );
         let (Some(build), Some(stage)) = find else {
             return Ok(None);
         };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(self.record, build, &item.shape_name, &bench.problem) {
+        for variant in candidates(self.record, build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
                 continue;
             };
@@ -507,7 +508,7 @@ impl<'a> Bench<'a> {
         let scales: Vec<Vec<f32>> = bench.inputs.iter().map(scales).collect();
         let (mut given, mut lost) = (Vec::new(), Vec::new());
         for (of, python) in pythons.iter_mut().enumerate() {
-            let mut peers = python.peers.clone();
+            let mut peers = python.said.peers.clone();
             peers.retain(|peer| takes(peer, bench.problem.dtype));
             let is_taken =
                 |peer: &String| is_candidate(peer) || unsupported(&bench.problem).is_none();
@@ -518,7 +519,8 @@ impl<'a> Bench<'a> {
             if peers.is_empty() {
                 continue;
             }
-            let problem = python.start().and_then(|_| {
+            let started = python.start().map(drop);
+            let problem = started.and_then(|()| {
                 python.ask(|session| session.problem(&bench.problem, &contents, &scales, sets))
             });
             match problem {
@@ -578,10 +580,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Vec<f64>>, Interrupted> {
         let (arms, count) = (ours.len() + peers.len(), ours.len());
         let mut one = |arm: usize| match ours.get_mut(arm) {
-            Some(ours) => {
-                launch_us(&mut ours.arm, &self.plan, LEAD_IN * chunk_us(ours.us))?;
-                Ok(launch_us(&mut ours.arm, &self.plan, chunk_us(ours.us))?)
-            }
+            Some(ours) => Ok(ours.chunk(&self.plan)?),
             None => {
                 let Ready {
                     peer, of, us, told, ..

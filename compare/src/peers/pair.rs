@@ -1,8 +1,9 @@
 //! From interleaved samples to figures, ratios and verdicts. Pure.
 
-use crate::measure::rows::{self, PeerArm};
+use crate::measure::rows;
 use crate::record::{On, Place, Row, Source, Subject};
 use common::gate;
+use common::metric::Metric;
 use common::timing::claim::NOISE_LIMIT;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, SpeedOfLight};
@@ -76,14 +77,12 @@ impl Sampled {
 
     /// Its row. `cache` is what the buffers amount to.
     pub fn row(&self, place: &Place, cache: &str) -> Result<Row, SampleError> {
-        let arm = PeerArm {
-            device: Summary::of(&self.device_us)?,
-            single: Summary::of(&self.single_us)?,
-            host: Summary::of(&self.host_us)?,
-            max_error: self.judged.max_abs,
-            after: self.judged.gates.clone(),
-        };
-        let row = rows::peer_arm(self.subject.clone(), place.clone(), &arm, cache);
+        let row = Row::new(&self.subject, On::Problem(place.clone()), Source::Peers);
+        let row = rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates)
+            .under(cache)
+            .figure(Metric::SingleP50, Summary::of(&self.single_us)?.p50)
+            .figure(Metric::HostP50, Summary::of(&self.host_us)?.p50)
+            .figure(Metric::MaxError, self.judged.max_abs);
         Ok(match &self.eager {
             Some(why) => row.note(format!("timed by eager calls, without a graph: {why}")),
             None => row,

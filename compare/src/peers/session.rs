@@ -81,7 +81,7 @@ impl SessionError {
 }
 
 /// What Python has.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Hello {
     /// Packages and their versions.
     pub software: BTreeMap<String, String>,

@@ -4,6 +4,7 @@ use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
 use super::session::{Called, Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
+use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, builds, peer_sampled, timed};
@@ -420,14 +421,7 @@ fn args(list: &[&str]) -> PeersArgs {
 
 #[test]
 fn problems_and_stages_are_chosen_by_flags() {
-    let item = |item: choose::Item| {
-        let Problem { dtype, mask, .. } = item.problem;
-        format!(
-            "{} {dtype} {mask}: {}",
-            item.shape_name,
-            item.stages.join(" ")
-        )
-    };
+    let item = |item: choose::Item| format!("{}: {}", item.place, item.stages.join(" "));
     let lines = |list: &[&str]| -> Vec<String> {
         let (args, builds) = (args(list), builds());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
@@ -492,7 +486,7 @@ fn the_growth_is_of_equally_many_rows_and_of_stages_that_claim_to_beat_a_peer() 
     let mut builds = builds();
     builds[0].meta.claims = testing::claiming()[1].claims.clone();
     let items = choose::growth(&builds.iter().collect::<Vec<_>>());
-    let shapes: Vec<&str> = items.iter().map(|item| &*item.shape_name).collect();
+    let shapes: Vec<&str> = items.iter().map(|item| &*item.place.shape).collect();
     assert_eq!(
         shapes[..6],
         [
@@ -558,7 +552,7 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
         ..mission()
     };
     let of = |record: &Record, stage: usize, problem: &Problem| {
-        candidates(record, &builds()[stage], "mission", problem)
+        candidates(record, &builds()[stage], &Place::of("mission", problem))
     };
     // scalar is faster here, and no variant of the default's family.
     assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);

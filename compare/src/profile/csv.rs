@@ -56,20 +56,7 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
         return Err(CsvError::NoTable(reason(text)));
     };
     let names = fields(names);
-    let complete = |line: &str, index: usize| {
-        let found = fields(line);
-        let cut_off = CsvError::CutOff {
-            line: index + 1,
-            found: found.len(),
-            columns: names.len(),
-        };
-        if found.len() == names.len() {
-            Ok(found)
-        } else {
-            Err(cut_off)
-        }
-    };
-    let units = complete(units, 1)?;
+    let units = complete(units, 1, &names)?;
     let column = |name: &str| {
         let position = names.iter().position(|other| other == name);
         position.ok_or_else(|| CsvError::NoColumn(name.to_string()))
@@ -80,7 +67,7 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
         .map(|name| Ok((*name, column(name)?)))
         .collect::<Result<_, CsvError>>()?;
     let launch = |(index, line): (usize, &&str)| {
-        let fields = complete(line, index + 2)?;
+        let fields = complete(line, index + 2, &names)?;
         let mut values = BTreeMap::new();
         for &(metric, column) in &columns {
             if let Some(value) = value(metric, &fields[column], &units[column])? {
@@ -93,6 +80,19 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
         })
     };
     launches.iter().enumerate().map(launch).collect()
+}
+
+/// The fields of the line at `index`, which has as many as there are columns.
+pub fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, CsvError> {
+    let (found, columns) = (fields(line), columns.len());
+    if found.len() == columns {
+        return Ok(found);
+    }
+    Err(CsvError::CutOff {
+        line: index + 1,
+        found: found.len(),
+        columns,
+    })
 }
 
 /// A number in base units; `None` for what ncu could not measure.

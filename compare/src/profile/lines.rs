@@ -1,7 +1,7 @@
 //! Which lines of kernel.cu warps wait in: ncu's samples of each instruction, the calls through which that was inlined, and what
 //! they come to by line. Pure.
 
-use super::csv::{CsvError, fields, reason};
+use super::csv::{CsvError, complete, fields, reason};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -66,13 +66,8 @@ pub fn sampled(text: &str) -> Result<Vec<Sampled>, CsvError> {
                 let launch = found
                     .last_mut()
                     .ok_or_else(|| CsvError::NoColumn("Kernel Name".to_string()))?;
-                if fields.len() != columns.len() {
-                    return Err(CsvError::CutOff {
-                        line: index + 1,
-                        found: fields.len(),
-                        columns: columns.len(),
-                    });
-                }
+                complete(line, index, &columns)?;
+
                 let number = |metric: &str, text: &str, number: Option<u64>| {
                     number.ok_or_else(|| CsvError::NotANumber {
                         metric: metric.to_string(),

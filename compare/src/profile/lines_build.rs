@@ -3,7 +3,9 @@
 
 use super::lines::{self, Chains};
 use crate::measure::machine_code::functions;
+use crate::record::Subject;
 use crate::registry;
+
 use crate::sass;
 use crate::tool::{self, CUOBJDUMP, NVCC, NVDISASM, Tool};
 use common::limits::DeviceLimits;
@@ -17,22 +19,21 @@ use std::time::Duration;
 /// A compiler or disassembler that takes longer has hung: a stage takes a minute.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The chains of every instance of `places`, `stage/variant`, as they are built for `gpu`, by symbol; the error says why they are
+/// The chains of every instance of `places`, as they are built for `gpu`, by symbol; the error says why they are
 /// not to be had.
 pub fn chains(
     stages: &[LoadedStage],
-    places: &[String],
+    places: &[Subject],
     gpu: DeviceLimits,
     work: &Path,
 ) -> Result<BTreeMap<String, Chains>, String> {
     let tools = [NVCC.find()?, NVDISASM.find()?, CUOBJDUMP.find()?];
     let mut found = BTreeMap::new();
     for stage in stages {
-        let is_its = |place: &String| {
-            let (id, variant) = place.split_once('/')?;
-            (id == stage.info().id).then(|| variant.replace('-', "_"))
-        };
-        let variants: Vec<String> = places.iter().filter_map(is_its).collect();
+        let its = places
+            .iter()
+            .filter(|place| place.stage() == stage.info().id);
+        let variants: Vec<String> = its.map(|place| place.name().replace('-', "_")).collect();
         if !variants.is_empty() {
             found.extend(of_stage(
                 stage,
@@ -250,7 +251,7 @@ mod tests {
         };
         let work = tempfile::tempdir().unwrap();
         let gpu = "sm_90".parse().unwrap();
-        let places = [format!("{}/any", stages[0].info().id)];
+        let places = [Subject::variant(stages[0].info().id, "any")];
         let error = chains(&stages, &places, gpu, work.path()).unwrap_err();
         assert!(error.contains("nvcc was not found"), "{error}");
     }

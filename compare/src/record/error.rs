@@ -1,7 +1,7 @@
 //! What goes wrong with files of records.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,31 @@ pub enum StoreError {
     },
     #[error("{} is no record: it has no meta.json", path.display())]
     NoRecord { path: PathBuf },
+}
+
+impl StoreError {
+    pub fn read(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub fn write(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    /// Of a file that is one JSON document.
+    pub fn malformed(path: &Path) -> impl Fn(serde_json::Error) -> Self {
+        move |source| Self::Malformed {
+            path: path.to_path_buf(),
+            line: source.line(),
+            source,
+        }
+    }
 }
 
 fn schema(found: Option<u64>) -> String {

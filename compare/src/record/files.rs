@@ -42,17 +42,14 @@ pub fn is_stream(path: &Path) -> bool {
 /// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part. A link stays
 /// one, and a device or pipe is written to as it is.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let fail = |source| StoreError::Write {
-        path: path.to_path_buf(),
-        source,
-    };
+    let fail = StoreError::write(path);
     if is_stream(path) {
         let stream = fs::OpenOptions::new().write(true).open(path);
         return stream
             .and_then(|mut stream| stream.write_all(bytes))
             .map_err(fail);
     }
-    let path = &destination(path).map_err(fail)?;
+    let path = &destination(path).map_err(&fail)?;
     let name = path.file_name().ok_or_else(|| {
         fail(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -60,7 +57,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         ))
     })?;
     let parent = folder_of(path);
-    fs::create_dir_all(parent).map_err(fail)?;
+    fs::create_dir_all(parent).map_err(&fail)?;
     if path.is_dir() {
         return Err(fail(io::Error::new(
             io::ErrorKind::IsADirectory,
@@ -87,10 +84,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StoreError::Read {
-            path: path.to_path_buf(),
-            source,
-        }),
+        Err(error) => Err(StoreError::read(path)(error)),
     }
 }
 
@@ -112,11 +106,7 @@ pub struct Unfinished {
 impl Unfinished {
     /// Makes a folder in `dir` for a record that will be called `name`, or `name-2` and so on where that is taken.
     pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
-        let fail = |path: &Path, source| StoreError::Write {
-            path: path.to_path_buf(),
-            source,
-        };
-        fs::create_dir_all(dir).map_err(|source| fail(dir, source))?;
+        fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
         let mut number = 1;
         loop {
             let name = if number == 1 {
@@ -128,9 +118,9 @@ impl Unfinished {
             match fs::create_dir(&folder) {
                 // Looked for after the folder was made: a run that finishes meanwhile has made its own before.
                 Ok(()) if target.symlink_metadata().is_err() => return Ok(Self { folder, target }),
-                Ok(()) => fs::remove_dir(&folder).map_err(|source| fail(&folder, source))?,
+                Ok(()) => fs::remove_dir(&folder).map_err(StoreError::write(&folder))?,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(fail(&folder, source)),
+                Err(error) => return Err(StoreError::write(&folder)(error)),
             }
             number += 1;
         }
@@ -138,11 +128,8 @@ impl Unfinished {
 
     /// Takes the finished or interrupted record in `folder` to be added to.
     pub fn resume(folder: &Path) -> Result<Self, StoreError> {
-        let fail = |source| StoreError::Write {
-            path: folder.to_path_buf(),
-            source,
-        };
-        let folder = folder.canonicalize().map_err(fail)?;
+        let fail = StoreError::write(folder);
+        let folder = folder.canonicalize().map_err(&fail)?;
         let name = name_of(&folder);
         if let Some(finished) = name.strip_suffix(PARTIAL) {
             return Ok(Self {
@@ -171,10 +158,7 @@ impl Unfinished {
     /// Gives the folder its name, now that everything is in it.
     pub fn finish(self) -> Result<PathBuf, StoreError> {
         let Self { folder, target } = self;
-        fs::rename(&folder, &target).map_err(|source| StoreError::Write {
-            path: target.clone(),
-            source,
-        })?;
+        fs::rename(&folder, &target).map_err(StoreError::write(&target))?;
         Ok(target)
     }
 }

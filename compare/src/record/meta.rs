@@ -1,13 +1,14 @@
 //! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
 
 use super::row::{Place, Source, Subject};
-use common::claim::Rival;
+use common::claim;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
 use common::problem::{Dtype, Shape, parse_shape};
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -187,6 +188,17 @@ impl StageMeta {
     }
 }
 
+/// The stage of this id.
+pub fn by_id<'a, S: Borrow<StageMeta>>(stages: &'a [S], id: &str) -> Option<&'a S> {
+    stages.iter().find(|stage| S::borrow(stage).id == id)
+}
+
+/// Every claim, with the stage that states it.
+pub fn claims<S: Borrow<StageMeta>>(stages: &[S]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
+    let stages = stages.iter().map(S::borrow);
+    stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
+}
+
 /// A target for one metric of one family on one problem, and why it must be so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -201,48 +213,7 @@ pub struct Claim {
 }
 
 /// What is claimed of the metric.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum Relation {
-    /// `base / value >= at_least`, both timed A B B A.
-    Faster {
-        stage: String,
-        family: String,
-        at_least: f64,
-    },
-    /// The same against a peer. The goal is shown, never judged.
-    FasterThanPeer {
-        rival: Rival,
-        at_least: f64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        goal: Option<f64>,
-    },
-    /// `at_least * base <= value <= at_most * base` at the same preset.
-    Ratio {
-        stage: String,
-        family: String,
-        at_least: f64,
-        at_most: f64,
-    },
-    AtLeast {
-        bound: f64,
-    },
-    AtMost {
-        bound: f64,
-    },
-}
-
-impl Relation {
-    /// The stage and family that the claim compares with.
-    pub fn base(&self) -> Option<(&str, &str)> {
-        match self {
-            Relation::Faster { stage, family, .. } | Relation::Ratio { stage, family, .. } => {
-                Some((stage, family))
-            }
-            _ => None,
-        }
-    }
-}
+pub type Relation = claim::Relation<String>;
 
 impl Claim {
     /// Whether it is about time, and so about one GPU.
@@ -256,23 +227,18 @@ impl Claim {
     /// What is predicted of a counter, without what of: `0.5 to 0.8x stage0-scalar scalar`.
     pub fn prediction(&self) -> String {
         match &self.relation {
-            Relation::Faster {
-                stage,
-                family,
-                at_least,
-            } => format!(">= {at_least:.2}x over {stage} {family}"),
+            Relation::Faster { base, at_least } => format!(">= {at_least:.2}x over {base}"),
             Relation::FasterThanPeer {
                 rival, at_least, ..
             } => format!(">= {at_least:.2}x over {rival}"),
             Relation::Ratio {
-                stage,
-                family,
+                base,
                 at_least,
                 at_most,
             } => match (at_least == at_most, *at_least) {
-                (true, 1.0) => format!("as in {stage} {family}"),
-                (true, factor) => format!("{factor}x {stage} {family}"),
-                (false, _) => format!("{at_least} to {at_most}x {stage} {family}"),
+                (true, 1.0) => format!("as in {base}"),
+                (true, factor) => format!("{factor}x {base}"),
+                (false, _) => format!("{at_least} to {at_most}x {base}"),
             },
             Relation::AtLeast { bound } => format!(">= {}", self.metric.show(*bound)),
             Relation::AtMost { bound } => format!("<= {}", self.metric.show(*bound)),
@@ -323,6 +289,11 @@ impl Meta {
             .get(name)
             .copied()
             .or_else(|| Some(parse_shape(name).ok()?.1))
+    }
+
+    /// The name of its GPU, where there was one.
+    pub fn gpu(&self) -> Option<&str> {
+        self.machine.gpu.name()
     }
 
     pub fn of(&self) -> Of {
@@ -450,6 +421,19 @@ pub struct GateScope {
     /// Whether it can.
     #[serde(flatten)]
     pub measurable: Measurable,
+}
+
+impl GateScope {
+    /// Of every gate that judges what a run measures.
+    pub fn of_run(measurable: impl Fn(GateId) -> Measurable) -> Vec<Self> {
+        let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
+        gates
+            .map(|gate| Self {
+                gate,
+                measurable: measurable(gate),
+            })
+            .collect()
+    }
 }
 
 /// Whether something can be measured by this machine, backend and tier.

@@ -10,6 +10,6 @@ pub mod tuning_cache;
 
 pub use error::StoreError;
 pub use meta::{Claim, Meta, Negative, Of, Refuted, Relation, StageMeta, VariantMeta};
-pub use row::{Figure, Judged, On, Place, Row, Source, Subject};
+pub use row::{CORRECT_MODEL, Figure, Judged, On, Place, Row, Source, Subject};
 pub use store::Record;
 pub use tuning_cache::TuningCache;

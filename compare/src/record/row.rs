@@ -1,8 +1,9 @@
 //! One row: all that one source knows of one subject at one place.
 
+use common::device::BackendKind;
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, named_shapes};
-use common::timing::stats::Ratio;
+use common::timing::stats::{Ratio, Summary};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -73,6 +74,18 @@ impl Row {
         self
     }
 
+    pub fn with_figures<F: Into<Figure>>(
+        self,
+        figures: impl IntoIterator<Item = (Metric, F)>,
+    ) -> Self {
+        let figures = figures.into_iter();
+        figures.fold(self, |row, (metric, value)| row.figure(metric, value))
+    }
+
+    pub fn with_verdicts<'a>(self, results: impl IntoIterator<Item = &'a GateResult>) -> Self {
+        results.into_iter().fold(self, Row::verdict)
+    }
+
     /// A gate says it once a row: FAIL stays, whatever is added.
     pub fn verdict(mut self, result: &GateResult) -> Self {
         self.judge(result.gate, Judged::from(result));
@@ -84,6 +97,11 @@ impl Row {
         if said.verdict != Verdict::Fail {
             *said = judged;
         }
+    }
+
+    /// Whether the metric was measured, and not drawn from others.
+    pub fn has(&self, metric: Metric) -> bool {
+        self.figures.contains_key(&metric)
     }
 
     /// A share of counters is drawn from its parts where the row has no figure for it.
@@ -119,6 +137,16 @@ impl Row {
             .iter()
             .filter(|(_, judged)| judged.verdict == Verdict::Fail)
             .map(|(gate, judged)| (*gate, judged))
+    }
+
+    /// `C2: max error 3.1e-1 > 4.9e-4`, of each gate that fails.
+    pub fn failures(&self) -> impl Iterator<Item = String> {
+        let failed = self.failed();
+        failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason))
+    }
+
+    pub fn says(&self, gate: GateId) -> Option<Verdict> {
+        self.verdicts.get(&gate).map(|judged| judged.verdict)
     }
 }
 
@@ -187,6 +215,17 @@ pub enum Source {
     Input,
 }
 
+/// Who says what came of a run.
+impl From<BackendKind> for Source {
+    fn from(kind: BackendKind) -> Self {
+        match kind {
+            BackendKind::Emulated => Source::Emulator,
+            BackendKind::Cpu => Source::Cpu,
+            BackendKind::Cuda => Source::Gpu,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -203,6 +242,9 @@ impl fmt::Display for Source {
         })
     }
 }
+
+/// What the row of the self-test is of that no fault was planted in.
+pub const CORRECT_MODEL: &str = "correct model";
 
 /// What a row's figures are of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -278,6 +320,11 @@ impl<'de> Deserialize<'de> for Place {
 }
 
 impl On {
+    /// The problem that claims are stated on.
+    pub fn claims(dtype: Dtype) -> Self {
+        On::Problem(Place::claims(dtype))
+    }
+
     pub fn problem(&self) -> Option<&Place> {
         match self {
             On::Problem(place) => Some(place),
@@ -390,6 +437,13 @@ impl From<(f64, f64, f64)> for Figure {
 impl From<Ratio> for Figure {
     fn from(Ratio { value, interval }: Ratio) -> Self {
         (value, interval.low, interval.high).into()
+    }
+}
+
+/// The median.
+impl From<&Summary> for Figure {
+    fn from(of: &Summary) -> Self {
+        (of.p50, of.p50_interval.low, of.p50_interval.high).into()
     }
 }
 

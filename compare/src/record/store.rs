@@ -3,7 +3,7 @@
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::{Meta, Of, Scope};
+use super::meta::{Meta, Of, Scope, by_id};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
@@ -51,6 +51,13 @@ pub struct Samples {
     pub device_ns: Vec<f64>,
 }
 
+impl Samples {
+    /// What no other samples of a record have.
+    pub fn key(&self) -> (&Subject, &On, Source) {
+        (&self.subject, &self.on, self.by)
+    }
+}
+
 impl Record {
     pub fn new(meta: Meta) -> Self {
         Self {
@@ -74,9 +81,7 @@ impl Record {
 
     /// Keeps the raw samples of a row, in place of those of an earlier try.
     pub fn keep(&mut self, samples: Samples) {
-        let key = |of: &Samples| (of.subject.clone(), of.on.clone(), of.by);
-        let is_other = |other: &Samples| key(other) != key(&samples);
-        self.samples.retain(is_other);
+        self.samples.retain(|other| other.key() != samples.key());
         self.samples.push(samples);
     }
 
@@ -92,7 +97,12 @@ impl Record {
     }
 
     pub fn stage(&self, id: &str) -> Option<&super::StageMeta> {
-        self.meta.stages.iter().find(|stage| stage.id == id)
+        by_id(&self.meta.stages, id)
+    }
+
+    /// Of the kernel that the stage had.
+    pub fn identity(&self, stage: &str) -> Option<&str> {
+        self.stage(stage).map(|stage| stage.identity.as_str())
     }
 
     /// The row of a subject at a place, from one source.
@@ -139,18 +149,21 @@ impl Record {
 
     /// Whether it has the stage with this very kernel, so that its figures are not STALE.
     pub fn is_of(&self, stage: &super::StageMeta) -> bool {
-        self.stage(&stage.id)
-            .is_some_and(|measured| measured.identity == stage.identity)
+        self.identity(&stage.id) == Some(&stage.identity)
+    }
+
+    /// Whether both have one version of the subject's kernel, or neither has its stage.
+    pub fn has_source_of(&self, other: &Record, subject: &Subject) -> bool {
+        self.identity(subject.stage()) == other.identity(subject.stage())
     }
 
     /// Whether both have the subject with one kernel: of one source, or compiled to one machine code; or neither has its stage.
     pub fn has_kernel_of(&self, other: &Record, subject: &Subject) -> bool {
-        let [ours, theirs] = [self, other].map(|record| record.stage(subject.stage()));
-        if ours.map(|stage| &stage.identity) == theirs.map(|stage| &stage.identity) {
-            return true;
-        }
-        let [ours, theirs] = [self, other].map(|record| record.machine_code(subject));
-        !ours.is_empty() && ours == theirs
+        let has_code_of = || {
+            let code = self.machine_code(subject);
+            !code.is_empty() && code == other.machine_code(subject)
+        };
+        self.has_source_of(other, subject) || has_code_of()
     }
 
     /// The hash of the machine code of each instance that was built.
@@ -214,14 +227,13 @@ impl Record {
         self.meta.stages.iter().flat_map(super::StageMeta::subjects)
     }
 
-    pub fn by(&self, source: Source) -> impl DoubleEndedIterator<Item = &Row> {
+    pub fn by(&self, source: Source) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.by == source)
     }
 
     /// The raw samples of a row.
     pub fn samples(&self, subject: &Subject, on: &On, by: Source) -> Option<&Samples> {
-        let is_of = |other: &&Samples| (&other.subject, &other.on, other.by) == (subject, on, by);
-        self.samples.iter().find(is_of)
+        self.samples.iter().find(|of| of.key() == (subject, on, by))
     }
 
     /// What one source says of a subject.
@@ -395,19 +407,15 @@ fn read_meta(folder: &Path) -> Result<Meta, StoreError> {
             },
         });
     };
-    let malformed = |source: serde_json::Error| StoreError::Malformed {
-        path: path.clone(),
-        line: source.line(),
-        source,
-    };
-    let mut value: Value = serde_json::from_slice(&text).map_err(malformed)?;
+    let malformed = StoreError::malformed(&path);
+    let mut value: Value = serde_json::from_slice(&text).map_err(&malformed)?;
     retire_claims(&mut value);
     match value["schema"].as_u64() {
         Some(found) if found == u64::from(SCHEMA) => {
             serde_json::from_value(value).map_err(malformed)
         }
         found => Err(StoreError::Schema {
-            path,
+            path: path.clone(),
             found,
             reads: SCHEMA,
         }),
@@ -446,17 +454,14 @@ pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
 pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
     // One that cannot be read counts as the ladder's, whose readers say why.
     let is_of = |record: &Path| read_meta(record).map_or(Of::Ladder, |meta| meta.of()) == of;
-    let fail = |source| StoreError::Read {
-        path: folder.to_path_buf(),
-        source,
-    };
+    let fail = StoreError::read(folder);
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-        entries => entries.map_err(fail)?,
+        entries => entries.map_err(&fail)?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(fail)?;
+        let entry = entry.map_err(&fail)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_listed(&name) && is_record(&entry.path()) && is_of(&entry.path()) {
             names.push(name);

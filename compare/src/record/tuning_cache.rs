@@ -11,12 +11,7 @@ pub fn read(path: &Path) -> Result<Option<TuningCache>, StoreError> {
     let Some(bytes) = files::read(path)? else {
         return Ok(None);
     };
-    let malformed = |source: serde_json::Error| StoreError::Malformed {
-        path: path.to_path_buf(),
-        line: source.line(),
-        source,
-    };
-    let cache: TuningCache = serde_json::from_slice(&bytes).map_err(malformed)?;
+    let cache: TuningCache = serde_json::from_slice(&bytes).map_err(StoreError::malformed(path))?;
     match cache.schema {
         SCHEMA => Ok(Some(cache)),
         found => Err(StoreError::Schema {

@@ -202,11 +202,10 @@ impl Run<'_> {
     fn end(&self) -> String {
         match (&self.failed, &self.ended) {
             (Some(failed), _) => failed.clone(),
-            (None, Ended::TimedOut) => format!("not at its end after {} s", self.limit),
             (None, Ended::Exited(status)) if self.log.counted.is_none() => {
                 format!("it broke off ({status}) without a summary")
             }
-            (None, Ended::Exited(status)) => format!("it ended with {status}"),
+            (None, ended) => ended.said(self.limit),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rankings from a record, and what of a plan the tuning cache makes unnecessary. Pure.
 
-use crate::judge::best::{timed, withheld};
-use crate::judge::state::{gates, is_green, summary};
+use crate::judge::best::{time, timed, withheld};
+use crate::judge::state::{gates, is_green, summary, with};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming, Request};
 use crate::record::meta::TimingScope;
@@ -128,14 +128,11 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         .instances(subject, Source::Ptxas, dtype, head_dim)
         .filter_map(|(arch, row)| Some((arch?, row)))
         .collect();
-    if let Some((gate, judged)) = built.iter().find_map(|(_, row)| row.failed().next()) {
-        return Err(refused(format!("{gate}: {}", judged.reason), true));
+    if let Some(failure) = built.iter().find_map(|(_, row)| row.failures().next()) {
+        return Err(refused(failure, true));
     }
     if summary(record, subject).is_some() && !is_green(record, subject) {
-        let failed = gates(record, subject)
-            .into_iter()
-            .filter(|(_, judged)| judged.verdict == Verdict::Fail);
-        let failed: Vec<String> = failed
+        let failed: Vec<String> = with(&gates(record, subject), Verdict::Fail)
             .map(|(gate, judged)| format!("{gate}: {}", judged.reason))
             .collect();
         let is_wrong = !failed.is_empty();
@@ -153,9 +150,7 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
             },
         );
     }
-    let Some(row) =
-        timed(record).rfind(|row| row.subject == *subject && row.on.problem() == Some(place))
-    else {
+    let Some(row) = time(record, subject, place) else {
         let unsupported = unsupported(subject, place, problem, record);
         let was_tried = unsupported.is_some();
         let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
@@ -219,14 +214,12 @@ pub fn keep_best(
         return;
     }
     for stage in stages {
-        let of = plan
-            .timings
-            .iter()
-            .filter(|timing| timing.subject.stage() == stage.id)
-            .count();
+        let is_its = |timing: &PlannedTiming| timing.subject.stage() == stage.id;
+        let count = |plan: &Plan| plan.timings.iter().filter(|timing| is_its(timing)).count();
+        let of = count(plan);
         let mut is_stale = false;
         plan.timings.retain(|timing| {
-            if timing.subject.stage() != stage.id || timing.problem.has_claims() {
+            if !is_its(timing) || timing.problem.has_claims() {
                 return true; // claims are judged among all
             }
             match cache.of(&stage.id, &stage.identity, &timing.problem) {
@@ -242,12 +235,7 @@ pub fn keep_best(
                 }
             }
         });
-        let left_out = of
-            - plan
-                .timings
-                .iter()
-                .filter(|timing| timing.subject.stage() == stage.id)
-                .count();
+        let left_out = of - count(plan);
         let why = match (left_out, is_stale) {
             (0, false) => continue,
             (_, false) => format!(

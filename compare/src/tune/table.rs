@@ -94,8 +94,5 @@ pub fn document(rankings: &[Ranking]) -> Document {
                 .chain(list(refused)),
         );
     }
-    Document {
-        blocks,
-        ..Document::default()
-    }
+    Document::of(blocks)
 }

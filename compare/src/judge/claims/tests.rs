@@ -4,6 +4,7 @@ use crate::record::Place;
 use crate::record::meta::Refusal;
 use crate::testing::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, ladder, mission, timed};
 use Verdict::{Ambiguous, Fail, NoData, Pass};
+use common::claim::Base;
 use common::problem::Dtype;
 use common::verdict::{GateId, GateResult};
 
@@ -260,8 +261,10 @@ fn bounds_hold_where_the_figure_is() {
         why: String::new(),
     };
     let ratio = |at_least, at_most| Relation::Ratio {
-        stage: "stage0-scalar".into(),
-        family: "wmma-qk".into(),
+        base: Base {
+            stage: "stage0-scalar".into(),
+            family: "wmma-qk".into(),
+        },
         at_least,
         at_most,
     };

@@ -6,6 +6,7 @@ use crate::record::meta::{CANDIDATE, Gpu};
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed,
 };
+use common::problem::Dtype;
 use common::verdict::GateResult;
 
 fn states(stages: &[StageMeta], record: &Record) -> Vec<State> {
@@ -381,6 +382,21 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         survived: vec![],
     };
     let blind = emulated().with(crate::measure::rows::planted(&escaped));
+    let in_part = common::faults::Caught {
+        cases_failed: 2,
+        gates_that_failed: vec![GateId::C2],
+        survived: vec![Dtype::E4m3],
+        ..escaped.clone()
+    };
+    let in_part = emulated().with(crate::measure::rows::planted(&in_part));
+    let wrong_model = common::faults::Caught {
+        fault: None,
+        cases_failed: 1,
+        gates_that_failed: vec![GateId::C2],
+        ..escaped
+    };
+    let wrong_model = emulated().with(crate::measure::rows::planted(&wrong_model));
+
     assert_eq!(
         (self_test(&blind).count(), exit(&blind)),
         (1, (Exit::Fail, "FAIL"))
@@ -410,6 +426,8 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
     for (record, expected) in [
         (emulated(), [1, 1, 1, 1, 2]),
         (blind, [0, 1, 1, 1, 2]),
+        (in_part, [0, 1, 1, 1, 2]),
+        (wrong_model, [1, 1, 1, 1, 2]),
         (unlisted, [1, 1, 1, 0, 2]),
         (not_tried(), [1, 1, 1, 1, 2]),
     ] {

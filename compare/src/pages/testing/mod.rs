@@ -5,6 +5,7 @@ use crate::record::{
     Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta,
 };
 pub use crate::testing::{instance, mission};
+use common::claim::Base;
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Shape};
@@ -20,8 +21,10 @@ pub fn record() -> Record {
         family: "mma".into(),
         metric: Metric::P50,
         relation: Relation::Faster {
-            stage: "stage0-scalar".into(),
-            family: "scalar".into(),
+            base: Base {
+                stage: "stage0-scalar".into(),
+                family: "scalar".into(),
+            },
             at_least: 1.5,
         },
         on: Place::claims(Dtype::F16),
