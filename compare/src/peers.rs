@@ -23,9 +23,10 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Row, Source, StoreError};
+use crate::record::{Of, On, Record, Row, Source, StoreError};
 use crate::registry::{self, Ladder};
 use crate::render;
+use choose::Item;
 use common::device::cuda::CudaDevice;
 use common::metric::Metric;
 use common::timing::Plan;
@@ -152,18 +153,17 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         .into_iter()
         .map(|picked| picked.stage)
         .collect();
-    let items = choose::items(&args.problems, &chosen);
+    let mut items = choose::items(&args.problems, &chosen);
     // Where problems are chosen, only those are measured.
     let growth = if args.problems == Problems::default() {
         choose::growth(&chosen)
     } else {
         vec![]
     };
-    let meta = &mut completing.record.meta;
-    meta.tools.insert(Source::Peers, hello.tools());
-    meta.methods.insert(Source::Peers, METHOD.to_string());
-    // What another session measured is not put beside this one's.
-    completing.record.rows.retain(|row| row.by != Source::Peers);
+    let planned = items.len() + growth.len();
+    begin_session(&mut completing.record, hello.tools());
+    items.retain(|item| !has(&completing.record, item));
+    let before = planned - items.len() - growth.len();
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
     let ceiling = match python.ask(session::Session::ceilings) {
         Ok(reached) => ceiling
@@ -171,9 +171,8 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
         Err(error) => ceiling.note(error.to_string()),
     };
-    let planned = items.len() + growth.len();
     let came = |to| Some(Came { to, planned });
-    completing.record.meta.peers = came(0);
+    completing.record.meta.peers = came(before);
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     let missing = hello
         .absent
@@ -197,7 +196,13 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         exchange: Exchange::new()?,
     };
     for (done, item) in items.iter().enumerate() {
-        bars.step("problem", &item.place.to_string(), done, items.len());
+        let done = before + done;
+        bars.step(
+            "problem",
+            &item.place.to_string(),
+            done,
+            planned - growth.len(),
+        );
         let rows = bench.measure(item, &mut [&mut python])?.rows()?;
         completing
             .record
@@ -212,13 +217,34 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
             .map(|flops| bench.alone(item, flops))
             .transpose()?
             .flatten();
-        completing.record.meta.peers = came(items.len() + done + 1);
+        completing.record.meta.peers = came(before + items.len() + done + 1);
         completing.append(row)?;
     }
     completing.record.meta.peers = None;
     completing.append([])?;
     bars.finish();
     Ok(Ok(completing))
+}
+
+/// Makes `record` ready for a session with `tools`. An interrupted one with the same tools and method goes on: its problems stay, and
+/// what is measured once a session is measured anew. What another session measured is not put beside this one's.
+fn begin_session(record: &mut Record, tools: Vec<String>) {
+    let meta = &mut record.meta;
+    let now = (Some(tools.clone()), Some(METHOD.to_string()));
+    let before = (
+        meta.tools.insert(Source::Peers, tools),
+        meta.methods.insert(Source::Peers, METHOD.to_string()),
+    );
+    let goes_on = meta.peers.is_some() && before == now;
+    let stays = |row: &Row| goes_on && row.on != On::All && !row.has(Metric::PeakShare);
+    record
+        .rows
+        .retain(|row| row.by != Source::Peers || stays(row));
+}
+
+/// Whether the session has timed a problem.
+fn has(record: &Record, item: &Item) -> bool {
+    question::arms(record).any(|row| row.on.problem() == Some(&item.place))
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.

@@ -79,16 +79,16 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         ));
     }
     if let Some(Came { to, planned }) = meta.peers {
-        let command = match meta.of() {
-            Of::Ladder => "peers",
-            Of::Candidate => "candidate",
+        let remedy = match meta.of() {
+            Of::Ladder => "`compare peers` goes on",
+            Of::Candidate => "`compare candidate` times all of them again",
         };
         missing.push(elsewhere(
             format!(
                 "{} of {planned} problems beside peers",
                 planned - to.min(planned)
             ),
-            format!("their timing was interrupted; `compare {command}` measures all of them again"),
+            format!("their timing was interrupted; {remedy}"),
         ));
     }
     missing.extend(uncovered(record));

@@ -52,6 +52,53 @@ fn python(script: &str) -> Option<Session> {
     there_is.then(|| Session::start("python3", script, None).unwrap())
 }
 
+#[test]
+fn an_interrupted_session_goes_on_and_another_is_replaced() {
+    let tools = vec!["torch 2.11.0".to_string()];
+    let on = |record: &Record, shape: &str| {
+        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
+        let stages = vec![];
+        has(
+            record,
+            &Item {
+                place,
+                problem,
+                stages,
+            },
+        )
+    };
+    let interrupted = || {
+        let mut record = timed(testing::US)
+            .peers("mission", 10.0, &[("torch-default", 20.0, true)])
+            .with(absent("torch-flash", On::All, "not there"))
+            .changed(|meta| meta.peers = Some(Came { to: 1, planned: 9 }));
+        let meta = &mut record.meta;
+        meta.tools.insert(Source::Peers, tools.clone());
+        meta.methods.insert(Source::Peers, METHOD.to_string());
+        record
+    };
+    let after = |mut record: Record, tools: &[String]| {
+        begin_session(&mut record, tools.to_vec());
+        let left = record.by(Source::Peers).count();
+        (on(&record, "mission"), on(&record, "long"), left > 0)
+    };
+    assert!(on(&interrupted(), "mission"));
+    let going_on = after(interrupted(), &tools);
+    assert_eq!(going_on, (true, false, true));
+    let mut record = interrupted();
+    begin_session(&mut record, tools.clone());
+    assert!(record.by(Source::Peers).all(|row| row.on != On::All));
+    let replaced = (false, false, false);
+    assert_eq!(after(interrupted(), &["torch 2.12.0".into()]), replaced);
+    let ended = interrupted().changed(|meta| meta.peers = None);
+    assert_eq!(after(ended, &tools), replaced);
+    let mut other_method = interrupted();
+    let methods = &mut other_method.meta.methods;
+    methods.insert(Source::Peers, "another".into());
+    assert_eq!(after(other_method, &tools), replaced);
+}
+
 fn mission() -> Problem {
     Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Causal).unwrap()
 }
