@@ -371,7 +371,6 @@ fn answer(
     if !unsupported.is_empty() {
         text += &format!("\n\nUnsupported:\n  {}", unsupported.join("\n  "));
     }
-
     Ok(Answer::new(
         report.overall.exit,
         format!("{text}\nrecord: {}", folder.display()),

@@ -139,19 +139,25 @@ pub fn fastest<'a>(
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }
 
-/// Peers of the run, else of the newest record that has them; each problem of the newest that has it.
+/// Peers of the run, else of the newest record that has them; each problem of the newest session on that GPU that came to it, whatever it
+/// found: where ours was wrong, an older figure would hide it.
 pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
-    let mut newest = None;
+    let mut newest: Option<&'a Record> = None;
     let mut problems: Vec<Problem<'a>> = Vec::new();
+    let mut came_to: Vec<&Place> = Vec::new();
     for (name, record) in known.sources() {
+        if newest.is_some_and(|newest| newest.meta.gpu() != record.meta.gpu()) {
+            continue;
+        }
         let mut session = problems_of(known, name, record);
-        session.retain(|problem| problems.iter().all(|newer| newer.place != problem.place));
-        if !session.is_empty() {
+        session.retain(|problem| !came_to.contains(&&problem.place));
+        problems.extend(session);
+        came_to.extend(arms(record).filter_map(|row| row.on.problem()));
+        if !came_to.is_empty() {
             newest.get_or_insert(record);
         }
-        problems.extend(session);
     }
-    let record: &'a Record = newest?;
+    let record = newest?;
     let size = |problem: &Problem<'_>| {
         let shape = problem.record.meta.shape(&problem.place.shape);
         shape.map_or(0, |shape| {

@@ -845,6 +845,30 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
     );
     let lacks = "The newest session lacks big f16 full: these are from older";
     assert!(score.contains(lacks), "{score}");
+    // Of another GPU, and where the newest found ours wrong, there is nothing to show.
+    let wrong = |mut record: Record| {
+        let is_ours = |row: &&mut Row| {
+            row.subject.as_str() == CPASYNC && row.by == Source::Peers && row.against.is_none()
+        };
+        let big = Place::new("big", Dtype::F16, Mask::Full);
+        let mut rows = record.rows.iter_mut().filter(is_ours);
+        let row = rows.find(|row| row.on.problem() == Some(&big)).unwrap();
+        *row = (row.clone()).verdict(&GateResult::judge(GateId::C2, false, "wrong"));
+        record
+    };
+    let problems = |older: Record, newer: Record| {
+        let committed = [named("older", older), named("newer", newer)];
+        of(None, &committed, |report| {
+            peers::beside(&report.known).unwrap().problems.len()
+        })
+    };
+    let (mission, big) = (
+        || beside(timed(US), "mission", 20.0),
+        |record| beside(record, "big", 5.0),
+    );
+    assert_eq!(problems(big(mission()), mission()), 2);
+    assert_eq!(problems(big(mission()), wrong(big(mission()))), 1);
+    assert_eq!(problems(big(mission()).on_gpu("NVIDIA L4"), mission()), 1);
     let mut changed = ladder();
     changed[1].identity = "changed".into();
     let (_, is_stale, score) = said(&changed);
