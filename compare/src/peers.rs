@@ -230,12 +230,14 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
 /// what is measured once a session is measured anew. What another session measured is not put beside this one's.
 fn begin_session(record: &mut Record, tools: Vec<String>) {
     let meta = &mut record.meta;
-    let now = (Some(tools.clone()), Some(METHOD.to_string()));
-    let before = (
-        meta.tools.insert(Source::Peers, tools),
-        meta.methods.insert(Source::Peers, METHOD.to_string()),
-    );
-    let goes_on = meta.peers.is_some() && before == now;
+    let is_alike = meta.tools.get(&Source::Peers) == Some(&tools)
+        && meta
+            .methods
+            .get(&Source::Peers)
+            .is_some_and(|of| of == METHOD);
+    let goes_on = meta.peers.is_some() && is_alike;
+    meta.tools.insert(Source::Peers, tools);
+    meta.methods.insert(Source::Peers, METHOD.to_string());
     let stays = |row: &Row| goes_on && row.on != On::All && !row.has(Metric::PeakShare);
     record
         .rows

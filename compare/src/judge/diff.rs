@@ -830,7 +830,6 @@ impl<'a> Sides<'a> {
             Some(missing(&row.subject, &group.to_string(), group, why).on(&row.on))
         };
         let rows = self.base.rows.iter().filter(|row| row.against.is_none());
-
         let fewer = self.new.variants().filter_map(|subject| {
             let [was, is] = [self.base, self.new].map(|record| state::cases(record, &subject));
             let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;

@@ -149,9 +149,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
         if newest.is_some_and(|newest| newest.meta.gpu() != record.meta.gpu()) {
             continue;
         }
-        let mut session = problems_of(known, name, record);
-        session.retain(|problem| !came_to.contains(&&problem.place));
-        problems.extend(session);
+        problems.extend(problems_of(known, name, record, &came_to));
         came_to.extend(arms(record).filter_map(|row| row.on.problem()));
         if !came_to.is_empty() {
             newest.get_or_insert(record);
@@ -178,15 +176,16 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// The problems of one session.
+/// The problems of one session but those that newer ones came to.
 fn problems_of<'a>(
     known: &Known<'a>,
     name: Option<&'a str>,
     record: &'a Record,
+    came_to: &[&Place],
 ) -> Vec<Problem<'a>> {
     let mut problems: Vec<Problem<'a>> = Vec::new();
     for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
-        let Some(place) = ours.on.problem() else {
+        let Some(place) = ours.on.problem().filter(|place| !came_to.contains(place)) else {
             continue;
         };
         match problems.iter_mut().find(|known| known.place == *place) {
@@ -210,15 +209,13 @@ fn problems_of<'a>(
 
 fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
     let mut speedups = Vec::new();
-    let of_session = |problem: &&Problem<'_>| {
-        std::ptr::eq(problem.record, record) && problem.place.dtype == Dtype::F16
-    };
-    for Problem { ours, .. } in problems.iter().filter(of_session) {
+    let is_f16 = |problem: &&Problem<'_>| problem.place.dtype == Dtype::F16;
+    for Problem { ours, .. } in problems.iter().filter(is_f16) {
         let default = Subject::from(DEFAULT);
         let is_timed = arms(record)
             .any(|row| row.subject == default && row.on == ours.on && row.has(Metric::P50));
         if !is_timed {
-            continue;
+            continue; // nor is any that an older session stands in for
         }
         let is_right =
             is_green(record, &ours.subject) && cases(record, &ours.subject) >= Some(INPUTS);
