@@ -2,7 +2,7 @@
 
 use super::{
     by_weight, candidates, changes, claimed, clip, commit, counts, first_lines, first_of, gpu,
-    is_candidate, ladder, line, missing, or_missing, per_stage, self_test, sides, stale, tally,
+    is_candidate, ladder, line, missing, of, or_missing, per_stage, self_test, sides, stale, tally,
     text, times, titled, tone, unchanged, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
@@ -251,7 +251,10 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
                     text(&peer.subject),
                     us(best::p50(peer)),
                     stale(times(figure), &problem.origin),
-                    outcome(figure)
+                    match coarser(problem.ours, peer) {
+                        Some(errors) => outcome(figure).noted(errors),
+                        None => outcome(figure),
+                    }
                 ]
             }
             None => vec![missing("no peer was right"); 4],
@@ -266,7 +269,7 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         sides.rival,
         "its µs",
         sides.ratio,
-        "outcome",
+        "outcome (max errors, if far apart)",
     ];
     let table = Table::of(columns, beside.problems.iter().map(row));
     let mut blocks = vec![Block::section("Against peers")];
@@ -356,6 +359,14 @@ fn outcome(ratio: Figure) -> Cell {
         Outcome::Lost => Cell::Verdict(Tone::Bad, "lost".into()),
         Outcome::Undecided => Cell::Verdict(Tone::Open, "undecided".into()),
     }
+}
+
+/// The largest errors against FP64 of ours and theirs, where theirs is ten times ours: in the same precision they differ by up to 4.
+fn coarser(ours: &Row, theirs: &Row) -> Option<Text> {
+    let error = |row: &Row| row.value(Metric::MaxError).unwrap_or(f64::NAN);
+    let shown = |row: &Row| of(Some(row), Metric::MaxError).shown();
+    let text = || shown(ours).plain(" / ").text(shown(theirs));
+    (error(theirs) >= 10.0 * error(ours)).then(text)
 }
 
 /// KernelBench's fast_p, in words.
@@ -570,9 +581,9 @@ Device time of one launch in a CUDA graph: mission (1x8x512x64), f16, full mask,
 
 **Our fastest stage is ahead of the fastest peer on 1 of 2 problems and behind on 1**: from 0.80x (long f16 full) to 1.50x (mission f16 full). Interleaved (A B B A) in the committed record 2 (NVIDIA H200). Against PyTorch's default, over the 2 f16 problems of the session, ours is right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench).
 
-| problem | our fastest | its µs | fastest peer | its µs | its / ours | outcome |
+| problem | our fastest | its µs | fastest peer | its µs | its / ours | outcome (max errors, if far apart) |
 |---|---|---:|---|---:|---:|---|
-| mission f16 full | stage1-mma/mma-32x64 | 5.000 | torch-default | 7.500 | 1.50x [1.49, 1.51] | won |
+| mission f16 full | stage1-mma/mma-32x64 | 5.000 | torch-default | 7.500 | 1.50x [1.49, 1.51] | won (1.0e-4 / 2.0e-2) |
 | long f16 full | stage1-mma/mma-32x64 | 30.00 | torch-default | 24.00 | 0.80x [0.79, 0.81] | lost |
 
 ## What changed since 1
