@@ -63,6 +63,9 @@ pub enum Fault {
     SumInHalf,
     /// The accumulator is rounded to those after every tile.
     AccumulatorInHalf,
+    /// The accumulator is cut off towards 0 after every tile, to the 13 bits of fraction that FP8 tensor cores keep: what is lost
+    /// grows with the keys where V has a mean, and nearly cancels where it has none.
+    AccumulatorCutOff,
     /// The output is rounded towards 0.
     OutputTruncated,
     /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
@@ -83,7 +86,7 @@ pub enum Fault {
 
 impl Fault {
     /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 31] = [
+    pub const ALL: [Fault; 32] = [
         Fault::Zeros,
         Fault::CopyOfValues,
         Fault::DroppedTile,
@@ -107,6 +110,7 @@ impl Fault {
         Fault::ProbabilityTruncated,
         Fault::SumInHalf,
         Fault::AccumulatorInHalf,
+        Fault::AccumulatorCutOff,
         Fault::OutputTruncated,
         Fault::ThroughF16,
         Fault::LseInBase2,
@@ -143,6 +147,7 @@ impl Fault {
             Fault::ProbabilityTruncated => "P truncated",
             Fault::SumInHalf => "row sum in half",
             Fault::AccumulatorInHalf => "O rounded to half once a tile",
+            Fault::AccumulatorCutOff => "O cut off to 13 bits once a tile",
             Fault::OutputTruncated => "output truncated",
             Fault::ThroughF16 => "bf16 through f16",
             Fault::LseInBase2 => "LSE in base 2",
@@ -178,6 +183,7 @@ impl Fault {
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,
             Fault::ThroughF16 => problem.dtype == Dtype::Bf16,
+            Fault::AccumulatorCutOff => problem.dtype != Dtype::Bf16, // whose 8 bits show nothing of it
             Fault::NeighbourState | Fault::LseOfNeighbour => shape.seq_q > 1,
             Fault::CausalOffByOne => problem.mask == Mask::Causal && shape.seq_kv > 1,
             Fault::WrongKeyHead => shape.heads_kv > 1 && shape.heads_q > shape.heads_kv,

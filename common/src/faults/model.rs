@@ -279,6 +279,10 @@ impl Model {
                         if fault == Some(Fault::AccumulatorInHalf) {
                             *value = format.round(*value);
                         }
+                        if fault == Some(Fault::AccumulatorCutOff) && format == Format::F16 {
+                            const LOST_BITS: u32 = f32::MANTISSA_DIGITS - 1 - 13;
+                            *value = f32::from_bits(value.to_bits() >> LOST_BITS << LOST_BITS);
+                        }
                     }
                 },
             );

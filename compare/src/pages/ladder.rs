@@ -82,7 +82,14 @@ fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     let found = known.sources().into_iter().find_map(|(name, record)| {
         let is_ours =
             |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
-        let (_, over) = peers::fastest(record, peers::arms(record).find(is_ours)?, |_| true)?;
+        let ours = peers::arms(record).find(is_ours)?;
+        // The newest session that came to it, whatever it found.
+        if ours.failure().is_some() {
+            return Some(missing("its output beside peers was wrong"));
+        }
+        let Some((_, over)) = peers::fastest(record, ours, |_| true) else {
+            return Some(missing("no peer was right"));
+        };
         let ratio = super::times(over.value(Metric::SpeedupP50)?);
         Some(stale(ratio, &known.origin(name, record, &stage.id, true)))
     });
@@ -233,12 +240,37 @@ pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
 mod tests {
     use super::*;
     use crate::judge::verdict::report;
-    use crate::testing::{US, timed};
+    use crate::record::{On, Record, Source};
+    use crate::testing::{CPASYNC, US, timed};
+    use common::verdict::{GateId, GateResult};
+
+    #[test]
+    fn an_older_ratio_does_not_hide_a_wrong_output_beside_peers() {
+        let session = || timed(US).peers("mission", 10.0, &[("torch-default", 20.0, true)]);
+        let over_of = |newest: Record| {
+            let stages = newest.meta.stages.clone();
+            let known = Known {
+                stages: &stages,
+                run: Some(("run", &newest)),
+                committed: &[("older".to_string(), session())],
+            };
+            over_fastest(&known, &stages[1]).shown().to_string()
+        };
+        assert_eq!(over_of(session()), "2.00x");
+        let mut wrong = session();
+        wrong
+            .row_mut(CPASYNC, &On::claims(Dtype::F16), Source::Peers)
+            .judge(
+                GateId::C2,
+                (&GateResult::judge(GateId::C2, false, "off")).into(),
+            );
+        assert_eq!(over_of(wrong), "–");
+    }
 
     #[test]
     fn what_is_undecided_is_neither_won_nor_lost() {
         let score_of = |times: &[(&str, f64)]| {
-            let on = |record: crate::record::Record, &(shape, us): &(&str, f64)| {
+            let on = |record: Record, &(shape, us): &(&str, f64)| {
                 record.peers(shape, 10.0, &[("torch-default", us, true)])
             };
             let record = times.iter().fold(timed(US), on);
