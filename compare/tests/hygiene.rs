@@ -654,6 +654,35 @@ fn tracked_files_name_no_machine() {
     );
 }
 
+/// The names of records in a text: a time, such as 20261121T163113Z, and a machine.
+fn records_in(text: &str) -> impl Iterator<Item = &str> {
+    let is_time = |time: &str| {
+        let of_form = |(at, byte): (usize, u8)| match at {
+            8 => byte == b'T',
+            15 => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        };
+        time.bytes().enumerate().all(of_form)
+    };
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .filter(move |word| word.get(..16).is_some_and(is_time))
+}
+
+#[test]
+fn pages_name_records_that_are_committed() {
+    let words = "of `20261121T163113Z-nvidia-h200`, and 2026-11-21T163113Z.";
+    let found: Vec<&str> = records_in(words).collect();
+    assert_eq!(found, ["20261121T163113Z-nvidia-h200"]);
+    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
+        for record in records_in(text) {
+            assert!(
+                root().join("results").join(record).is_dir(),
+                "{name} names {record}, which is not in results/: give the figures of a record that is"
+            );
+        }
+    }
+}
+
 /// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first name of each path. Tests
 /// and comments are left out. `depth` is how many modules the file lies below the root.
 fn imports(text: &str, depth: usize) -> BTreeSet<String> {
