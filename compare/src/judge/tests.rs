@@ -847,13 +847,10 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
     assert!(score.contains(lacks), "{score}");
     // Of another GPU, and where the newest found ours wrong, there is nothing to show.
     let wrong = |mut record: Record| {
-        let is_ours = |row: &&mut Row| {
-            row.subject.as_str() == CPASYNC && row.by == Source::Peers && row.against.is_none()
-        };
-        let big = Place::new("big", Dtype::F16, Mask::Full);
-        let mut rows = record.rows.iter_mut().filter(is_ours);
-        let row = rows.find(|row| row.on.problem() == Some(&big)).unwrap();
-        *row = (row.clone()).verdict(&GateResult::judge(GateId::C2, false, "wrong"));
+        let big = On::Problem(Place::new("big", Dtype::F16, Mask::Full));
+        let is_wrong = GateResult::judge(GateId::C2, false, "wrong");
+        let ours = record.row_mut(CPASYNC, &big, Source::Peers);
+        ours.judge(GateId::C2, (&is_wrong).into());
         record
     };
     let problems = |older: Record, newer: Record| {
