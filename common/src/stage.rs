@@ -134,7 +134,7 @@ pub enum Unsupported {
     },
     /// The kernel writes no log-sum-exps.
     #[error(
-        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of a later stage"
+        "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
     )]
     Lse {
         /// The variant asked for.
@@ -560,11 +560,18 @@ fn read_record(
         params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
         other => return Err(fail(format!("P's type {other} is unknown"))),
     };
-    // P's type sets how far C2 and C3 let an output be off: no less exact one than 16 bits.
-    if ![Probability::F32, Probability::half(dtype)].contains(&probability) {
-        let (allowed, found) = (Probability::half(dtype).name(), probability.name());
+    // P's type sets how far C2 and C3 let an output be off: no less exact one than 16 bits, nor than the inputs.
+    let halves: &[Probability] = match dtype {
+        Dtype::F16 => &[Probability::F16],
+        Dtype::Bf16 => &[Probability::Bf16],
+        Dtype::E4m3 => &[Probability::F16, Probability::Bf16],
+    };
+    if probability != Probability::F32 && !halves.contains(&probability) {
+        let allowed: Vec<&str> = halves.iter().map(|half| half.name()).collect();
         return Err(fail(format!(
-            "P of {dtype} is held in f32 or {allowed}, not in {found}"
+            "P of {dtype} is held in f32 or {}, not in {}",
+            allowed.join(" or "),
+            probability.name()
         )));
     }
     #[cfg(feature = "emulated")]

@@ -271,7 +271,11 @@ impl<'a> FamilyOfKernels<'a> {
         } else {
             &self.variants[..1]
         };
-        let cases = self.cases(searched, TILES, false, Distribution::Normal);
+        let mut cases = self.cases(searched, TILES, false, Distribution::Normal);
+        // A kernel may choose its way by the scales of E4M3.
+        let large = self.cases(searched, TILES, false, Distribution::Large);
+        let has_scales = |case: &Case<'_>| !case.inputs.q.scales.is_empty();
+        cases.extend(large.into_iter().filter(has_scales));
         let traced = cases
             .par_iter()
             .map(|case| case.trace(None, SCHEDULES[0]))

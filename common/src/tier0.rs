@@ -193,12 +193,11 @@ pub fn failures_on(
     }
 }
 
-/// Whether `variant` may do without this dtype: BF16 alone, and the default variant only where no other has it.
+/// Whether `variant` may do without this dtype: one that no variant of its stage has, and BF16 unless it is the default.
 pub fn is_without(stage: &LoadedStage, variant: &str, dtype: Dtype) -> bool {
     let takes = |kernel: &Kernel| kernel.variant == variant && kernel.dtype == dtype;
-    dtype == Dtype::Bf16
-        && !stage.kernels.iter().any(takes)
-        && (variant != stage.info().default_variant || !stage.takes(dtype))
+    let is_optional = dtype == Dtype::Bf16 && variant != stage.info().default_variant;
+    !stage.kernels.iter().any(takes) && (is_optional || !stage.takes(dtype))
 }
 
 #[cfg(test)]

@@ -394,7 +394,7 @@ fn log_sum_exps_of_a_kernel_that_writes_none_are_refused() {
     assert!(matches!(&refused, Unsupported::Lse { variant } if variant == "correct"));
     assert_eq!(
         refused.to_string(),
-        "correct writes no log-sum-exps; ask for the output alone, or take a variant of a later stage"
+        "correct writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
     );
 }
 

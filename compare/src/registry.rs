@@ -23,6 +23,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage7_wgmma::Wgmma,
     &stage8_overlap::Overlap,
     &stage9_cluster::Cluster,
+    &stage10_fp8::Fp8,
 ];
 
 /// Why there is no ladder to work on.

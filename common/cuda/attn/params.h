@@ -11,7 +11,8 @@ enum AttentionDtype {
     ATTENTION_BF16 = 2, // Q, K, V, O in bfloat16
 };
 
-// The type of P where it meets V (gates C2 and C3): its number of bits, but for bf16, which has as many as f16.
+// How exact P is where it meets V (gates C2 and C3): its type, or one of fewer bits where scores are exact enough for no more.
+// The type's number of bits, but for bf16, which has as many as f16.
 enum AttentionProbability {
     ATTENTION_P_E4M3 = 8,
     ATTENTION_P_F16 = 16,

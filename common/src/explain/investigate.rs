@@ -126,7 +126,7 @@ pub fn investigate(
     let case = Case {
         inputs,
         row,
-        probability,
+        probability: probability.held(problem.dtype),
         is_shared: prepared.kernel.cluster > 1,
         output: of_row.filter(|_| traced.hazards.is_empty()),
     };

@@ -50,6 +50,15 @@ impl Probability {
         }
     }
 
+    /// What P is rounded to where it meets V, in a kernel that declares `self`: 16 bits are those of the problem's output, though a
+    /// kernel may declare fewer that count because its scores are less exact.
+    pub fn held(self, dtype: Dtype) -> Self {
+        match self {
+            Probability::F16 | Probability::Bf16 => Self::half(dtype),
+            Probability::F32 | Probability::E4m3 => self,
+        }
+    }
+
     /// Its 16-bit format, if it has one.
     pub fn format(self) -> Option<Format> {
         match self {

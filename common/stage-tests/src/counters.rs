@@ -32,12 +32,13 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
         ));
     }
     let mut text = String::new();
+    let has_f16 = stage.takes(Dtype::F16);
+    let dtype = if has_f16 { Dtype::F16 } else { Dtype::E4m3 };
     for named in NAMED_SHAPES
         .iter()
         .filter(|named| ["small", "mission"].contains(&named.name))
     {
-        let problem =
-            Problem::new(named.shape, Dtype::F16, Mask::Full).expect("named shapes are valid");
+        let problem = Problem::new(named.shape, dtype, Mask::Full).expect("named shapes are valid");
         let staged = Staged::new(
             &Inputs::generate(&problem, Family::Normal, 0),
             Layout::Packed,

@@ -6,7 +6,6 @@ use super::{Known, Origin};
 use crate::record::meta::Gpu;
 use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
 
 /// Whether it is a variant's latency on a problem.
 pub fn is_latency(row: &Row) -> bool {
@@ -92,14 +91,15 @@ pub fn best_of<'a>(
     })
 }
 
-/// The best variant of a stage: the fastest shown one on mission with f16 in the first record that timed the kernel as it
-/// is now, else as it was, of those that the device can run; the default where there is none.
+/// The best variant of a stage: the fastest shown one on mission in its first element type, in the first record that timed the kernel
+/// as it is now, else as it was, of those that the device can run; the default where there is none.
 pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
-    let place = Place::claims(Dtype::F16);
+    let dtype = stage.first_dtype();
+    let place = Place::claims(dtype);
     let runs = |name: &str| {
         stage
             .variant(name)
-            .is_some_and(|variant| variant.takes_claims.contains(&Dtype::F16))
+            .is_some_and(|variant| variant.takes_claims.contains(&dtype))
     };
     let records = known.sources().into_iter().map(|(_, record)| record);
     let (of_now, older): (Vec<_>, Vec<_>) = records.partition(|record| record.is_of(stage));

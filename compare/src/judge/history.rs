@@ -2,10 +2,9 @@
 
 use super::list::distinct;
 use super::{Named, best, place};
-use crate::record::meta::Git;
-use crate::record::{On, Place, Record, Source, Subject};
+use crate::record::meta::{Git, first_place};
+use crate::record::{On, Record, Source, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
 use serde::Serialize;
 
 /// What is followed: a stage by its best variant of each record, or one variant.
@@ -71,7 +70,7 @@ pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
 
 fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
     let stage = record.stage(id);
-    let on = Place::claims(Dtype::F16);
+    let on = first_place(stage);
     let row = best::best(record, id, &on, |name| {
         variant.is_none_or(|variant| variant == name)
     });
@@ -96,14 +95,16 @@ fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {
     }
 }
 
-/// Registers per thread of the f16, head_dim 64 instance: for the GPU of the record, else for the last architecture built.
+/// Registers per thread of the instance of the stage's first element type and head_dim 64: for the GPU of the record, else for the
+/// last architecture built.
 pub fn registers(record: &Record, subject: &Subject) -> Option<f64> {
     of_instance(record, subject, Metric::Registers)
 }
 
-/// A figure of the f16, head_dim 64 instance as compiled for the GPU of the record, else for the last architecture built.
+/// A figure of the instance of the stage's first element type and head_dim 64 as compiled for the GPU of the record, else for the last architecture built.
 pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
-    let built = record.instances(subject, Source::Ptxas, Dtype::F16, 64);
+    let dtype = first_place(record.stage(subject.stage())).dtype;
+    let built = record.instances(subject, Source::Ptxas, dtype, 64);
     let of_claims: Vec<(&str, f64)> = built
         .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
         .collect();
@@ -117,7 +118,8 @@ pub fn of_instance(record: &Record, subject: &Subject, metric: Metric) -> Option
 
 /// Bank conflicts of shared-memory reads, writes and cp.async.
 pub fn conflicts(record: &Record, subject: &Subject) -> Option<f64> {
-    let row = record.row(subject, &On::claims(Dtype::F16), Source::Emulator)?;
+    let on = On::Problem(first_place(record.stage(subject.stage())));
+    let row = record.row(subject, &on, Source::Emulator)?;
     let parts = [
         Metric::SharedReadConflicts,
         Metric::SharedWriteConflicts,

@@ -37,8 +37,13 @@ impl Executor<'_> {
         for (done, subject) in plan.counted.iter().enumerate() {
             sink.starts("counted", subject.as_str(), done, plan.counted.len());
             let stage = self.stage(subject.stage());
+            let first = by_id(self.builds, subject.stage()).map(|build| build.meta.first_dtype());
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
-                if dtype == Dtype::E4m3 && !(plan.counts_e4m3() && self.speaks(subject)) {
+                let is_due = match dtype {
+                    Dtype::E4m3 => plan.counts_e4m3() && self.speaks(subject),
+                    Dtype::F16 | Dtype::Bf16 => first == Some(dtype),
+                };
+                if !is_due {
                     continue;
                 }
                 let on = On::claims(dtype);
@@ -64,7 +69,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Whether a variant is counted with E4M3 too: of each family the default and the first, since presets share the code that
+    /// Whether a variant is counted with E4M3: of each family the default and the first, since presets share the code that
     /// the element type changes, and a count of all would take as long again as f16's.
     fn speaks(&self, subject: &Subject) -> bool {
         let Some(stage) = by_id(self.builds, subject.stage()) else {

@@ -198,8 +198,8 @@ pub struct Plan {
     pub timings: Vec<PlannedTiming>,
     /// What of it was left out, by stage.
     pub timing_scopes: Vec<TimingScope>,
-    /// Variants that the emulator counts on the claims' problems: those that have the one of f16 among their
-    /// cases, and those that their evidence claims compare them with.
+    /// Variants that the emulator counts on the claims' problems: those that have the one of their stage's first element type among
+    /// their cases, and those that their evidence claims compare them with.
     pub counted: Vec<Subject>,
 }
 
@@ -389,11 +389,17 @@ fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
         .iter()
         .map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
     let mut items = limited(of_each.collect(), is_bf16);
-    if let Some(KernelBuild { facts, .. }) = variant.claims_kernel(Dtype::F16) {
+    let one = [Dtype::F16, Dtype::E4m3].map(|dtype| variant.claims_kernel(dtype));
+    if let Some(KernelBuild { facts, .. }) = one.into_iter().flatten().next() {
         items.push(ring(facts, suppression::TILES, Family::Large));
         items.extend(is_default.then(|| ring(facts, DEEP, Family::Normal)));
     }
     items
+}
+
+/// Whether a variant is to take problems of this dtype: all of its stage take f16 and E4M3, if any does.
+fn is_due(stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
+    variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
 }
 
 /// Tiles after which what drifts or runs out from tile to tile shows.
@@ -575,6 +581,9 @@ pub fn plan(
     items.retain(|item| chosen(&item.problem) || file.is_some());
     let items = deduplicate(items);
     let has_rings = file.is_none() && !combined && tier != Tier::T0;
+    let has_dtype = picked
+        .iter()
+        .any(|picked| dtypes.iter().any(|&dtype| picked.stage.takes(dtype)));
     let mut cases = Vec::new();
     let mut timings = Vec::new();
     for Picked { stage, variants } in picked {
@@ -584,7 +593,7 @@ pub fn plan(
             let is_default = variant.name == stage.default_variant;
             let takes = |item: &&Item| {
                 (!item.default_only || is_default || asked)
-                    && (item.problem.dtype != Dtype::Bf16 || variant.takes(Dtype::Bf16))
+                    && is_due(stage, variant, item.problem.dtype)
             };
             let rings = if has_rings {
                 rings(variant, traced.once(), is_default)
@@ -624,7 +633,10 @@ pub fn plan(
     }
     if cases.is_empty() {
         let reason = match request.flags() {
-            _ if dtypes == [Dtype::Bf16] => "no stage of those chosen has bf16".to_string(),
+            _ if !has_dtype => {
+                let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
+                format!("no stage of those chosen has {}", names.join(" or "))
+            }
             flags if flags.is_empty() => "no stage has a variant".to_string(),
             flags => format!("{} exclude each other", flags.join(" ")),
         };
@@ -679,19 +691,25 @@ pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<
     Ok(tuned)
 }
 
-/// The variants of the claims' problem with f16, and the bases of their evidence claims, in the order of the ladder.
+/// The variants of the claims' problem in the first element type of their stage, and the bases of their evidence claims, in the order
+/// of the ladder.
 fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
-    let problem = claims_problem(Dtype::F16);
     let stages = metas(all);
     let mut wanted: Vec<Subject> = Vec::new();
-    for PlannedCase { subject, .. } in cases.iter().filter(|case| case.problem == problem) {
+    for PlannedCase {
+        subject, problem, ..
+    } in cases
+    {
         let Some(stage) = by_id(&stages, subject.stage()) else {
             continue;
         };
+        let dtype = stage.first_dtype();
         let variant = stage
             .variant(subject.name())
-            .filter(|variant| variant.takes_claims.contains(&Dtype::F16));
-        let Some(variant) = variant else { continue };
+            .filter(|variant| variant.takes_claims.contains(&dtype));
+        let Some(variant) = variant.filter(|_| *problem == claims_problem(dtype)) else {
+            continue;
+        };
         wanted.push(subject.clone());
         let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
         let pairs = evidence

@@ -1,9 +1,8 @@
 //! What counters, ncu's and ptxas's figures suggest, by rules that stand in the sentences.
 
-use crate::record::meta::Gpu;
+use crate::record::meta::{Gpu, first_place};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
 
 /// A larger share of conflicts among wavefronts costs time: the bound that the ladder's last stage sets itself (E1).
 const CONFLICT_SHARE: f64 = 0.05;
@@ -33,9 +32,10 @@ const STALLS: [(Metric, &str); 3] = [
     ),
 ];
 
-/// One sentence per rule that holds on mission, f16, full mask; one that says so where none does.
+/// One sentence per rule that holds on mission under the full mask, in the stage's first element type; one that says so where none
+/// does.
 pub fn insights(record: &Record, subject: &Subject) -> Vec<String> {
-    let place = Place::claims(Dtype::F16);
+    let place = first_place(record.stage(subject.stage()));
     let on = On::Problem(place.clone());
     let counted = record.row(subject, &on, Source::Emulator);
     let mut found: Vec<String> = counted
@@ -198,6 +198,7 @@ fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::pages::testing::{BEST, instance, mission, record, row};
+    use common::problem::Dtype;
 
     #[test]
     fn each_rule_speaks_where_it_holds() {

@@ -9,7 +9,8 @@ use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, Origin};
 use crate::page::{Block, Cell, Table, Text, row};
-use crate::record::{Place, Row, StageMeta, Subject};
+use crate::record::meta::first_place;
+use crate::record::{Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 
@@ -23,6 +24,10 @@ pub fn ladder(report: &Report<'_>) -> Table {
         });
     let row = |stage: &StageMeta| {
         let subject = best::subject(known, stage);
+        let best = match stage.first_dtype() {
+            Dtype::F16 => subject.name().to_string(),
+            other => format!("{} ({other})", subject.name()),
+        };
         let gates = report.states.iter().find(|(other, _)| *other == subject);
         let gates = or_missing(gates.map(|(_, of)| state(of)), "not declared");
         let [time, previous, first] = times(known, &subject);
@@ -30,7 +35,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
         let resources = resources(known, stage, &subject);
         row![
             &stage.id,
-            subject.name(),
+            best,
             gates,
             time,
             previous,
@@ -57,9 +62,10 @@ pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
 }
 
-/// The time of a variant on the claims' problem with f16, beside the best of the stage before and of the first.
+/// The time of a variant on the claims' problem in its stage's first element type, beside the best of the stage before and of the
+/// first.
 pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
-    let place = Place::claims(Dtype::F16);
+    let place = first_place(known.stage(subject.stage()));
     let (row, record, origin) = match best::latency(known, subject, &place) {
         Latency::Measured {
             row,
@@ -78,7 +84,7 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
 
 /// Against the fastest peer on the claims' problem, in the newest session with peers that the stage was in.
 fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
-    let place = Place::claims(Dtype::F16);
+    let place = first_place(Some(stage));
     let found = known.sources().into_iter().find_map(|(name, record)| {
         let is_ours =
             |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
@@ -123,13 +129,13 @@ pub fn about(report: &Report<'_>) -> Text {
         .and_then(|record| record.meta.shapes.get("mission"));
     let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
     let mut about = Text::from(format!(
-        "Device time of one launch in a CUDA graph: mission{shape}, f16, full mask, warm L2. Ratios are base / new of medians \
-         in one record; registers and occupancy are of the f16, head_dim 64 instance."
+        "Device time of one launch in a CUDA graph: mission{shape}, f16 or the type named, full mask, warm L2. Ratios are base / new \
+         of medians in one record; registers and occupancy are of that type's instance of head_dim 64."
     ));
     let (mut committed, mut others) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = best::subject(known, stage);
-        match best::latency(known, &subject, &Place::claims(Dtype::F16)) {
+        match best::latency(known, &subject, &first_place(Some(stage))) {
             Latency::Measured {
                 origin: Origin::Committed { record, gpu },
                 ..

@@ -8,9 +8,9 @@ use crate::judge::state::{Failure, State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Known, Origin};
 use crate::page::{Block, Document, Table, Text, row};
-use crate::record::{Place, StageMeta, Subject};
+use crate::record::meta::first_place;
+use crate::record::{StageMeta, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
 
 /// Lines of what is missing, and of a failure's kind.
 const MOST: usize = 12;
@@ -80,7 +80,7 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
         let (green, ran) = ladder::green(report, &stage.id);
         let best = shown(&report.known, report, stage);
         let subject = stage.subject(best);
-        let time = match best::latency(&report.known, &subject, &Place::claims(Dtype::F16)) {
+        let time = match best::latency(&report.known, &subject, &first_place(Some(stage))) {
             Latency::Measured {
                 row,
                 origin: Origin::Run,

@@ -183,9 +183,24 @@ impl StageMeta {
     }
 
     fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
+        let dtype = self.first_dtype();
         self.family(family)
-            .filter(|variant| variant.takes_claims.contains(&Dtype::F16))
+            .filter(move |variant| variant.takes_claims.contains(&dtype))
     }
+
+    /// The element type that it is shown and counted in: f16, or where it has no f16 the first that it takes.
+    pub fn first_dtype(&self) -> Dtype {
+        let takes = |dtype: &Dtype| {
+            let mut variants = self.variants.iter();
+            variants.any(|variant| variant.takes_claims.contains(dtype))
+        };
+        Dtype::ALL.into_iter().find(takes).unwrap_or(Dtype::F16)
+    }
+}
+
+/// The claims' problem in the first element type of a stage; in f16 where nothing is known of the stage.
+pub fn first_place(stage: Option<&StageMeta>) -> Place {
+    Place::claims(stage.map_or(Dtype::F16, StageMeta::first_dtype))
 }
 
 /// The stage of this id.

@@ -298,6 +298,46 @@ fn a_plan_without_cases_is_an_error() {
 }
 
 #[test]
+fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
+    let mut builds = builds();
+    for variant in &mut builds[1].variants {
+        variant
+            .kernels
+            .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
+    }
+    let of =
+        |builds: &[StageBuild], list: &[&str]| plan(builds, &request(list), BackendKind::Emulated);
+    let e4m3 = of(&builds, &["--stages", "stage1-cpasync"]).unwrap();
+    assert!(
+        e4m3.cases
+            .iter()
+            .all(|case| case.problem.dtype == Dtype::E4m3)
+    );
+    // Rising maxima, in its own element type.
+    let ring = "1x1x17:321x64 e4m3 causal large:0";
+    assert!(lines(&e4m3).iter().any(|line| line.contains(ring)));
+    assert_eq!(
+        of(
+            &builds,
+            &["--stages", "stage1-cpasync", "--dtypes", "f16,bf16"]
+        )
+        .unwrap_err()
+        .to_string(),
+        "no case is left to run: no stage of those chosen has f16 or bf16"
+    );
+    // A variant alone that lacks f16 is asked, and refuses.
+    let [first, second] = &mut builds[0].variants[..] else {
+        panic!("two variants")
+    };
+    first
+        .kernels
+        .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
+    assert!(second.takes(Dtype::F16));
+    let lines = lines(&of(&builds, &["--quick", "--variants", "scalar-32x64"]).unwrap());
+    assert!(lines.contains(&"scalar-32x64 small f16 full normal:0 Traced".to_string()));
+}
+
+#[test]
 fn an_input_file_is_the_only_problem() {
     let file = FileProblem {
         name: "a.safetensors".into(),

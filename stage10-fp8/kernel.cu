@@ -1,0 +1,320 @@
+// Stage 10: scores of E4M3 on FP8 tensor cores, twice as fast as those of halves. Q and K are multiplied as they land, and only V
+// is widened. Heads whose scores may be too large for the sums of these tensor cores get those of stage 8, from halves.
+
+#include <attn/fp8_scores.cuh>
+#include <attn/mapped_e4m3.cuh>
+#include <attn/mask.cuh>
+#include <attn/observe.cuh>
+#include <attn/ptx/barrier.cuh>
+#include <attn/ptx/setmaxnreg.cuh>
+#include <attn/wgmma_rows.cuh>
+#include <attn/wgmma_tile.cuh>
+
+namespace {
+
+// Each of the first CONSUMERS warpgroups owns 64 query rows and all keys of every tile; the last warpgroup loads.
+template <int HEAD_DIM_, int CONSUMERS_, int BLOCK_N_, int STAGES_>
+struct Tile {
+    using Element = attn::E4M3;
+    using Operand = Element::Operand;
+    static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
+    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
+    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr bool LSE = false;     // sums of codes are not exact enough for log-sum-exps
+    // Whether codes of Q stay in registers, where there are any left: of tiles of 64 keys tensor cores read as much as of Q.
+    static constexpr bool Q_IN_REGISTERS = CONSUMERS < 4;
+    // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
+    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 40;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 232;
+    using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
+    using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
+    using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>; // as it lands
+    using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    union KTile { KvCodes codes; KvTile halves; };
+    struct Shared {
+        QTile q; // and O on its way out
+        KTile k[STAGES];
+        KvTile v[STAGES];
+        QCodes q_codes;
+        KvCodes landing[2]; // codes before the loading warpgroup widens them
+        attn::Mbarrier q_landed, landed[2], q_full, k_full[STAGES], v_full[STAGES];
+        attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
+    };
+    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    // P is held in halves. Scores from codes are less exact than that, so that C2 and C3 are asked for what a P in BF16 gives.
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = ATTENTION_P_BF16;
+    // Named barriers: those of the consumers, and where the threads meet that widen.
+    static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS;
+    static_assert(STAGES >= 2, "a tile lands while another is read");
+    static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
+    static_assert(WIDENERS < 16, "a block has 16 named barriers");
+};
+
+// What a block works on.
+struct Work {
+    int batch, head_q, head_kv, row; // the first query row
+    int tiles;                       // of keys that the last row sees
+};
+
+template <class Preset>
+__device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
+    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
+    int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
+    // Under the causal mask the last rows see most keys. Their blocks start first, for as many heads at a time as have K and
+    // V that stay in L2 together.
+    if (params.mask == ATTENTION_CAUSAL) {
+        constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
+        const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
+        const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
+        const int first_head = group * group_heads, members = min(group_heads, heads - first_head);
+        const int in_group = block - first_head * gridDim.x;
+        row_tile = gridDim.x - 1 - in_group / members;
+        head = first_head + in_group % members;
+    }
+    const int batch = head / gridDim.y, head_q = head % gridDim.y, row = row_tile * BLOCK_M;
+    const int key_end = attn::visible_keys(params, min(row + BLOCK_M, params.seq_q) - 1);
+    return {batch, head_q, attn::kv_head(params, head_q), row, (key_end + BLOCK_N - 1) / BLOCK_N};
+}
+
+// The loading warpgroup: Q, then K and V of all tiles, the last first, so that those on the diagonal come first. With FP8 codes
+// of Q and K are left as they are.
+template <class Preset, bool FP8>
+__device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const int thread = threadIdx.x % 128;
+    if (work.tiles == 0) return; // nobody will wait for a copy
+    auto place = attn::RingPlace<Preset::STAGES>::first();
+    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
+    const auto wait_empty = [&](attn::Mbarrier *empty) { attn::mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
+    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, attn::Mbarrier *full, int number) {
+        attn::mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
+        tile.load(map, full, number * BLOCK_N, work.head_kv, work.batch);
+    };
+    const auto land = [&](int slot, const AttentionTensorMap &map, int number) {
+        copy_kv(smem.landing[slot], map, &smem.landed[slot], number);
+    };
+    // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
+    // consumers. When all have met, the codes have been read, and others may land in their place.
+    const auto widen = [&](auto &halves, auto &codes, attn::Mbarrier *full) {
+        attn::widen_tile<128>(halves, codes, thread);
+        attn::fence_proxy_async();
+        attn::mbarrier_arrive(full);
+        attn::named_barrier_sync<Preset::WIDENERS, 128>();
+    };
+    // Tiles of V land by turns, or those of K in the first place and those of V in the second.
+    auto landing = attn::RingPlace<FP8 ? 2 : 1>::first();
+    const int last = work.tiles - 1;
+    if (thread == 0) {
+        attn::mbarrier_arrive_expect_tx(&smem.q_landed, Preset::QCodes::BYTES);
+        smem.q_codes.load(launch.q, &smem.q_landed, work.row, work.head_q, work.batch);
+        land(0, FP8 ? launch.v : launch.k, last);
+        if (!FP8 || last > 0) land(1, launch.v, FP8 ? last - 1 : last);
+    }
+    if constexpr (!FP8) {
+        attn::mbarrier_wait_tx(&smem.q_landed, 0);
+        widen(smem.q, smem.q_codes, &smem.q_full);
+    }
+#pragma unroll 1
+    for (int tile = last; tile >= 0; --tile, place.advance(), landing.advance()) {
+        if (!FP8 || thread == 0) wait_empty(smem.k_empty);
+        if constexpr (FP8) {
+            if (thread == 0) copy_kv(smem.k[place.slot].codes, launch.k, &smem.k_full[place.slot], tile);
+        } else {
+            attn::mbarrier_wait_tx(&smem.landed[0], landing.parity);
+            widen(smem.k[place.slot].halves, smem.landing[0], &smem.k_full[place.slot]);
+            if (thread == 0 && tile > 0) land(0, launch.k, tile - 1);
+        }
+        const int slot = FP8 ? landing.slot : 1, next = FP8 ? tile - 2 : tile - 1;
+        wait_empty(smem.v_empty);
+        attn::mbarrier_wait_tx(&smem.landed[slot], landing.parity);
+        widen(smem.v[place.slot], smem.landing[slot], &smem.v_full[place.slot]);
+        if (thread == 0 && next >= 0) land(slot, launch.v, next);
+    }
+}
+
+// A warpgroup that computes, `consumer` from 0. `scale_log2`: of scores, as exponents to base 2.
+template <class Preset, bool FP8>
+__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work,
+                                        int consumer, float scale_log2) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
+    constexpr bool Q_IN_REGISTERS = FP8 && Preset::Q_IN_REGISTERS;
+    const AttentionParams &params = launch.params;
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
+    const int group_row = consumer * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
+
+    // This thread holds elements of two rows: keys that they see, and their softmax so far.
+    int visible[2];
+    attn::RowState state[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
+        state[half] = attn::RowState::empty();
+    }
+    // Keys that all rows of the warpgroup see, and that any of them does.
+    const int visible_to_all = attn::visible_keys(params, work.row + group_row);
+    const int group_rows = min(params.seq_q - work.row - group_row, attn::WGMMA_M);
+    const int visible_to_any = group_rows > 0 ? attn::visible_keys(params, work.row + group_row + group_rows - 1) : 0;
+    float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
+    uint32_t q_frag[Q_IN_REGISTERS ? HEAD_DIM / attn::FP8_K : 1][4];
+    float rescale[2]; // what the output so far has to be multiplied by
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+    ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    // Where K of the tile at hand is, and V of the tile before it.
+    auto place = attn::RingPlace<Preset::STAGES>::first(), before = place;
+    const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
+    const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
+    const auto release = [&](attn::Mbarrier *empty, const auto &at) {
+        if (thread == 0) attn::mbarrier_arrive(&empty[at.slot]);
+    };
+    const auto start_scores = [&] {
+        auto &k = smem.k[place.slot];
+        if constexpr (Q_IN_REGISTERS) attn::start_fp8_qk<HEAD_DIM, BLOCK_N>(s, q_frag, k.codes);
+        else if constexpr (FP8) attn::start_fp8_qk(s, smem.q_codes, group_row, k.codes);
+        else attn::start_qk(s, smem.q, group_row, k.halves);
+    };
+    // Those of the warp, by itself and exact.
+    const auto warp_scores = [&] {
+        if constexpr (FP8) attn::exact_warp_scores(s, smem.q_codes, warp_row, smem.k[place.slot].codes);
+        else attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot].halves);
+    };
+    const auto mask_and_softmax = [&](int tile) {
+        if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
+        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+        attn::softmax_rows(s, state, scale_log2, rescale);
+        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+    };
+
+    // Given P of the tile before: the output of that tile and the scores of `tile`, whose K has landed; then P of `tile`.
+    const auto step = [&](int tile, auto exact) {
+        constexpr bool EXACT = decltype(exact)::value;
+        wait_v(before);
+        // The warps of the warpgroup meet: those that read K of the tile before on their own have done so.
+        attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
+        start_scores();
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
+        // K of the tile before has been read: by products waited for, and by warps on their own before they met.
+        release(smem.k_empty, before);
+        attn::wgmma_wait<1>(s);
+        bool counts = true; // whether S now holds exponentials
+        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+        if constexpr (EXACT) mask_and_softmax(tile);
+        else counts = attn::exponentials_of_rows(s, state, scale_log2);
+        // Here, because the compiler moves nothing across this loop: it would compute the exponentials after the next wait.
+        auto next = place;
+        next.advance();
+        if (tile > 0) wait_k(next);
+        attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
+        release(smem.v_empty, before);
+        if (!counts) { // the warp computes its scores again, for new maxima
+            warp_scores();
+            attn::softmax_rows(s, state, scale_log2, rescale);
+        }
+        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+        if (EXACT || !counts) attn::scale_rows(o_acc, rescale);
+        ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
+        before = place, place = next;
+    };
+
+    int tile = work.tiles - 1;
+    // Tiles that no row of the warpgroup sees.
+#pragma unroll 1
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, place.advance()) {
+        wait_k(place);
+        wait_v(place);
+        // All warps have seen both phases end: one that came a lap late would wait for a phase that never does.
+        attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
+        release(smem.k_empty, place);
+        release(smem.v_empty, place);
+    }
+    if (work.tiles > 0) attn::mbarrier_wait_tx(FP8 ? &smem.q_landed : &smem.q_full, 0); // also before O takes its place
+    if (tile >= 0) {
+        if constexpr (Q_IN_REGISTERS) {
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / attn::FP8_K; ++i) {
+                attn::ldmatrix_x4(q_frag[i], smem.q_codes.at(warp_row + lane % 16, 2 * i + lane / 16));
+            }
+        }
+        wait_k(place);
+        start_scores();
+        attn::wgmma_wait<0>(s);
+        mask_and_softmax(tile);
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
+        before = place, place.advance();
+        if (tile > 0) wait_k(place);
+        // Tiles that some rows do not see wholly, until all rows have seen a key and have a maximum.
+#pragma unroll 1
+        for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
+#pragma unroll 1
+        for (; tile >= 0; --tile) step(tile, std::false_type{});
+        wait_v(before);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
+        attn::wgmma_wait<0>(o_acc);
+        ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
+    }
+
+    // O = O / sum, through the place of this warp's rows of Q, which nobody reads any more.
+    const float scale = attn::scale_of(params.v, params.heads_kv, work.batch, work.head_kv);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        state[half].template join<4>();
+        rescale[half] = state[half].inverse_sum() * scale;
+    }
+    attn::scale_rows(o_acc, rescale);
+    __syncwarp(); // lanes that read Q for their own scores have done so
+    attn::store_rows(smem.q, warp_row, o_acc, lane);
+    attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
+}
+
+template <class Preset>
+__device__ __forceinline__ void attention(const AttentionLaunch &launch) {
+    const AttentionParams &params = launch.params;
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
+    const Work work = work_of_block<Preset>(params);
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
+                             attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
+                             attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
+    const bool fp8 = fabsf(scale_log2) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>;
+    auto &smem = attn::shared_tiles<typename Preset::Shared>();
+    if (threadIdx.x == 0) {
+        attn::mbarrier_init(&smem.q_landed, 1);
+        attn::mbarrier_init(&smem.q_full, 128); // all that widen
+        for (auto &landed : smem.landed) attn::mbarrier_init(&landed, 1);
+        for (int slot = 0; slot < Preset::STAGES; ++slot) {
+            attn::mbarrier_init(&smem.k_full[slot], fp8 ? 1 : 128);
+            attn::mbarrier_init(&smem.v_full[slot], 128);
+            attn::mbarrier_init(&smem.k_empty[slot], Preset::CONSUMERS);
+            attn::mbarrier_init(&smem.v_empty[slot], Preset::CONSUMERS);
+        }
+        attn::fence_mbarrier_init();
+    }
+    // The barriers are initialised.
+    __syncthreads();
+    // Two warpgroups start with as many registers as they could use.
+    if (warpgroup == Preset::CONSUMERS) {
+        if constexpr (Preset::CONSUMERS > 1) attn::give_registers_back<Preset::LOADER_REGISTERS>();
+        if (fp8) load<Preset, true>(launch, smem, work);
+        else load<Preset, false>(launch, smem, work);
+    } else {
+        if constexpr (Preset::CONSUMERS > 1) attn::take_registers<Preset::CONSUMER_REGISTERS>();
+        if (fp8) compute<Preset, true>(launch, smem, work, warpgroup, scale_log2);
+        else compute<Preset, false>(launch, smem, work, warpgroup, scale_log2);
+    }
+}
+
+// Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
+template <int HEAD_DIM> using Tile256x64 = Tile<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 4>;
+// For grids that fill the GPU about once, and for those that do not.
+template <int HEAD_DIM> using Tile128x128 = Tile<HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 2>;
+template <int HEAD_DIM> using Tile64x128 = Tile<HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 2>;
+
+} // namespace
+
+ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_256x64, Tile256x64)
+ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_128x128, Tile128x128)
+ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_64x128, Tile64x128)

@@ -1,0 +1,83 @@
+//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is widened to halves. For E4M3
+//! alone: problems of other element types are Unsupported.
+
+use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::metric::Metric;
+use common::stage::{Artifacts, Attention, StageInfo};
+
+include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
+
+/// The stage.
+pub struct Fp8;
+
+/// The same overlap with codes of Q and K widened to halves, too.
+const OVERLAP: Base = Base {
+    stage: "stage8-overlap",
+    family: "overlap-lazy",
+};
+
+const INFO: StageInfo = StageInfo {
+    id: "stage10-fp8",
+    idea: "scores of E4M3 on FP8 tensor cores, V alone widened",
+    predecessor: Some("stage8-overlap"),
+    default_variant: "fp8-scores-256x64",
+    claims: &[
+        Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big"), 1.1),
+        Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big_wide"), 1.5),
+        Claim::over(
+            "fp8-scores",
+            Rival::FastestPeer,
+            &Where::e4m3("long"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim::over(
+            "fp8-scores",
+            Rival::FastestPeer,
+            &Where::e4m3("big"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim::over(
+            "fp8-scores",
+            Rival::FastestPeer,
+            &Where::e4m3("big_wide"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim {
+            family: "fp8-scores",
+            metrics: &[Metric::SharedWriteBytes],
+            relation: Relation::Ratio {
+                base: OVERLAP,
+                at_least: 0.0,
+                at_most: 0.6,
+            },
+            on: claim::E4M3,
+            why: "V alone is widened, and neither K nor Q",
+        },
+        Claim {
+            family: "fp8-scores",
+            metrics: &[
+                Metric::LoopHmma,
+                Metric::LoopLdsm,
+                Metric::LoopLds,
+                Metric::LoopSts,
+            ],
+            relation: Relation::AtMost { bound: 0.0 },
+            on: claim::E4M3,
+            why: "the warpgroups that compute touch shared memory by descriptor alone",
+        },
+    ],
+    redundant: &[],
+};
+
+impl Attention for Fp8 {
+    fn info(&self) -> &'static StageInfo {
+        &INFO
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        &ARTIFACTS
+    }
+}
