@@ -6,6 +6,7 @@ mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
+use crate::judge::list::distinct;
 use crate::judge::list::joined;
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
@@ -22,7 +23,7 @@ use crate::tool::{self, Ended, Places, Tool};
 use anyhow::bail;
 use clap::Args;
 
-use common::problem::{Dtype, Mask};
+use common::problem::Mask;
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,10 +91,11 @@ const WATCHDOG_SECONDS: u64 = 120;
 /// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
 /// written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
-    let problems = args.problems.or(&["mission"], &[Dtype::F16], &[Mask::Full]);
     let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
+    let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
+    let problems = args.problems.or(&["mission"], &dtypes, &[Mask::Full]);
     let (places, red) = places(
         &selected,
         &builds,
@@ -419,7 +421,7 @@ mod tests {
     use super::*;
     use crate::record::Place;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
-    use common::problem::claims_problem;
+    use common::problem::{Dtype, claims_problem};
     use common::verdict::GateId;
 
     fn completing(record: Record) -> Completing {

@@ -455,6 +455,14 @@ pub fn committed() -> Vec<crate::judge::Named> {
     crate::record::store::read_all(&results, Of::Ladder).unwrap()
 }
 
+/// The newest committed record of all stages.
+pub fn newest_whole() -> crate::judge::Named {
+    let mut records = committed().into_iter();
+    records
+        .rfind(|(_, record)| record.meta.scope == Scope::Whole)
+        .expect("the ladder has been measured as a whole")
+}
+
 /// What tests change in a record.
 impl Record {
     pub fn with(mut self, row: Row) -> Self {

@@ -164,6 +164,23 @@ pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Laten
     })
 }
 
+/// Every record of the kernel as it is now on the GPU of `like` that shows this latency, the newest first.
+pub fn alike<'a>(
+    known: &Known<'a>,
+    like: &Record,
+    subject: &Subject,
+    place: &Place,
+) -> impl Iterator<Item = (&'a Record, &'a Row)> {
+    let shows = move |(name, record): (Option<&str>, &'a Record)| {
+        let row = time(record, subject, place)?;
+        let is_shown = withheld(record, row).is_none()
+            && super::place(record) == super::place(like)
+            && !known.origin(name, record, subject.stage(), true).is_stale();
+        is_shown.then_some((record, row))
+    };
+    known.sources().into_iter().filter_map(shows)
+}
+
 /// `base / new` of the medians of two rows of one record.
 pub fn speedup(base: Option<&Row>, new: &Row) -> Option<(Subject, f64)> {
     base.map(|base| (base.subject.clone(), p50(base) / p50(new)))

@@ -262,12 +262,12 @@ mod tests {
         let limited_of = |id: &str| limited.iter().find(|stage| stage.id == id);
         for (whole, limited) in whole.iter().zip(&limited) {
             if limited.variants.is_empty() {
-                let reason = "f16 d64 needs sm_90a, ";
+                let reason = " d64 needs sm_90a, ";
                 assert!(
                     limited
                         .refused
                         .iter()
-                        .all(|refusal| refusal.reason.starts_with(reason)),
+                        .all(|refusal| refusal.reason.contains(reason)),
                     "{:?}",
                     limited.refused
                 );

@@ -338,7 +338,7 @@ mod tests {
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, instance, mission, record, row};
     use crate::record::{Figure, On, Row, Source};
-    use crate::testing::committed;
+    use crate::testing::{committed, newest_whole};
     use common::metric::Metric;
     use common::problem::Dtype;
     use common::verdict::{GateId, GateResult};
@@ -462,7 +462,7 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
         };
         let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
         let emulated = crate::testing::emulated();
-        let newest = committed().pop().unwrap().1;
+        let newest = newest_whole().1;
         let known = Known {
             stages: &newest.meta.stages,
             run: Some(("1", &newest)),

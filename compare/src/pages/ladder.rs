@@ -74,11 +74,18 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
         } => (row, record, origin),
         Latency::Withheld(why) | Latency::NoData(why) => return [(); 3].map(|()| missing(&*why)),
     };
-    let [previous, first] = best::speedups(record, row).map(|speedup| match speedup {
-        Some((base, _)) if base == *subject => missing("it is the first"),
-        Some((_, ratio)) => super::speedup(ratio),
-        None => missing("not timed in this record"),
-    });
+    let ratio = |of: fn([Option<(Subject, f64)>; 2]) -> Option<(Subject, f64)>| {
+        // The newest record of this kernel that has both: a later one may have been of some stages alone.
+        let older = best::alike(known, record, subject, &place);
+        let records = [(record, row)].into_iter().chain(older);
+        let mut found = records.filter_map(|(record, row)| of(best::speedups(record, row)));
+        match found.next() {
+            Some((base, _)) if base == *subject => missing("it is the first"),
+            Some((_, ratio)) => super::speedup(ratio),
+            None => missing("no record has both"),
+        }
+    };
+    let [previous, first] = [ratio(|[previous, _]| previous), ratio(|[_, first]| first)];
     [stale(us(best::p50(row)), &origin), previous, first]
 }
 
@@ -130,7 +137,7 @@ pub fn about(report: &Report<'_>) -> Text {
     let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
     let mut about = Text::from(format!(
         "Device time of one launch in a CUDA graph: mission{shape}, f16 or the type named, full mask, warm L2. Ratios are base / new \
-         of medians in one record; registers and occupancy are of that type's instance of head_dim 64."
+         of medians in one record, the newest that has both; registers and occupancy are of that type's instance of head_dim 64."
     ));
     let (mut committed, mut others) = (Vec::new(), Vec::new());
     for stage in known.stages {
@@ -155,15 +162,19 @@ pub fn about(report: &Report<'_>) -> Text {
             _ => {}
         }
     }
-    for (of, stages) in grouped(committed) {
-        let whose = match stages.len() == known.stages.len() {
-            true => "Latencies".into(),
-            false => format!("Those of {}", joined(stages, ", ")),
-        };
-        about = about.plain(format!(" {whose} are from {of}."));
+    let mut by_record = grouped(committed);
+    by_record.sort_by_key(|(_, stages)| std::cmp::Reverse(stages.len()));
+    for (at, (of, stages)) in by_record.into_iter().enumerate() {
+        about = about.plain(match at {
+            0 => format!(" Latencies are from {of}."),
+            _ => format!(" Those of {} are from {of}.", joined(stages, ", ")),
+        });
     }
     others.into_iter().fold(about, Text::plain)
 }
+
+/// So many problems of an older session are named.
+const LISTED: usize = 4;
 
 /// `Our fastest stage is ahead of the fastest peer on 6 of 12 problems, behind on 5 and undecided on 1, …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
@@ -206,7 +217,10 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         grouped(older)
             .into_iter()
             .fold(score, |score, (origin, places)| {
-                let places = joined(places, ", ");
+                let places = match places.len() {
+                    0..=LISTED => joined(places, ", "),
+                    many => format!("{many} of them"),
+                };
                 score.plain(match origin {
             Origin::Run => String::new(),
             Origin::Committed { record, gpu } => {
@@ -271,6 +285,53 @@ mod tests {
                 (&GateResult::judge(GateId::C2, false, "off")).into(),
             );
         assert_eq!(over_of(wrong), "–");
+    }
+
+    #[test]
+    fn a_record_of_one_stage_leaves_the_ratios_to_an_older_one_of_its_kernel_and_gpu() {
+        let whole = || timed(US);
+        let stages = whole().meta.stages;
+        let ratios_of = |older: Record| {
+            let newest = whole().without(|row| row.subject.stage() == stages[0].id);
+            let known = Known {
+                stages: &stages,
+                run: None,
+                committed: &[("older".to_string(), older), ("newest".to_string(), newest)],
+            };
+            times(&known, &CPASYNC.into()).map(|cell| cell.shown().to_string())
+        };
+        let [time, previous, first] = ratios_of(whole());
+        assert_eq!([&time, &previous], ["15.01", "1.33x (−25 %)"]);
+        assert_eq!(first, previous);
+        assert_eq!(ratios_of(whole().on_gpu("another"))[1], "–");
+        let other_kernel = whole().changed(|meta| meta.stages[1].identity = "other".into());
+        assert_eq!(ratios_of(other_kernel)[1], "–");
+    }
+
+    #[test]
+    fn many_problems_of_an_older_session_are_counted() {
+        let session = |shapes: &[&str]| {
+            let on = |record: Record, shape: &&str| {
+                record.peers(shape, 10.0, &[("torch-default", 20.0, true)])
+            };
+            shapes.iter().fold(timed(US), on)
+        };
+        let all = ["mission", "long", "wide", "big", "stretch", "big_wide"];
+        let committed = [
+            ("older".to_string(), session(&all)),
+            ("newest".to_string(), session(&all[..1])),
+        ];
+        let stages = committed[0].1.meta.stages.clone();
+        let known = Known {
+            stages: &stages,
+            run: None,
+            committed: &committed,
+        };
+        let said = score(&known).unwrap().to_string();
+        assert!(
+            said.contains("The newest session lacks 5 of them: these are from older"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -41,16 +41,9 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
             return None;
         }
-        let takes = |(index, stage): &(usize, &&StageBuild)| {
-            place.shape == "mission" || index + 1 == stages.len() || claims(stage)
-        };
-        let stages = stages
-            .iter()
-            .enumerate()
-            .filter(takes)
-            .filter(|(_, stage)| stage.takes(problem.dtype))
-            .map(|(_, stage)| stage.id.clone())
-            .collect();
+        let stages = chosen(stages, problem.dtype, |stage| {
+            place.shape == "mission" || claims(stage)
+        });
         Some(Item {
             place,
             problem,
@@ -67,15 +60,9 @@ pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
 /// The problems of the growth with the sequence length: 16384 query rows in 16 heads, as papers on FlashAttention have them,
 /// f16 and the full mask, for the stages that claim to be faster than a peer anywhere, and the last.
 pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
-    let takes = |(index, stage): &(usize, &&StageBuild)| {
-        index + 1 == stages.len() || over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
-    };
-    let ids: Vec<String> = stages
-        .iter()
-        .enumerate()
-        .filter(takes)
-        .map(|(_, stage)| stage.id.clone())
-        .collect();
+    let ids = chosen(stages, Dtype::F16, |stage| {
+        over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
+    });
     let item = |(head_dim, log_seq): (usize, u32)| {
         let seq = 1 << log_seq;
         let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
@@ -93,6 +80,23 @@ pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
         .flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq)))
         .map(item)
         .collect()
+}
+
+/// Of the stages that take this element type those that are `wanted`, and the last.
+fn chosen(
+    stages: &[&StageBuild],
+    dtype: Dtype,
+    wanted: impl Fn(&StageBuild) -> bool,
+) -> Vec<String> {
+    let of_dtype: Vec<&StageBuild> = stages
+        .iter()
+        .copied()
+        .filter(|stage| stage.takes(dtype))
+        .collect();
+    let last = of_dtype.last().map(|stage| stage.id.as_str());
+    let taken = |stage: &&&StageBuild| Some(stage.id.as_str()) == last || wanted(stage);
+    let ids = of_dtype.iter().filter(taken);
+    ids.map(|stage| stage.id.clone()).collect()
 }
 
 fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {

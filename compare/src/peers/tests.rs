@@ -529,6 +529,24 @@ fn problems_and_stages_are_chosen_by_flags() {
 }
 
 #[test]
+fn the_last_stage_that_has_an_element_type_stands_for_it() {
+    let mut builds = builds();
+    for variant in &mut builds[1].variants {
+        variant
+            .kernels
+            .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
+    }
+    let stages: Vec<&StageBuild> = builds.iter().collect();
+    let of = |dtype: &str| {
+        let args = args(&["--shapes", "wide", "--masks", "full", "--dtypes", dtype]);
+        items(&args.problems, &stages)[0].stages.clone()
+    };
+    assert_eq!(of("f16"), ["stage0-scalar"]);
+    assert_eq!(of("e4m3"), ["stage1-cpasync"]);
+    assert_eq!(choose::growth(&stages)[0].stages, ["stage0-scalar"]);
+}
+
+#[test]
 fn the_growth_is_of_equally_many_rows_and_of_stages_that_claim_to_beat_a_peer() {
     let mut builds = builds();
     builds[0].meta.claims = testing::claiming()[1].claims.clone();

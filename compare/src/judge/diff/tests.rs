@@ -2,6 +2,7 @@ use super::*;
 use crate::judge::verdict::{Exit, of_differences};
 use crate::record::meta::{Refusal, Tier, TimingScope};
 use crate::record::{Claim, Relation, VariantMeta};
+use crate::testing::newest_whole;
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission, timed,
 };
@@ -109,11 +110,7 @@ fn injected_changes_of_speed_are_classified() {
         (1.0, 0.005, Same),
     ];
     let literal = timed(US);
-    for base in [
-        &literal,
-        &summarised(timed(US)),
-        &committed().pop().unwrap().1,
-    ] {
+    for base in [&literal, &summarised(timed(US)), &newest_whole().1] {
         let candidates: Vec<&Row> = best::timed(base).collect();
         let is_quiet = |d: &&Difference| {
             let row = candidates
