@@ -6,6 +6,7 @@ use crate::record::meta::{Measurable, Scope, Tier};
 use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
+use common::problem::Dtype;
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -212,11 +213,12 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         _ => {}
     }
     // A selection may leave a gate without a case, C7 excepted; a whole tier may not, but for C4, which has nothing to say
-    // about most problems, where the device cannot run the variant on the others, and C8, which kernels without log-sum-exps
-    // have not.
-    let waived = |gate: GateId| {
-        matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && unsupported > 0
-    };
+    // about most problems, where the device cannot run the variant on the others or where the quick tier has none of them because the
+    // stage is of E4M3 alone, and C8, which kernels without log-sum-exps have not.
+    let has_no_c4 =
+        unsupported > 0 || record.meta.tier == Tier::T0 && stage.first_dtype() == Dtype::E4m3;
+    let waived =
+        |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
     let has_data = |gate: GateId| {
         gates
             .get(&gate)

@@ -437,7 +437,10 @@ pub fn claims(report: &Report<'_>) -> Vec<Block> {
         _ => None,
     };
     let all = || report.claims.iter();
-    let others = all().filter(|of| kept_by(of).is_none());
+    // Those that fail first, then those of the newest stages: a reviewer knows the others.
+    let mut others: Vec<&Claimed> = all().rev().filter(|of| kept_by(of).is_none()).collect();
+    let fails = |of: &Claimed| matches!(&of.status, Status::Judged { finding, .. } if finding.verdict == Judgement::Fail);
+    others.sort_by_key(|of| !fails(of));
     let (mut rows, mut unmeasured, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for of in others {
         match &of.status {

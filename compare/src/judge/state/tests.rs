@@ -55,6 +55,22 @@ fn a_candidate_fails_by_what_was_timed_and_needs_no_sanitizer() {
 }
 
 #[test]
+fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other() {
+    let of = |tier, dtypes: &[Dtype]| {
+        let mut record = emulated().changed(|meta| {
+            meta.tier = tier;
+            meta.stages[1].variants[0].takes_claims = dtypes.into();
+        });
+        record.summary_mut(CPASYNC).verdicts.remove(&GateId::C4);
+        states(&record.meta.stages, &record).pop().unwrap()
+    };
+    let lacking = State::NoData(vec![GateId::C4]);
+    assert_eq!(of(Tier::T0, &[Dtype::E4m3]), State::Green);
+    assert_eq!(of(Tier::T1, &[Dtype::E4m3]), lacking);
+    assert_eq!(of(Tier::T0, &[Dtype::F16, Dtype::E4m3]), lacking);
+}
+
+#[test]
 fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
     use Verdict::{Ambiguous, Fail, NoData, Pass};
     let subject = Subject::from(WMMA);
