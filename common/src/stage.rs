@@ -560,17 +560,12 @@ fn read_record(
         params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
         other => return Err(fail(format!("P's type {other} is unknown"))),
     };
-    // P's type sets how far C2 and C3 let an output be off: no less exact one than 16 bits, nor than the inputs.
-    let halves: &[Probability] = match dtype {
-        Dtype::F16 => &[Probability::F16],
-        Dtype::Bf16 => &[Probability::Bf16],
-        Dtype::E4m3 => &[Probability::F16, Probability::Bf16],
-    };
-    if probability != Probability::F32 && !halves.contains(&probability) {
-        let allowed: Vec<&str> = halves.iter().map(|half| half.name()).collect();
+    let declarable = Probability::declarable(dtype);
+    if !declarable.contains(&probability) {
+        let names: Vec<&str> = declarable.iter().map(|p| p.name()).collect();
         return Err(fail(format!(
-            "P of {dtype} is held in f32 or {}, not in {}",
-            allowed.join(" or "),
+            "P of {dtype} is declared as {}, not as {}",
+            names.join(" or "),
             probability.name()
         )));
     }

@@ -50,6 +50,16 @@ impl Probability {
         }
     }
 
+    /// What a kernel may declare P as, which sets how far C2 and C3 let an output be off: nothing less exact than 16 bits, nor than
+    /// the inputs.
+    pub fn declarable(dtype: Dtype) -> &'static [Self] {
+        match dtype {
+            Dtype::F16 => &[Probability::F32, Probability::F16],
+            Dtype::Bf16 => &[Probability::F32, Probability::Bf16],
+            Dtype::E4m3 => &[Probability::F32, Probability::F16, Probability::Bf16],
+        }
+    }
+
     /// What P is rounded to where it meets V, in a kernel that declares `self`: 16 bits are those of the problem's output, though a
     /// kernel may declare fewer that count because its scores are less exact.
     pub fn held(self, dtype: Dtype) -> Self {

@@ -263,3 +263,23 @@ fn weights_normalised_before_rounding_to_e4m3_vanish() {
     assert!(kept_after_normalising < 0.2, "{kept_after_normalising}");
     assert!((kept_scaled - 1.0).abs() < 0.01, "{kept_scaled}");
 }
+
+#[test]
+fn p_is_declared_in_16_bits_at_least_and_as_bf16_only_where_inputs_have_no_more() {
+    use Probability::{Bf16, E4m3, F16, F32};
+    for (dtype, bf16) in [
+        (Dtype::F16, false),
+        (Dtype::E4m3, true),
+        (Dtype::Bf16, true),
+    ] {
+        let declarable = Probability::declarable(dtype);
+        assert_eq!(declarable.contains(&Bf16), bf16, "{dtype}");
+        assert!(!declarable.contains(&E4m3) && declarable.contains(&F32));
+        // Whatever is declared, 16 bits are those of the output.
+        assert!(declarable.contains(&Probability::half(dtype)));
+        for of in [F16, Bf16] {
+            assert_eq!(of.held(dtype), Probability::half(dtype), "{dtype}");
+        }
+        assert_eq!([F32, E4m3].map(|of| of.held(dtype)), [F32, E4m3]);
+    }
+}
