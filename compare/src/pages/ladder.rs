@@ -74,18 +74,17 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
         } => (row, record, origin),
         Latency::Withheld(why) | Latency::NoData(why) => return [(); 3].map(|()| missing(&*why)),
     };
-    let ratio = |of: fn([Option<(Subject, f64)>; 2]) -> Option<(Subject, f64)>| {
+    let [previous, first] = [0, 1].map(|of| {
         // The newest record of this kernel that has both: a later one may have been of some stages alone.
         let older = best::alike(known, record, subject, &place);
         let records = [(record, row)].into_iter().chain(older);
-        let mut found = records.filter_map(|(record, row)| of(best::speedups(record, row)));
+        let mut found = records.filter_map(|(record, row)| best::speedups(record, row)[of].take());
         match found.next() {
             Some((base, _)) if base == *subject => missing("it is the first"),
             Some((_, ratio)) => super::speedup(ratio),
             None => missing("no record has both"),
         }
-    };
-    let [previous, first] = [ratio(|[previous, _]| previous), ratio(|[_, first]| first)];
+    });
     [stale(us(best::p50(row)), &origin), previous, first]
 }
 
