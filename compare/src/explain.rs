@@ -159,7 +159,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         subject: format!("{}/{variant}", build.id),
         case: name,
         is_given: args.row.is_some(),
-        probability: prepared.kernel.probability,
+        probability: prepared.kernel.probability.held(problem.dtype),
         found: &found,
         gpu: gpu.as_ref(),
     });

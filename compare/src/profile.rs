@@ -6,8 +6,7 @@ mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
-use crate::judge::list::distinct;
-use crate::judge::list::joined;
+use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};

@@ -198,6 +198,16 @@ fn build(stage: StageMeta) -> StageBuild {
     }
 }
 
+/// The same, with this stage's instances of E4M3 alone.
+pub fn builds_of_e4m3_alone(stage: usize) -> Vec<StageBuild> {
+    let mut builds = builds();
+    for variant in &mut builds[stage].variants {
+        let is_e4m3 = |kernel: &KernelBuild| kernel.facts.dtype == Dtype::E4m3;
+        variant.kernels.retain(is_e4m3);
+    }
+    builds
+}
+
 /// One site that is needed, and one that is listed as redundant.
 pub fn suppressed() -> Suppressed {
     let site = |family: &str, finding, listed: Option<&str>| SiteResult {

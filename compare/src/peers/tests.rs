@@ -7,7 +7,7 @@ use crate::cli::Cli;
 use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
-use crate::testing::{self, CPASYNC, WMMA, builds, peer_sampled, timed};
+use crate::testing::{self, CPASYNC, WMMA, builds, builds_of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, SpeedOfLight};
@@ -530,12 +530,7 @@ fn problems_and_stages_are_chosen_by_flags() {
 
 #[test]
 fn the_last_stage_that_has_an_element_type_stands_for_it() {
-    let mut builds = builds();
-    for variant in &mut builds[1].variants {
-        variant
-            .kernels
-            .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
-    }
+    let builds = builds_of_e4m3_alone(1);
     let stages: Vec<&StageBuild> = builds.iter().collect();
     let of = |dtype: &str| {
         let args = args(&["--shapes", "wide", "--masks", "full", "--dtypes", dtype]);

@@ -2,9 +2,9 @@ use super::*;
 use crate::judge::verdict::{Exit, of_differences};
 use crate::record::meta::{Refusal, Tier, TimingScope};
 use crate::record::{Claim, Relation, VariantMeta};
-use crate::testing::newest_whole;
 use crate::testing::{
-    CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission, timed,
+    CPASYNC, SCALAR, US, VARIANTS, WMMA, committed, emulated, instance, ladder, mission,
+    newest_whole, timed,
 };
 use Change::{Ambiguous, Better, Missing, Same, Worse};
 use common::metric::LATENCY_CHANGE;

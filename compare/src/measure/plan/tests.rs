@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::Place;
-use crate::testing::builds;
+use crate::testing::{builds, builds_of_e4m3_alone};
 use std::collections::BTreeMap;
 
 fn request(list: &[&str]) -> Request {
@@ -299,12 +299,7 @@ fn a_plan_without_cases_is_an_error() {
 
 #[test]
 fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
-    let mut builds = builds();
-    for variant in &mut builds[1].variants {
-        variant
-            .kernels
-            .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
-    }
+    let mut builds = builds_of_e4m3_alone(1);
     let of =
         |builds: &[StageBuild], list: &[&str]| plan(builds, &request(list), BackendKind::Emulated);
     let e4m3 = of(&builds, &["--stages", "stage1-cpasync"]).unwrap();
