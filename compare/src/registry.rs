@@ -24,6 +24,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage8_overlap::Overlap,
     &stage9_cluster::Cluster,
     &stage10_fp8::Fp8,
+    &stage11_spread::Spread,
 ];
 
 /// Why there is no ladder to work on.

@@ -1,0 +1,36 @@
+// Exponentials whose FP32 arithmetic leaves room for wgmma. On an H200 an FFMA or FADD that issues while tensor cores multiply
+// takes their turn: one cycle each where a warp issues them one after the other, as ptxas likes to order them, and next to nothing
+// where ex2 stands between them (docs/wgmma-and-fp32.md).
+#pragma once
+
+#include <attn/softmax.cuh>
+#include <stdint.h>
+
+namespace attn {
+
+// As exponentials_of_rows() of <attn/wgmma_rows.cuh>: exponentials under the maxima that the rows had before, and false, with the
+// sums as they were, if one may be too large for a half in some row of the warp. But 8 scores at a time: the arithmetic of the
+// next 8 waits for the last exponential of these.
+template <int COUNT>
+static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
+    constexpr float LIMIT = 32768.0f;
+    constexpr int AT_A_TIME = 8;
+    ATTN_STEP(EXPONENTIAL);
+    float sum[2][2] = {}; // in two chains for each row
+    float scale = scale_log2;
+    const uint32_t zero = threadIdx.y; // blocks have one dimension, which ptxas does not know
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        // The same scale again, but known only after the exponential before.
+        if (i % AT_A_TIME == 0 && i > 0) scale = __uint_as_float(__float_as_uint(scale_log2) | (__float_as_uint(s[i - 1]) & zero));
+        s[i] = exp2_approx(fmaf(s[i], scale, -state[i % 4 / 2].max));
+        sum[i % 4 / 2][i % 2] += s[i];
+    }
+    const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
+    if (__any_sync(0xffffffffu, fmaxf(row_sum[0], row_sum[1]) > LIMIT)) return false;
+    state[0].sum += row_sum[0];
+    state[1].sum += row_sum[1];
+    return true;
+}
+
+} // namespace attn
