@@ -1,5 +1,8 @@
-//! Stage 11: a copy of stage8-overlap.
+//! Stage 11: what bounds head_dim 64 spread. Warpgroups with the same rows split the keys, so that four of them compute on a
+//! multiprocessor that has rows for two, and FP32 arithmetic is spread among the exponentials, where it does not hold up wgmma.
 
+use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::metric::Metric;
 use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -7,12 +10,54 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Spread;
 
+/// The same products, with rows alone shared out and arithmetic where ptxas puts it.
+const OVERLAP: Base = Base {
+    stage: "stage8-overlap",
+    family: "overlap-lazy",
+};
+
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
-    idea: "a copy of stage8-overlap",
+    idea: "keys split over warpgroups, FP32 arithmetic spread among exponentials",
     predecessor: Some("stage8-overlap"),
     default_variant: "spread-256x64",
-    claims: &[],
+    claims: &[
+        Claim::faster_on("spread", OVERLAP, &Where::f16("long"), 1.08),
+        Claim::faster_on("spread", OVERLAP, &Where::bf16("long"), 1.08),
+        Claim::faster_on("spread", OVERLAP, &Where::f16("big"), 1.0),
+        Claim::over("spread", Rival::FastestPeer, &Where::f16("long"), 1.2, None),
+        Claim::over(
+            "spread",
+            Rival::FastestPeer,
+            &Where::bf16("long"),
+            1.2,
+            None,
+        ),
+        Claim::over(
+            "spread",
+            Rival::FastestPeer,
+            &Where::f16("big"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim {
+            family: "spread",
+            metrics: &[Metric::TensorMacs],
+            relation: Relation::equal_to(OVERLAP),
+            on: claim::BOTH,
+            why: "the same work, elsewhere",
+        },
+        Claim::none(
+            "spread",
+            &[
+                Metric::LoopHmma,
+                Metric::LoopLdsm,
+                Metric::LoopLds,
+                Metric::LoopSts,
+            ],
+            "the warpgroups that compute touch shared memory by descriptor alone",
+        ),
+    ],
     redundant: &[],
 };
 
