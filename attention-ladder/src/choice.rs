@@ -12,6 +12,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage8_overlap::Overlap,
     &stage9_cluster::Cluster,
     &stage10_fp8::Fp8,
+    &stage11_spread::Spread,
 ];
 
 /// The files of `tune/`.

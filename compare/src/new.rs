@@ -16,18 +16,18 @@ Copies a stage's crate under a new name and registers it. The copy has the same 
 and no claims; the family of its default variant gets the new name.
 
 Examples:
-  compare new stage11-mine --from stage5-swizzle
-  cargo test -p stage11-mine                    tier T0, barriers left out, counters: all pass before you change a line
+  compare new stage12-mine --from stage5-swizzle
+  cargo test -p stage12-mine                    tier T0, barriers left out, counters: all pass before you change a line
   compare render                                its row in COMPARE.md and the README
 
 Exit codes:
   0  made
-  2  the name is taken, or is not one of a stage such as stage11-mine, there is no such stage to copy, or this is no checkout; nothing is written";
+  2  the name is taken, or is not one of a stage such as stage12-mine, there is no such stage to copy, or this is no checkout; nothing is written";
 
 /// The flags of `new`.
 #[derive(Clone, Debug, Args)]
 pub struct NewArgs {
-    /// The stage to make: the next number and words, such as stage11-mine
+    /// The stage to make: the next number and words, such as stage12-mine
     #[arg(value_name = "NAME")]
     pub name: String,
     /// The stage to copy, by id or number
@@ -408,7 +408,7 @@ impl Copy {
     }
 }
 
-/// Number and word of `stage11-mine`.
+/// Number and word of `stage12-mine`.
 fn parts(id: &str) -> Option<(usize, &str)> {
     let (number, word) = id.strip_prefix("stage")?.split_once('-')?;
     let is_word = |part: &str| {

@@ -253,6 +253,13 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
             );
         }
     }
+    let left_out = plan.bases_left_out(&builds);
+    if !plan.timings.is_empty() && !left_out.is_empty() {
+        let names = Vec::from_iter(left_out).join(", ");
+        bars.say(&format!(
+            "note: claims over {names} are not measured: run it too (--stages)"
+        ));
+    }
     let base_name = format!("{}-{}", started.compact(), machine.name);
     let out = match args.out.as_ref().or(args.into.as_ref()) {
         Some(out) => out.clone(),

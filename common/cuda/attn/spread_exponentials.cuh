@@ -1,6 +1,6 @@
-// Exponentials whose FP32 arithmetic leaves room for wgmma. On an H200 an FFMA or FADD that issues while tensor cores multiply
-// takes their turn: one cycle each where a warp issues them one after the other, as ptxas likes to order them, and next to nothing
-// where ex2 stands between them (docs/wgmma-and-fp32.md).
+// Exponentials whose FP32 arithmetic leaves room for wgmma. On an H200 an FFMA or FADD that issues right after another takes a
+// cycle from the tensor cores, and ptxas likes to put them so; between exponentials they mostly cost less
+// (common/docs/wgmma-and-fp32.md).
 #pragma once
 
 #include <attn/softmax.cuh>

@@ -143,8 +143,7 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
         )
     });
     let widened = if is_noisy(noise) {
-        let percent = 100.0 * noise;
-        format!(", intervals widened by the noise of {percent:.1} % after one repeat")
+        format!(" ± noise of {:.1} %", 100.0 * noise)
     } else {
         String::new()
     };
@@ -277,7 +276,7 @@ mod tests {
         ] {
             let result = l1(&of_one, claim);
             assert_eq!(result.verdict, expected, "{claim}: {}", result.reason);
-            assert!(result.reason.contains("widened"), "{}", result.reason);
+            assert!(result.reason.contains(" ± noise of "), "{}", result.reason);
         }
     }
 

@@ -209,6 +209,17 @@ impl Plan {
         self.cases.iter().any(|case| case.subject.stage() == id)
     }
 
+    /// Stages that are not run, though claims of speed of those that are compare with them: such claims go unmeasured.
+    pub fn bases_left_out<'a>(&self, all: &'a [StageBuild]) -> BTreeSet<&'a str> {
+        claims(all)
+            .filter(|(stage, claim)| {
+                matches!(claim.relation, Relation::Faster { .. }) && self.has_stage(&stage.id)
+            })
+            .filter_map(|(_, claim)| Some(claim.relation.base()?.stage.as_str()))
+            .filter(|base| !self.has_stage(base))
+            .collect()
+    }
+
     /// Whether what is counted is counted with E4M3 too.
     pub fn counts_e4m3(&self) -> bool {
         self.cases

@@ -21,9 +21,9 @@ use common::verdict::Verdict as Judgement;
 
 /// Lines of each kind. The rest is behind a command.
 const MOST_CHANGES: usize = 12;
-const MOST_FAILURES: usize = 12;
-const MOST_CLAIMS: usize = 18;
-const MOST_MISSING: usize = 12;
+const MOST_FAILURES: usize = 10;
+const MOST_CLAIMS: usize = 13;
+const MOST_MISSING: usize = 10;
 
 /// Of a report, and of what committed candidates reached beside the ladder.
 pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
