@@ -168,7 +168,7 @@ fn initialising_members(text: &str) -> Vec<usize> {
             if let Some(Some(class)) = classes.last().filter(|_| opened.is_none()) {
                 let constructs =
                     is_function && head.rsplit(|c| !is_word(c)).next() == Some(class.as_str());
-                let has_value = !is_function && (c == '{' || code.contains('='));
+                let has_value = !is_function && (c == '{' || assigns(&code));
                 if constructs || has_value && !has(&["static", "using", "enum"]) {
                     found.push(index + 1);
                 }
@@ -181,6 +181,17 @@ fn initialising_members(text: &str) -> Vec<usize> {
         }
     }
     found
+}
+
+/// Whether an = stands there that compares nothing.
+fn assigns(code: &str) -> bool {
+    let comparisons = ["==", "!=", "<=", ">="];
+    let without = comparisons
+        .iter()
+        .fold(code.to_string(), |code, comparison| {
+            code.replace(comparison, "")
+        });
+    without.contains('=')
 }
 
 #[test]
@@ -198,11 +209,13 @@ fn members_with_a_value_are_found() {
         "S() = default;",
         "~S();",
         "int b; private: int a = f(1);",
+        "bool a = A == 2;",
     ] {
         assert_eq!(initialising_members(&in_class(member)), [3], "{member}");
     }
     for member in [
         "float a, b[2];",
+        "std::conditional_t<A == 2, float, int> a[2];",
         "static constexpr int A = 3;",
         "using A = int;",
         "enum { A = 0 };",
