@@ -3,7 +3,7 @@
 use crate::judge::list::grouped;
 use crate::judge::missing::Missing;
 use crate::judge::verdict::{self, Exit, Report};
-use crate::judge::{self, Known, best, claims, state};
+use crate::judge::{self, Known, best, claims, peers, state};
 use crate::measure::machine;
 use crate::record::files::{PARTIAL, name_of};
 use crate::record::meta::{Git, Progress, Scope};
@@ -130,9 +130,14 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         target.display()
     );
     let of = record.meta.of();
+    let mut remarks = remarks(&record);
     let verdict = match of {
         Of::Ladder => {
             let committed = read_all(&into, Of::Ladder)?;
+            let without = peers::without(&record, committed.iter().map(|(_, record)| record));
+            remarks.extend(without.map(|without| {
+                format!("its session with peers was timed {without}: run `compare peers` where it is installed")
+            }));
             judge(&name, &record, &committed, args.negative.is_some())?
         }
         Of::Candidate => judge_candidate(&name, &record)?,
@@ -158,7 +163,6 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         "{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)"
     );
     write_at_once(&record, &into, &name)?;
-    let remarks = remarks(&record);
     let refuted = record
         .meta
         .negative

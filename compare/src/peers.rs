@@ -153,7 +153,7 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         .into_iter()
         .map(|picked| picked.stage)
         .collect();
-    let mut items = choose::items(&args.problems, &chosen);
+    let mut items = choose::items(&args.problems, &chosen, &completing.record);
     // Where problems are chosen, only those are measured.
     let growth = if args.problems == Problems::default() {
         choose::growth(&chosen)

@@ -1,9 +1,10 @@
 //! The ladder beside its peers: whose figures are shown, what is won and lost, and fast_p.
 
 use super::best::p50;
+use super::list::grouped;
 use super::state::{cases, is_green};
 use super::{Known, Origin};
-use crate::record::{Figure, Place, Record, Row, Source, Subject};
+use crate::record::{Figure, On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
 use serde::Serialize;
@@ -174,6 +175,47 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
         problems,
         fast,
     })
+}
+
+/// Peers that were the fastest on problems of the session in `others` of the same GPU and were not timed there in it, with the
+/// number of these problems: what is won without them says less.
+pub fn left_out<'a>(
+    record: &Record,
+    others: impl IntoIterator<Item = &'a Record>,
+) -> Vec<(&'a Subject, usize)> {
+    let same_gpu = others
+        .into_iter()
+        .filter(|other| !std::ptr::eq(*other, record) && other.meta.gpu() == record.meta.gpu());
+    let mut missing: Vec<(&Subject, &On)> = Vec::new();
+    for other in same_gpu {
+        for ours in arms(other).filter(|row| is_ours(other, row)) {
+            let Some((peer, _)) = fastest(other, ours, |_| true) else {
+                continue;
+            };
+            let here: Vec<&Row> = arms(record).filter(|row| row.on == ours.on).collect();
+            let came_to = here.iter().any(|row| is_ours(record, row));
+            let mut theirs = here.iter().filter(|row| row.subject == peer.subject);
+            let is_timed = theirs.any(|row| row.has(Metric::P50));
+            let found = (&peer.subject, &ours.on);
+            if came_to && !is_timed && !missing.contains(&found) {
+                missing.push(found);
+            }
+        }
+    }
+    let by_peer = grouped(missing).into_iter();
+    by_peer.map(|(peer, on)| (peer, on.len())).collect()
+}
+
+/// The same in words.
+pub fn without<'a>(
+    record: &Record,
+    others: impl IntoIterator<Item = &'a Record>,
+) -> impl Iterator<Item = String> {
+    left_out(record, others)
+        .into_iter()
+        .map(|(peer, problems)| {
+            format!("without {peer}, the fastest on {problems} of its problems in older records")
+        })
 }
 
 /// The problems of one session but those that newer ones came to.

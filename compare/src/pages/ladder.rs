@@ -212,6 +212,10 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     let older = beside
         .older()
         .map(|problem| (problem.origin.clone(), &problem.place));
+    let others = known.sources().into_iter().map(|(_, record)| record);
+    let score = peers::without(beside.record, others).fold(score, |score, without| {
+        score.plain(format!(" The newest session was timed {without}."))
+    });
     Some(
         grouped(older)
             .into_iter()

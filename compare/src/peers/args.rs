@@ -31,7 +31,7 @@ pub struct PeersArgs {
     /// The record to complete [default: the newest in target/compare]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Stages to time: all of these on mission; on other shapes the last, and those with a claim there [default: all]
+    /// Stages to time: all of these on mission; on other shapes the last, the fastest of the record and those with a claim there [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use crate::judge::state::is_green;
 use crate::measure::builds::StageBuild;
 use crate::measure::select::{Named, Problems};
 use crate::record::meta::{CANDIDATE, Claim, Relation};
-use crate::record::{Place, Record, Subject};
+use crate::record::{Place, Record, Row, Subject};
 use common::problem::{Dtype, Mask, Problem, Shape};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
@@ -32,17 +32,18 @@ pub struct Item {
     pub stages: Vec<String>,
 }
 
-/// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the other shapes those that claim
-/// to be faster than a peer there, and the last.
-pub fn items(problems: &Problems, stages: &[&StageBuild]) -> Vec<Item> {
+/// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
+/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in `record`, and the last.
+pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Vec<Item> {
     let item = |(place, problem): Named| {
         let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
             return None;
         }
+        let fastest = fastest(record, stages, &place);
         let stages = chosen(stages, problem.dtype, |stage| {
-            place.shape == "mission" || claims(stage)
+            place.shape == "mission" || claims(stage) || fastest == Some(&stage.id)
         });
         Some(Item {
             place,
@@ -80,6 +81,31 @@ pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
         .flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq)))
         .map(item)
         .collect()
+}
+
+/// The stage whose best variant the record has as the fastest on a problem.
+fn fastest<'a>(record: &Record, stages: &[&'a StageBuild], place: &Place) -> Option<&'a str> {
+    let p50 = |stage: &StageBuild| Some(best::p50(best_of_default_family(record, stage, place)?));
+    stages
+        .iter()
+        .filter_map(|stage| Some((p50(stage)?, stage.id.as_str())))
+        .min_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, id)| id)
+}
+
+fn best_of_default_family<'a>(
+    record: &'a Record,
+    stage: &StageBuild,
+    place: &Place,
+) -> Option<&'a Row> {
+    best::best(record, &stage.id, place, |name| {
+        of_default_family(stage, name)
+    })
+}
+
+fn of_default_family(stage: &StageBuild, name: &str) -> bool {
+    let family = |name: &str| Some(stage.variant(name)?.family.as_str());
+    family(name) == family(&stage.default_variant)
 }
 
 /// Of the stages that take this element type those that are `wanted`, and the last.
@@ -129,12 +155,7 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
 pub fn candidates(record: &Record, stage: &StageBuild, place: &Place) -> Vec<String> {
-    let family = stage
-        .variant(&stage.default_variant)
-        .map(|variant| variant.family.as_str());
-    let of_family =
-        |name: &str| stage.variant(name).map(|variant| variant.family.as_str()) == family;
-    match best::best(record, &stage.id, place, of_family) {
+    match best_of_default_family(record, stage, place) {
         Some(fastest) => vec![fastest.subject.name().to_string()],
         None => {
             let names = stage
@@ -142,7 +163,7 @@ pub fn candidates(record: &Record, stage: &StageBuild, place: &Place) -> Vec<Str
                 .iter()
                 .filter(|variant| variant.takes(place.dtype))
                 .map(|variant| &variant.name)
-                .filter(|name| of_family(name));
+                .filter(|name| of_default_family(stage, name));
             names
                 .filter(|name| is_green(record, &Subject::variant(&stage.id, name)))
                 .cloned()

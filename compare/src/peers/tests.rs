@@ -468,11 +468,12 @@ fn args(list: &[&str]) -> PeersArgs {
 
 #[test]
 fn problems_and_stages_are_chosen_by_flags() {
+    let none = testing::emulated();
     let item = |item: choose::Item| format!("{}: {}", item.place, item.stages.join(" "));
     let lines = |list: &[&str]| -> Vec<String> {
         let (args, builds) = (args(list), builds());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
-        items(&args.problems, &stages)
+        items(&args.problems, &stages, &none)
             .into_iter()
             .map(item)
             .collect()
@@ -515,7 +516,7 @@ fn problems_and_stages_are_chosen_by_flags() {
         ..claim.unwrap()
     });
     let e4m3 = |problems: &Problems| {
-        let items = items(problems, &claiming.iter().collect::<Vec<_>>());
+        let items = items(problems, &claiming.iter().collect::<Vec<_>>(), &none);
         items
             .into_iter()
             .filter(|item| item.problem.dtype == Dtype::E4m3)
@@ -530,15 +531,36 @@ fn problems_and_stages_are_chosen_by_flags() {
 
 #[test]
 fn the_last_stage_that_has_an_element_type_stands_for_it() {
+    let none = testing::emulated();
     let builds = builds_of_e4m3_alone(1);
     let stages: Vec<&StageBuild> = builds.iter().collect();
     let of = |dtype: &str| {
         let args = args(&["--shapes", "wide", "--masks", "full", "--dtypes", dtype]);
-        items(&args.problems, &stages)[0].stages.clone()
+        items(&args.problems, &stages, &none)[0].stages.clone()
     };
     assert_eq!(of("f16"), ["stage0-scalar"]);
     assert_eq!(of("e4m3"), ["stage1-cpasync"]);
     assert_eq!(choose::growth(&stages)[0].stages, ["stage0-scalar"]);
+}
+
+#[test]
+fn the_fastest_stage_of_the_record_is_timed_beside_the_last() {
+    let builds = builds();
+    let stages: Vec<&StageBuild> = builds.iter().collect();
+    let problems = args(&["--shapes", "wide,stretch", "--masks", "full"]).problems;
+    let wide = || On::Problem(Place::new("wide", Dtype::F16, Mask::Full));
+    let record = |wmma: f64, cpasync: f64| {
+        timed([17.0, 14.0, 9.0])
+            .sampled(WMMA, wide(), &testing::samples(wmma))
+            .sampled(CPASYNC, wide(), &testing::samples(cpasync))
+    };
+    let of = |record: &Record| -> Vec<Vec<String>> {
+        let items = items(&problems, &stages, record).into_iter();
+        items.map(|item| item.stages).collect()
+    };
+    let (first, last) = ("stage0-scalar", "stage1-cpasync");
+    assert_eq!(of(&record(5.0, 7.0)), [vec![first, last], vec![last]]);
+    assert_eq!(of(&record(7.0, 5.0)), [vec![last], vec![last]]);
 }
 
 #[test]
