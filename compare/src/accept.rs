@@ -134,7 +134,7 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
     let verdict = match of {
         Of::Ladder => {
             let committed = read_all(&into, Of::Ladder)?;
-            let without = peers::without(&record, committed.iter().map(|(_, record)| record));
+            let without = peers::without(&record, committed.iter().rev().map(|(_, record)| record));
             remarks.extend(without.map(|without| {
                 format!("its session with peers was timed {without}: run `compare peers` where it is installed")
             }));

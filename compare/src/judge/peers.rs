@@ -177,8 +177,8 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// Peers that were the fastest on problems of the session in `others` of the same GPU and were not timed there in it, with the
-/// number of these problems: what is won without them says less.
+/// Peers that the session has not timed on problems of its own where they were the fastest when they were last timed on the same
+/// GPU, in `others` (newest first), with the number of these problems: what is won without them says less.
 pub fn left_out<'a>(
     record: &Record,
     others: impl IntoIterator<Item = &'a Record>,
@@ -186,18 +186,25 @@ pub fn left_out<'a>(
     let same_gpu = others
         .into_iter()
         .filter(|other| !std::ptr::eq(*other, record) && other.meta.gpu() == record.meta.gpu());
+    let mut seen: Vec<(&Subject, &On)> = Vec::new();
     let mut missing: Vec<(&Subject, &On)> = Vec::new();
     for other in same_gpu {
-        for ours in arms(other).filter(|row| is_ours(other, row)) {
-            let Some((peer, _)) = fastest(other, ours, |_| true) else {
-                continue;
-            };
-            let here: Vec<&Row> = arms(record).filter(|row| row.on == ours.on).collect();
+        let timed = arms(other).filter(|row| row.has(Metric::P50));
+        let (ours, theirs): (Vec<&Row>, Vec<&Row>) = timed.partition(|row| is_ours(other, row));
+        for peer in theirs {
+            let found = (&peer.subject, &peer.on);
+            if seen.contains(&found) {
+                continue; // a newer session says more
+            }
+            seen.push(found);
+            let mut beside = ours.iter().filter(|ours| ours.on == peer.on);
+            let is_fastest = beside.any(|ours| {
+                fastest(other, ours, |_| true).is_some_and(|(row, _)| row.subject == peer.subject)
+            });
+            let here: Vec<&Row> = arms(record).filter(|row| row.on == peer.on).collect();
             let came_to = here.iter().any(|row| is_ours(record, row));
-            let mut theirs = here.iter().filter(|row| row.subject == peer.subject);
-            let is_timed = theirs.any(|row| row.has(Metric::P50));
-            let found = (&peer.subject, &ours.on);
-            if came_to && !is_timed && !missing.contains(&found) {
+            let mut again = here.iter().filter(|row| row.subject == peer.subject);
+            if is_fastest && came_to && !again.any(|row| row.has(Metric::P50)) {
                 missing.push(found);
             }
         }

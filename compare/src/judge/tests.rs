@@ -898,6 +898,16 @@ fn a_session_without_the_peer_that_was_the_fastest_says_so() {
     ] {
         assert_eq!(without(older, &alone), [""; 0]);
     }
+    // Nor is one that was the fastest until another came.
+    let since = session(
+        "mission",
+        &[("flash-attn-4", 12.0, true), ("flash-attn-5", 11.0, true)],
+    );
+    let found: Vec<String> = peers::without(&alone, [&since, &both()]).collect();
+    assert_eq!(
+        found,
+        ["without flash-attn-5, the fastest on 1 of its problems in older records"]
+    );
     let committed = [named("older", both()), named("newer", alone)];
     let said = of(None, &committed, |report| {
         ladder_page::score(&report.known).unwrap().to_string()
