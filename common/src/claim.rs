@@ -163,6 +163,20 @@ impl Claim {
         }
     }
 
+    /// The warpgroups that compute load no fragment from shared memory and store none to it.
+    pub const fn by_descriptor(family: &'static str) -> Self {
+        Self::none(
+            family,
+            &[
+                Metric::LoopHmma,
+                Metric::LoopLdsm,
+                Metric::LoopLds,
+                Metric::LoopSts,
+            ],
+            "the warpgroups that compute touch shared memory by descriptor alone",
+        )
+    }
+
     /// Faster than a peer on `on`.
     pub const fn over(
         family: &'static str,

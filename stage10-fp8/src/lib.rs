@@ -57,16 +57,8 @@ const INFO: StageInfo = StageInfo {
             why: "V alone is widened, and neither K nor Q",
         },
         Claim {
-            family: "fp8-scores",
-            metrics: &[
-                Metric::LoopHmma,
-                Metric::LoopLdsm,
-                Metric::LoopLds,
-                Metric::LoopSts,
-            ],
-            relation: Relation::AtMost { bound: 0.0 },
             on: claim::E4M3,
-            why: "the warpgroups that compute touch shared memory by descriptor alone",
+            ..Claim::by_descriptor("fp8-scores")
         },
     ],
     redundant: &[],

@@ -47,16 +47,7 @@ const INFO: StageInfo = StageInfo {
             on: claim::BOTH,
             why: "the same work, elsewhere",
         },
-        Claim::none(
-            "spread",
-            &[
-                Metric::LoopHmma,
-                Metric::LoopLdsm,
-                Metric::LoopLds,
-                Metric::LoopSts,
-            ],
-            "the warpgroups that compute touch shared memory by descriptor alone",
-        ),
+        Claim::by_descriptor("spread"),
     ],
     redundant: &[],
 };

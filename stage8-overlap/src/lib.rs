@@ -112,26 +112,8 @@ const INFO: StageInfo = StageInfo {
             &[Metric::AsyncCopyBytes],
             "Q, K and V all come by TMA",
         ),
-        Claim::none(
-            "overlap",
-            &[
-                Metric::LoopHmma,
-                Metric::LoopLdsm,
-                Metric::LoopLds,
-                Metric::LoopSts,
-            ],
-            "the warpgroups that compute touch shared memory by descriptor alone",
-        ),
-        Claim::none(
-            "overlap-lazy",
-            &[
-                Metric::LoopHmma,
-                Metric::LoopLdsm,
-                Metric::LoopLds,
-                Metric::LoopSts,
-            ],
-            "the warpgroups that compute touch shared memory by descriptor alone",
-        ),
+        Claim::by_descriptor("overlap"),
+        Claim::by_descriptor("overlap-lazy"),
     ],
     redundant: &[],
 };

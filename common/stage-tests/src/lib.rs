@@ -12,6 +12,7 @@ mod explained;
 mod late;
 mod resources;
 mod suppression;
+mod warpgroups;
 
 pub use counters::counters;
 pub use explained::explained;
@@ -19,6 +20,7 @@ pub use insta;
 pub use late::late_warps;
 pub use resources::resources;
 pub use suppression::synchronisation;
+pub use warpgroups::{groups_of_heads, shared_registers};
 
 use common::image::GAP_ROWS;
 use common::limits::DeviceLimits;

@@ -1,0 +1,54 @@
+//! Of stages with a warpgroup that loads and others that compute: the registers that these share, and the order in which their
+//! causal blocks start.
+
+use crate::{load, not_checked};
+use common::inputs::Family;
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::stage::Attention;
+use common::tier0::{Case, SCHEDULES, failures_on};
+
+/// Registers of a multiprocessor; a thread gets them by 8.
+const REGISTERS: u32 = 65_536;
+
+/// Bytes of K and V of the heads whose causal blocks start together: what stays in L2.
+const GROUP_BYTES: usize = 32 << 20;
+
+/// Fails where a block that shares out registers by setmaxnreg is launched with fewer than a block can have: the shares of kernel.cu add
+/// up to those (128 * (4 * 112 + 32), 128 * (3 * 160 + 32), 128 * (2 * 240 + 24) and 128 * (2 * 232 + 40)), and a warpgroup would
+/// wait for registers that nobody gives back.
+pub fn shared_registers(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    let sharing = stage.kernels.iter().filter(|kernel| kernel.threads > 256);
+    let mut seen = 0;
+    for kernel in sharing {
+        let entries = stage.ptxas_entries(kernel);
+        for entry in entries.iter().filter(|entry| entry.arch == "sm_90a") {
+            let all = REGISTERS / kernel.threads / 8 * 8;
+            assert_eq!(entry.resources.registers, all, "{}", kernel.symbol);
+            seen += 1;
+        }
+    }
+    if seen == 0 {
+        not_checked("built without nvcc");
+    }
+}
+
+/// Causal blocks start by groups of heads whose K and V stay in L2 together. Three heads of so many keys are a group of two and one
+/// of one: no named shape has a last group that is not whole.
+pub fn groups_of_heads(attention: &'static dyn Attention, variant: &str, dtype: Dtype) {
+    // 65 rows: two tiles, one of a single row.
+    let shape = Shape {
+        heads_kv: 1,
+        seq_kv: GROUP_BYTES / (2 * 2 * 64 * dtype.bytes()),
+        ..Shape::bhsd(1, 3, 65, 64)
+    };
+    let case = Case {
+        problem: Problem::new(shape, dtype, Mask::Causal).unwrap(),
+        family: Family::Normal,
+        schedules: &SCHEDULES[..1],
+    };
+    assert_eq!(
+        failures_on(&load(attention), variant, &case, &[]),
+        Vec::<String>::new()
+    );
+}

@@ -1,0 +1,14 @@
+//! The tests of stages with a warpgroup that loads; see `stage-tests`.
+
+use common::problem::Dtype;
+use stage8_overlap::Overlap;
+
+#[test]
+fn blocks_that_share_registers_are_launched_with_all_that_they_share() {
+    stage_tests::shared_registers(&Overlap);
+}
+
+#[test]
+fn heads_that_do_not_fill_their_group_are_computed_too() {
+    stage_tests::groups_of_heads(&Overlap, "overlap-lazy-64x128", Dtype::F16);
+}
