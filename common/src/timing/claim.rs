@@ -142,7 +142,7 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
             r.value, r.interval.low, r.interval.high
         )
     });
-    let widened = if is_noisy(noise) {
+    let widened = if margin > 0.0 {
         format!(" ± noise of {:.1} %", 100.0 * noise)
     } else {
         String::new()

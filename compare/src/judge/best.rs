@@ -70,8 +70,8 @@ pub fn best<'a>(
     fastest(taken.filter(|row| withheld(record, row).is_none()))
 }
 
-fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
-    // Of two with the same median the first by name, in whatever order they were written.
+/// Of two with the same median the first by name, in whatever order they were written.
+pub fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     rows.min_by(|a, b| {
         p50(a)
             .total_cmp(&p50(b))

@@ -179,7 +179,7 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
 
 /// Peers that the session has not timed on problems of its own where they were the fastest when they were last timed on the same
 /// GPU, in `others` (newest first), with the number of these problems: what is won without them says less.
-pub fn left_out<'a>(
+fn left_out<'a>(
     record: &Record,
     others: impl IntoIterator<Item = &'a Record>,
 ) -> Vec<(&'a Subject, usize)> {
@@ -197,14 +197,17 @@ pub fn left_out<'a>(
                 continue; // a newer session says more
             }
             seen.push(found);
+            let here: Vec<&Row> = arms(record).filter(|row| row.on == peer.on).collect();
+            let came_to = here.iter().any(|row| is_ours(record, row));
+            let mut again = here.iter().filter(|row| row.subject == peer.subject);
+            if !came_to || again.any(|row| row.has(Metric::P50)) {
+                continue;
+            }
             let mut beside = ours.iter().filter(|ours| ours.on == peer.on);
             let is_fastest = beside.any(|ours| {
                 fastest(other, ours, |_| true).is_some_and(|(row, _)| row.subject == peer.subject)
             });
-            let here: Vec<&Row> = arms(record).filter(|row| row.on == peer.on).collect();
-            let came_to = here.iter().any(|row| is_ours(record, row));
-            let mut again = here.iter().filter(|row| row.subject == peer.subject);
-            if is_fastest && came_to && !again.any(|row| row.has(Metric::P50)) {
+            if is_fastest {
                 missing.push(found);
             }
         }

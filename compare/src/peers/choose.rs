@@ -84,13 +84,9 @@ pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
 }
 
 /// The stage whose best variant the record has as the fastest on a problem.
-fn fastest<'a>(record: &Record, stages: &[&'a StageBuild], place: &Place) -> Option<&'a str> {
-    let p50 = |stage: &StageBuild| Some(best::p50(best_of_default_family(record, stage, place)?));
-    stages
-        .iter()
-        .filter_map(|stage| Some((p50(stage)?, stage.id.as_str())))
-        .min_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, id)| id)
+fn fastest<'a>(record: &'a Record, stages: &[&StageBuild], place: &Place) -> Option<&'a str> {
+    let of_stage = |stage: &&StageBuild| best_of_default_family(record, stage, place);
+    best::fastest(stages.iter().filter_map(of_stage)).map(|row| row.subject.stage())
 }
 
 fn best_of_default_family<'a>(
