@@ -1,13 +1,14 @@
 // Stage 10: scores of E4M3 on FP8 tensor cores, twice as fast as those of halves. Q and K are multiplied as they land, and only V
 // is widened. Heads whose scores may be too large for the sums of these tensor cores get those of stage 8, from halves.
 
+#include <attn/block_work.cuh>
 #include <attn/fp8_scores.cuh>
 #include <attn/mapped_e4m3.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
-#include <attn/wgmma_rows.cuh>
+#include <attn/warpgroup_output.cuh>
 #include <attn/wgmma_tile.cuh>
 
 namespace {
@@ -50,36 +51,10 @@ struct Tile {
     static_assert(WIDENERS < 16, "a block has 16 named barriers");
 };
 
-// What a block works on.
-struct Work {
-    int batch, head_q, head_kv, row; // the first query row
-    int tiles;                       // of keys that the last row sees
-};
-
-template <class Preset>
-__device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
-    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
-    int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
-    // Under the causal mask the last rows see most keys. Their blocks start first, for as many heads at a time as have K and
-    // V that stay in L2 together.
-    if (params.mask == ATTENTION_CAUSAL) {
-        constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
-        const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
-        const int block = blockIdx.x + gridDim.x * head, group = block / (group_heads * gridDim.x);
-        const int first_head = group * group_heads, members = min(group_heads, heads - first_head);
-        const int in_group = block - first_head * gridDim.x;
-        row_tile = gridDim.x - 1 - in_group / members;
-        head = first_head + in_group % members;
-    }
-    const int batch = head / gridDim.y, head_q = head % gridDim.y, row = row_tile * BLOCK_M;
-    const int key_end = attn::visible_keys(params, min(row + BLOCK_M, params.seq_q) - 1);
-    return {batch, head_q, attn::kv_head(params, head_q), row, (key_end + BLOCK_N - 1) / BLOCK_N};
-}
-
 // The loading warpgroup: Q, then K and V of all tiles, the last first, so that those on the diagonal come first. With FP8 codes
 // of Q and K are left as they are.
 template <class Preset, bool FP8>
-__device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
+__device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work) {
     constexpr int BLOCK_N = Preset::BLOCK_N;
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
@@ -134,7 +109,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
 
 // A warpgroup that computes, `consumer` from 0. `scale_log2`: of scores, as exponents to base 2.
 template <class Preset, bool FP8>
-__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work,
+__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
                                         int consumer, float scale_log2) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr bool Q_IN_REGISTERS = FP8 && Preset::Q_IN_REGISTERS;
@@ -152,8 +127,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     }
     // Keys that all rows of the warpgroup see, and that any of them does.
     const int visible_to_all = attn::visible_keys(params, work.row + group_row);
-    const int group_rows = min(params.seq_q - work.row - group_row, attn::WGMMA_M);
-    const int visible_to_any = group_rows > 0 ? attn::visible_keys(params, work.row + group_row + group_rows - 1) : 0;
+    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
+    const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
     float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
     uint32_t q_frag[Q_IN_REGISTERS ? HEAD_DIM / attn::FP8_K : 1][4];
@@ -232,6 +207,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }
+    if (consumer >= work.groups) return; // its rows are none, or of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(FP8 ? &smem.q_landed : &smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
         if constexpr (Q_IN_REGISTERS) {
@@ -258,24 +234,15 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
     }
 
-    // O = O / sum, through the place of this warp's rows of Q, which nobody reads any more.
-    const float scale = attn::scale_of(params.v, params.heads_kv, work.batch, work.head_kv);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        state[half].template join<4>();
-        rescale[half] = state[half].inverse_sum() * scale;
-    }
-    attn::scale_rows(o_acc, rescale);
     __syncwarp(); // lanes that read Q for their own scores have done so
-    attn::store_rows(smem.q, warp_row, o_acc, lane);
-    attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
+    attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
 }
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const AttentionParams &params = launch.params;
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
-    const Work work = work_of_block<Preset>(params);
+    const attn::Work work = attn::work_of_block<Preset>(params);
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
                              attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);

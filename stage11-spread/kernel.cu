@@ -1,16 +1,15 @@
 // Stage 11: the exponentials of a multiprocessor's four schedulers, which bound head_dim 64, spread. Four warpgroups compute where
 // there are rows for two: they split the keys. And FP32 arithmetic is spread among the exponentials, as it holds up wgmma.
 
-#include <attn/block_work.cuh>
 #include <attn/key_parts.cuh>
+#include <attn/loading_warpgroup.cuh>
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/spread_exponentials.cuh>
-#include <attn/wgmma_rows.cuh>
-#include <attn/wgmma_tile.cuh>
+#include <attn/warpgroup_output.cuh>
 
 namespace {
 
@@ -58,65 +57,6 @@ struct Tile {
     static_assert(FIRST_GROUP + GROUPS <= 16, "a block has 16 named barriers");
 };
 
-// The loading warpgroup: Q, then K and V of all tiles, the last first, so that those on the diagonal come first.
-template <class Preset>
-__device__ __forceinline__ void load(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work) {
-    constexpr int BLOCK_N = Preset::BLOCK_N;
-    const int thread = threadIdx.x % 128;
-    if (work.tiles == 0) return; // nobody will wait for a copy
-    auto place = attn::RingPlace<Preset::STAGES>::first();
-    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
-    const auto wait_empty = [&](attn::Mbarrier *empty) { attn::mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
-    const auto copy_q = [&](auto &tile, attn::Mbarrier *full) {
-        attn::mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
-        tile.load(launch.q, full, work.row, work.head_q, work.batch);
-    };
-    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, attn::Mbarrier *full, int number) {
-        attn::mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
-        tile.load(map, full, number * BLOCK_N, work.head_kv, work.batch);
-    };
-    if constexpr (!Preset::WIDENS) {
-        if (thread != 0) return;
-        copy_q(smem.q, &smem.q_full);
-#pragma unroll 1
-        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance()) {
-            wait_empty(smem.k_empty);
-            copy_kv(smem.k[place.slot], launch.k, &smem.k_full[place.slot], tile);
-            wait_empty(smem.v_empty);
-            copy_kv(smem.v[place.slot], launch.v, &smem.v_full[place.slot], tile);
-        }
-    } else {
-        // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
-        // consumers. When all have met, the codes have been read, and the next may land in their place.
-        auto &landing = smem.landing;
-        const auto widen = [&](auto &halves, auto &codes, attn::Mbarrier *full) {
-            attn::widen_tile<128>(halves, codes, thread);
-            attn::fence_proxy_async();
-            attn::mbarrier_arrive(full);
-            attn::named_barrier_sync<Preset::WIDENERS, 128>();
-        };
-        if (thread == 0) {
-            copy_q(landing.q, &landing.q_landed);
-            copy_kv(landing.k, launch.k, &landing.k_landed, work.tiles - 1);
-            copy_kv(landing.v, launch.v, &landing.v_landed, work.tiles - 1);
-        }
-        attn::mbarrier_wait_tx(&landing.q_landed, 0);
-        widen(smem.q, landing.q, &smem.q_full);
-        int parity = 0; // of the landings
-#pragma unroll 1
-        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance(), parity ^= 1) {
-            wait_empty(smem.k_empty);
-            attn::mbarrier_wait_tx(&landing.k_landed, parity);
-            widen(smem.k[place.slot], landing.k, &smem.k_full[place.slot]);
-            if (thread == 0 && tile > 0) copy_kv(landing.k, launch.k, &landing.k_landed, tile - 1);
-            wait_empty(smem.v_empty);
-            attn::mbarrier_wait_tx(&landing.v_landed, parity);
-            widen(smem.v[place.slot], landing.v, &smem.v_full[place.slot]);
-            if (thread == 0 && tile > 0) copy_kv(landing.v, launch.v, &landing.v_landed, tile - 1);
-        }
-    }
-}
-
 // A warpgroup that computes, `consumer` from 0. Consumers with the same rows take turns with the tiles of keys.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
@@ -137,8 +77,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     }
     // Keys that all rows of the warpgroup see, and that any of them does.
     const int visible_to_all = attn::visible_keys(params, work.row + group_row);
-    const int group_rows = min(params.seq_q - work.row - group_row, attn::WGMMA_M);
-    const int visible_to_any = group_rows > 0 ? attn::visible_keys(params, work.row + group_row + group_rows - 1) : 0;
+    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
+    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row) : 0;
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
                              attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
@@ -214,6 +154,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }
+    if (group >= work.groups) return; // its rows are none, or of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
         wait_k(place);
@@ -242,17 +183,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         second.merge_into(o_acc, state, thread);
     }
 
-    // O = O / sum, through the place of this warp's rows of Q, which nobody reads any more.
-    const float scale = attn::scale_of(params.v, params.heads_kv, work.batch, work.head_kv);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        state[half].template join<4>();
-        rescale[half] = state[half].inverse_sum() * scale;
-    }
-    attn::scale_rows(o_acc, rescale);
     __syncwarp(); // lanes that read Q for their own scores have done so
-    attn::store_rows(smem.q, warp_row, o_acc, lane);
-    attn::copy_rows(launch.o, smem.q, warp_row, work.row + warp_row, work.head_q, work.batch);
+    attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
     attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, lane);
 }
 
@@ -261,28 +193,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
     const attn::Work work = attn::work_of_block<Preset>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
-    if (threadIdx.x == 0) {
-        constexpr int LOADERS = Preset::WIDENS ? 128 : 1; // threads that arrive for a tile
-        attn::mbarrier_init(&smem.q_full, LOADERS);
-        for (int slot = 0; slot < Preset::STAGES; ++slot) {
-            attn::mbarrier_init(&smem.k_full[slot], LOADERS);
-            attn::mbarrier_init(&smem.v_full[slot], LOADERS);
-            attn::mbarrier_init(&smem.k_empty[slot], Preset::GROUPS);
-            attn::mbarrier_init(&smem.v_empty[slot], Preset::GROUPS);
-        }
-        if constexpr (Preset::WIDENS) {
-            attn::mbarrier_init(&smem.landing.q_landed, 1);
-            attn::mbarrier_init(&smem.landing.k_landed, 1);
-            attn::mbarrier_init(&smem.landing.v_landed, 1);
-        }
-        attn::fence_mbarrier_init();
-    }
+    if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::GROUPS);
     // The barriers are initialised.
     __syncthreads();
     constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
     if (warpgroup == Preset::CONSUMERS) {
         if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
-        load<Preset>(launch, smem, work);
+        attn::load_ring<Preset>(launch, smem, work);
     } else {
         if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         compute<Preset>(launch, smem, work, warpgroup);

@@ -12,3 +12,8 @@ fn blocks_that_share_registers_are_launched_with_all_that_they_share() {
 fn heads_that_do_not_fill_their_group_are_computed_too() {
     stage_tests::groups_of_heads(&Spread, "spread-64x128-k2", Dtype::F16);
 }
+
+#[test]
+fn rows_that_do_not_fill_their_blocks_are_computed_once() {
+    stage_tests::rows_of_blocks(&Spread, "spread-256x64", Dtype::F16);
+}

@@ -12,3 +12,8 @@ fn blocks_that_share_registers_are_launched_with_all_that_they_share() {
 fn heads_that_do_not_fill_their_group_are_computed_too() {
     stage_tests::groups_of_heads(&Overlap, "overlap-lazy-64x128", Dtype::F16);
 }
+
+#[test]
+fn rows_that_do_not_fill_their_blocks_are_computed_once() {
+    stage_tests::rows_of_blocks(&Overlap, "overlap-lazy-256x64", Dtype::F16);
+}

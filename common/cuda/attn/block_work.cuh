@@ -3,21 +3,25 @@
 
 #include <attn/element.cuh>
 #include <attn/mask.cuh>
+#include <attn/wgmma_tile.cuh>
 
 namespace attn {
 
 // What a block works on.
 struct Work {
     int batch, head_q, head_kv, row; // the first query row
+    int groups;                      // of 64 rows, each of a warpgroup; the last may be ragged
     int tiles;                       // of keys that the last row sees
 };
 
 template <class Preset>
 static __device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
-    constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N;
+    constexpr int BLOCK_N = Preset::BLOCK_N, GROUPS = Preset::BLOCK_M / WGMMA_M;
+    const int groups = (params.seq_q + WGMMA_M - 1) / WGMMA_M; // of all blocks
     int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
+    int spare = 0; // groups without rows that the first block has, rather than the last
     // Under the causal mask the last rows see most keys. Their blocks start first, for as many heads at a time as have K and
-    // V that stay in L2 together.
+    // V that stay in L2 together. And they are full: groups without rows are in the block whose rows see fewest keys.
     if (params.mask == ATTENTION_CAUSAL) {
         constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
         const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
@@ -26,10 +30,12 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
         const int in_group = block - first_head * gridDim.x;
         row_tile = gridDim.x - 1 - in_group / members;
         head = first_head + in_group % members;
+        spare = gridDim.x * GROUPS - groups;
     }
-    const int batch = head / gridDim.y, head_q = head % gridDim.y, row = row_tile * BLOCK_M;
-    const int key_end = visible_keys(params, min(row + BLOCK_M, params.seq_q) - 1);
-    return {batch, head_q, kv_head(params, head_q), row, (key_end + BLOCK_N - 1) / BLOCK_N};
+    const int end = (row_tile + 1) * GROUPS - spare, first = max(0, end - GROUPS);
+    const int batch = head / gridDim.y, head_q = head % gridDim.y;
+    const int key_end = visible_keys(params, min(end * WGMMA_M, params.seq_q) - 1);
+    return {batch, head_q, kv_head(params, head_q), first * WGMMA_M, min(end, groups) - first, (key_end + BLOCK_N - 1) / BLOCK_N};
 }
 
 } // namespace attn

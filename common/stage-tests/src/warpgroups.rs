@@ -1,5 +1,5 @@
-//! Of stages with a warpgroup that loads and others that compute: the registers that these share, and the order in which their
-//! causal blocks start.
+//! Of stages with a warpgroup that loads and others that compute: the registers that these share, which rows a block has, and the
+//! order in which causal blocks start.
 
 use crate::{load, not_checked};
 use common::inputs::Family;
@@ -42,8 +42,40 @@ pub fn groups_of_heads(attention: &'static dyn Attention, variant: &str, dtype: 
         seq_kv: GROUP_BYTES / (2 * 2 * 64 * dtype.bytes()),
         ..Shape::bhsd(1, 3, 65, 64)
     };
+    let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
+    right(attention, variant, problem);
+}
+
+/// Rows that do not fill the blocks of head_dim 128, 192 rows each: the last block has none for its last warpgroups or, under the
+/// causal mask, the first. Those that it lacks are no row, or of the block beside it. One row to three blocks, ragged and not, with
+/// more keys and with fewer, so that the first rows see none.
+pub fn rows_of_blocks(attention: &'static dyn Attention, variant: &str, dtype: Dtype) {
+    for (seq_q, seq_kv) in [
+        (1, 200),
+        (65, 65),
+        (192, 192),
+        (256, 300),
+        (321, 321),
+        (449, 449),
+        (577, 200),
+    ] {
+        for mask in Mask::ALL {
+            let shape = Shape {
+                seq_kv,
+                ..Shape::bhsd(1, 1, seq_q, 128)
+            };
+            right(
+                attention,
+                variant,
+                Problem::new(shape, dtype, mask).unwrap(),
+            );
+        }
+    }
+}
+
+fn right(attention: &'static dyn Attention, variant: &str, problem: Problem) {
     let case = Case {
-        problem: Problem::new(shape, dtype, Mask::Causal).unwrap(),
+        problem,
         family: Family::Normal,
         schedules: &SCHEDULES[..1],
     };

@@ -1,0 +1,91 @@
+// A warpgroup that only loads, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q,
+// k[STAGES] and v[STAGES], barriers of that they are full or empty, and, where Preset::WIDENS, the places where codes land.
+#pragma once
+
+#include <attn/block_work.cuh>
+#include <attn/box_tile.cuh>
+#include <attn/launch.h>
+#include <attn/ptx/barrier.cuh>
+#include <attn/wgmma_tile.cuh>
+
+namespace attn {
+
+// By one thread, before any other uses the barriers. `readers`: warpgroups that read a tile.
+template <class Preset>
+static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, int readers) {
+    constexpr int LOADERS = Preset::WIDENS ? 128 : 1; // threads that arrive for a tile
+    mbarrier_init(&smem.q_full, LOADERS);
+    for (int slot = 0; slot < Preset::STAGES; ++slot) {
+        mbarrier_init(&smem.k_full[slot], LOADERS);
+        mbarrier_init(&smem.v_full[slot], LOADERS);
+        mbarrier_init(&smem.k_empty[slot], readers);
+        mbarrier_init(&smem.v_empty[slot], readers);
+    }
+    if constexpr (Preset::WIDENS) {
+        mbarrier_init(&smem.landing.q_landed, 1);
+        mbarrier_init(&smem.landing.k_landed, 1);
+        mbarrier_init(&smem.landing.v_landed, 1);
+    }
+    fence_mbarrier_init();
+}
+
+// What that warpgroup does: Q, then K and V of all tiles, the last first, so that those on the diagonal come first.
+template <class Preset>
+static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
+    constexpr int BLOCK_N = Preset::BLOCK_N;
+    const int thread = threadIdx.x % 128;
+    if (work.tiles == 0) return; // nobody will wait for a copy
+    auto place = RingPlace<Preset::STAGES>::first();
+    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
+    const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
+    const auto copy_q = [&](auto &tile, Mbarrier *full) {
+        mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
+        tile.load(launch.q, full, work.row, work.head_q, work.batch);
+    };
+    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int number) {
+        mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
+        tile.load(map, full, number * BLOCK_N, work.head_kv, work.batch);
+    };
+    if constexpr (!Preset::WIDENS) {
+        if (thread != 0) return;
+        copy_q(smem.q, &smem.q_full);
+#pragma unroll 1
+        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance()) {
+            wait_empty(smem.k_empty);
+            copy_kv(smem.k[place.slot], launch.k, &smem.k_full[place.slot], tile);
+            wait_empty(smem.v_empty);
+            copy_kv(smem.v[place.slot], launch.v, &smem.v_full[place.slot], tile);
+        }
+    } else {
+        // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
+        // consumers. When all have met, the codes have been read, and the next may land in their place.
+        auto &landing = smem.landing;
+        const auto widen = [&](auto &halves, auto &codes, Mbarrier *full) {
+            widen_tile<128>(halves, codes, thread);
+            fence_proxy_async();
+            mbarrier_arrive(full);
+            named_barrier_sync<Preset::WIDENERS, 128>();
+        };
+        if (thread == 0) {
+            copy_q(landing.q, &landing.q_landed);
+            copy_kv(landing.k, launch.k, &landing.k_landed, work.tiles - 1);
+            copy_kv(landing.v, launch.v, &landing.v_landed, work.tiles - 1);
+        }
+        mbarrier_wait_tx(&landing.q_landed, 0);
+        widen(smem.q, landing.q, &smem.q_full);
+        int parity = 0; // of the landings
+#pragma unroll 1
+        for (int tile = work.tiles - 1; tile >= 0; --tile, place.advance(), parity ^= 1) {
+            wait_empty(smem.k_empty);
+            mbarrier_wait_tx(&landing.k_landed, parity);
+            widen(smem.k[place.slot], landing.k, &smem.k_full[place.slot]);
+            if (thread == 0 && tile > 0) copy_kv(landing.k, launch.k, &landing.k_landed, tile - 1);
+            wait_empty(smem.v_empty);
+            mbarrier_wait_tx(&landing.v_landed, parity);
+            widen(smem.v[place.slot], landing.v, &smem.v_full[place.slot]);
+            if (thread == 0 && tile > 0) copy_kv(landing.v, launch.v, &landing.v_landed, tile - 1);
+        }
+    }
+}
+
+} // namespace attn
