@@ -161,7 +161,12 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         vec![]
     };
     let planned = items.len() + growth.len();
-    begin_session(&mut completing.record, hello.tools());
+    begin_session(
+        &mut completing.record,
+        hello.tools(),
+        &items,
+        !growth.is_empty(),
+    );
     items.retain(|item| !has(&completing.record, item));
     let before = planned - items.len() - growth.len();
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
@@ -226,19 +231,29 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
     Ok(Ok(completing))
 }
 
-/// Makes `record` ready for a session with `tools`. An interrupted one with the same tools and method goes on: its problems stay, and
-/// what is measured once a session is measured anew. What another session measured is not put beside this one's.
-fn begin_session(record: &mut Record, tools: Vec<String>) {
+/// Makes `record` ready for a session with `tools` that measures `items`, and the growth if `grows`. Beside what it measures stays
+/// what one with the same tools and method has: of an interrupted one every problem, of one that ended those that are not measured
+/// again. What is measured once a session is measured anew, and nothing is put beside it that other tools or another method measured.
+fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows: bool) {
     let meta = &mut record.meta;
     let is_alike = meta.tools.get(&Source::Peers) == Some(&tools)
         && meta
             .methods
             .get(&Source::Peers)
             .is_some_and(|of| of == METHOD);
-    let goes_on = meta.peers.is_some() && is_alike;
+    let is_interrupted = meta.peers.is_some();
     meta.tools.insert(Source::Peers, tools);
     meta.methods.insert(Source::Peers, METHOD.to_string());
-    let stays = |row: &Row| goes_on && row.on != On::All && !row.has(Metric::PeakShare);
+    let is_again = |row: &Row| match row.has(Metric::PeakShare) {
+        true => grows,
+        false => {
+            !is_interrupted
+                && items
+                    .iter()
+                    .any(|item| row.on.problem() == Some(&item.place))
+        }
+    };
+    let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
     record
         .rows
         .retain(|row| row.by != Source::Peers || stays(row));

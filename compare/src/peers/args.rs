@@ -8,8 +8,8 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Completes a record of `compare run` on this GPU: PyTorch's scaled_dot_product_attention by backend, and FlashAttention where
 it is installed, interleaved (A B B A) with ours on the same values, become rows of its rows.jsonl. The record must be of this
-build. Run again, it goes on with a session that was interrupted, and puts what it measures in place of one that ended. No Python, no
-torch or no GPU is NO DATA with the reason.
+build. Run again with the same packages, it goes on with a session that was interrupted, and adds to one that ended: chosen problems
+are measured anew, the others stay. With other packages it begins anew. No Python, no torch or no GPU is NO DATA with the reason.
 
 Examples:
   compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide under both masks, in f16

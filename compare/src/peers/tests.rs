@@ -53,50 +53,59 @@ fn python(script: &str) -> Option<Session> {
 }
 
 #[test]
-fn an_interrupted_session_goes_on_and_another_is_replaced() {
+fn a_session_goes_on_or_is_added_to_and_one_with_other_tools_is_replaced() {
     let tools = vec!["torch 2.11.0".to_string()];
-    let on = |record: &Record, shape: &str| {
-        let place = Place::new(shape, Dtype::F16, Mask::Full);
-        let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-        let stages = vec![];
-        has(
-            record,
-            &Item {
-                place,
-                problem,
-                stages,
-            },
-        )
+    let item = |shape: &str| Item {
+        place: Place::new(shape, Dtype::F16, Mask::Full),
+        problem: Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap(),
+        stages: vec![],
     };
+    let grown = |row: &Row| row.has(Metric::PeakShare);
+    let place = item("1x16x16384x64").place;
+    let growth = Row::new(WMMA, On::Problem(place), Source::Peers);
     let interrupted = || {
         let mut record = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
             .with(absent("torch-flash", On::All, "not there"))
+            .with(growth.clone().figure(Metric::PeakShare, 0.8))
             .changed(|meta| meta.peers = Some(Came { to: 1, planned: 9 }));
         let meta = &mut record.meta;
         meta.tools.insert(Source::Peers, tools.clone());
         meta.methods.insert(Source::Peers, METHOD.to_string());
         record
     };
-    let after = |mut record: Record, tools: &[String]| {
-        begin_session(&mut record, tools.to_vec());
-        let left = record.by(Source::Peers).count();
-        (on(&record, "mission"), on(&record, "long"), left > 0)
+    let ended = || interrupted().changed(|meta| meta.peers = None);
+    // Whether mission, long and the growth are there when the session has begun.
+    let after = |mut record: Record, tools: &[String], shape: &str, grows: bool| {
+        begin_session(&mut record, tools.to_vec(), &[item(shape)], grows);
+        assert!(record.by(Source::Peers).all(|row| row.on != On::All));
+        let grown = record.by(Source::Peers).any(grown);
+        let [mission, long] = ["mission", "long"].map(|shape| has(&record, &item(shape)));
+        (mission, long, grown)
     };
-    assert!(on(&interrupted(), "mission"));
-    let going_on = after(interrupted(), &tools);
-    assert_eq!(going_on, (true, false, true));
-    let mut record = interrupted();
-    begin_session(&mut record, tools.clone());
-    assert!(record.by(Source::Peers).all(|row| row.on != On::All));
+    assert!(has(&interrupted(), &item("mission")));
+    assert_eq!(
+        after(interrupted(), &tools, "mission", true),
+        (true, false, false)
+    );
+    assert_eq!(
+        after(interrupted(), &tools, "mission", false),
+        (true, false, true)
+    );
+    assert_eq!(
+        after(ended(), &tools, "mission", false),
+        (false, false, true)
+    );
+    assert_eq!(after(ended(), &tools, "long", false), (true, false, true));
+    assert_eq!(after(ended(), &tools, "long", true), (true, false, false));
     let replaced = (false, false, false);
-    assert_eq!(after(interrupted(), &["torch 2.12.0".into()]), replaced);
-    let ended = interrupted().changed(|meta| meta.peers = None);
-    assert_eq!(after(ended, &tools), replaced);
+    let others = ["torch 2.12.0".to_string()];
+    assert_eq!(after(interrupted(), &others, "long", false), replaced);
+    assert_eq!(after(ended(), &others, "long", false), replaced);
     let mut other_method = interrupted();
     let methods = &mut other_method.meta.methods;
     methods.insert(Source::Peers, "another".into());
-    assert_eq!(after(other_method, &tools), replaced);
+    assert_eq!(after(other_method, &tools, "long", false), replaced);
 }
 
 fn mission() -> Problem {
