@@ -147,7 +147,7 @@ fn add(meta: &mut Meta, now: Meta) {
             };
             let (mut all, more) = (flags(&meta.scope), flags(&now.scope));
             if all != more {
-                all.push("and".to_string());
+                all.push(Scope::AND.to_string());
                 all.extend(more);
             }
             (meta.tier.max(now.tier), Scope::Selected { flags: all })

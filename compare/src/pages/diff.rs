@@ -84,8 +84,8 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         blocks.extend(required(&pair.differences, share(MOST_MISSING)));
         blocks.extend(added(pair, share(MOST_NEW)));
         blocks.extend(table("Worse", &pair.worse(), share(MOST_WORSE)));
-        let unchanged = super::unchanged(&pair.worse(), pair.base.1, pair.new.1);
-        blocks.extend(unchanged.map(|words| Block::paragraph(words.trim())));
+        let caveats = super::caveats(&pair.worse(), pair.base.1, pair.new.1);
+        blocks.extend(caveats.map(|caveats| Block::Paragraph(words(&caveats))));
         let mut better = pair.of(Change::Better);
         let found = better.len();
         let is_candidate = is_candidate(&pair.known());
@@ -424,6 +424,34 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
 
 - The harness is the same on both sides.
 "##);
+    }
+
+    #[test]
+    fn a_latency_that_moved_as_unchanged_kernels_do_is_said_to_have() {
+        let said = |p50: f64, is_changed: bool| {
+            let (base, mut new) = (record(), record());
+            let figure = (p50, p50 - 0.005, p50 + 0.005).into();
+            row(&mut new, BEST, &mission(), Source::Gpu)
+                .figures
+                .insert(Metric::P50, figure);
+            if is_changed {
+                new.meta.stages[1].identity = "new".into();
+                new.rows.retain(|row| row.by != Source::Ptxas);
+            }
+            markdown::markdown(&document(&compare(("1", &base), ("2", &new))))
+        };
+        let near = "1 latency is worse by less than 3 %: between two sessions 1 in 27";
+        let same = "1 latency is of a kernel that has not changed";
+        for (p50, is_changed, expected) in [
+            (5.14, true, [true, false]),
+            (5.14, false, [false, true]),
+            (5.17, true, [false, false]),
+        ] {
+            let page = said(p50, is_changed);
+            assert!(page.contains("p50 on mission f16 full"), "{page}");
+            let found = [near, same].map(|words| page.contains(words));
+            assert_eq!(found, expected, "{page}");
+        }
     }
 
     /// The comment on a change that leaves the emulator's record as it is and commits `new` after `base`.

@@ -216,25 +216,29 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     let score = peers::without(beside.record, others).fold(score, |score, without| {
         score.plain(format!(" The newest session was timed {without}."))
     });
-    Some(
-        grouped(older)
-            .into_iter()
-            .fold(score, |score, (origin, places)| {
-                let places = match places.len() {
-                    0..=LISTED => joined(places, ", "),
-                    many => format!("{many} of them"),
-                };
-                score.plain(match origin {
-            Origin::Run => String::new(),
+    let lacking = grouped(older).into_iter().filter_map(|(origin, places)| {
+        let places = match places.len() {
+            0..=LISTED => joined(places, ", "),
+            many => format!("{many} of them"),
+        };
+        match origin {
+            Origin::Run => None,
             Origin::Committed { record, gpu } => {
-                format!(" The newest session lacks {places}: these are from {record} ({gpu}).")
+                Some(format!("{places}: these are from {record} ({gpu})"))
             }
-            Origin::Stale { record, gpu, why } => format!(
-                " The newest session lacks {places}: these are STALE, from {record} ({gpu}): {why}."
-            ),
-        })
-            }),
-    )
+            Origin::Stale { record, gpu, why } => Some(format!(
+                "{places}: these are STALE, from {record} ({gpu}): {why}"
+            )),
+        }
+    });
+    let lacking: Vec<String> = lacking.collect();
+    Some(match lacking.is_empty() {
+        true => score,
+        false => score.plain(format!(
+            " The newest session lacks {}.",
+            lacking.join("; it lacks ")
+        )),
+    })
 }
 
 /// What stands between the README's markers.
@@ -321,6 +325,7 @@ mod tests {
         };
         let all = ["mission", "long", "wide", "big", "stretch", "big_wide"];
         let committed = [
+            ("oldest".to_string(), session(&["mission_b2"])),
             ("older".to_string(), session(&all)),
             ("newest".to_string(), session(&all[..1])),
         ];
@@ -332,7 +337,9 @@ mod tests {
         };
         let said = score(&known).unwrap().to_string();
         assert!(
-            said.contains("The newest session lacks 5 of them: these are from older"),
+            said.contains(
+                "The newest session lacks 5 of them: these are from older (NVIDIA H200); it lacks mission_b2 f16 full: these are from oldest"
+            ),
             "{said}"
         );
     }

@@ -1,9 +1,9 @@
 //! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, candidates, changes, claimed, clip, commit, counts, first_lines, first_of, gpu,
-    is_candidate, ladder, line, missing, of, or_missing, per_stage, self_test, sides, stale, tally,
-    text, times, titled, tone, unchanged, us, words,
+    by_weight, candidates, caveats, changes, claimed, clip, commit, counts, first_lines, first_of,
+    gpu, is_candidate, ladder, line, missing, of, or_missing, per_stage, self_test, sides, stale,
+    tally, text, times, titled, tone, us, words,
 };
 use crate::judge::claims::{Claimed, Status};
 use crate::judge::diff::{Change, Difference};
@@ -404,14 +404,15 @@ fn since(report: &Report<'_>) -> Vec<Block> {
     let (lines, order) = if shown.is_empty() {
         (Block::paragraph("Nothing is worse."), String::new())
     } else {
-        let unchanged = report
+        let caveats = report
             .known
             .record()
-            .and_then(|record| unchanged(&worse, &since.record, record))
+            .and_then(|record| caveats(&worse, &since.record, record))
+            .map(|caveats| format!("{caveats} "))
             .unwrap_or_default();
         (
             Block::Table(changes(shown)),
-            format!("Best and default variants stand first.{unchanged} "),
+            format!("Best and default variants stand first. {caveats}"),
         )
     };
     let rest = words(&format!(

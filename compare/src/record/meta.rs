@@ -429,6 +429,11 @@ pub enum Scope {
     },
 }
 
+impl Scope {
+    /// Stands between the flags of runs that were joined.
+    pub const AND: &str = "and";
+}
+
 /// Whether a gate can be measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateScope {

@@ -175,7 +175,11 @@ impl Record {
 
     /// Whether nothing but stages was selected: what it has of those is whole.
     pub fn is_of_stages(&self) -> bool {
-        matches!(&self.meta.scope, Scope::Selected { flags } if flags.iter().all(|flag| flag.starts_with("--stages ")))
+        let Scope::Selected { flags } = &self.meta.scope else {
+            return false;
+        };
+        let is_of_stages = |flag: &String| flag.starts_with("--stages ") || flag == Scope::AND;
+        flags.iter().all(is_of_stages)
     }
 
     /// This record of some stages with what `older`, of the same GPU and backend, says of the others: committed, both stand.

@@ -933,20 +933,27 @@ fn a_report_is_compared_with_the_newest_record_like_it() {
     );
     let limited = timed(US).changed(|meta| meta.device = "sm_89".parse().ok());
     assert_eq!(since(Some(&limited), &all), None);
-    // A record of stage 1 alone, newer than a whole one, hides nothing of stage 0.
-    let of_stage_1 = timed(US.map(|us| 0.5 * us))
-        .without(|row| row.on == On::All && row.subject.stage() == "stage0-scalar")
-        .changed(|meta| {
-            meta.scope = Scope::Selected {
-                flags: vec!["--stages 1".into()],
-            }
-        });
-    let both = [named("1", timed(US)), named("2", of_stage_1.clone())];
+    // A record of stage 1 alone, newer than a whole one, hides nothing of stage 0; nor does one that two runs of stages made.
+    let of_stage_1 = |flags: &[&str]| {
+        timed(US.map(|us| 0.5 * us))
+            .without(|row| row.on == On::All && row.subject.stage() == "stage0-scalar")
+            .changed(|meta| {
+                meta.scope = Scope::Selected {
+                    flags: flags.iter().map(|flag| flag.to_string()).collect(),
+                }
+            })
+    };
     let [scalar, wmma, cpasync] = US;
     let as_committed = timed([scalar, wmma, 0.5 * cpasync]);
-    let (name, moved) = since(Some(&as_committed), &both).unwrap();
-    assert_eq!((name.as_str(), moved), ("2", 0));
-    let together = of_stage_1.on_top_of(&timed(US));
+    let at_once = ["--stages 1"];
+    for flags in [&at_once[..], &["--stages 1", Scope::AND, "--stages 1"]] {
+        let both = [named("1", timed(US)), named("2", of_stage_1(flags))];
+        let (name, moved) = since(Some(&as_committed), &both).unwrap();
+        assert_eq!((name.as_str(), moved), ("2", 0));
+    }
+    let of_variants = ["--stages 1", "--variants cpasync-32x64"];
+    assert!(!of_stage_1(&of_variants).is_of_stages());
+    let together = of_stage_1(&at_once).on_top_of(&timed(US));
     let slower = timed([scalar, 1.25 * wmma, 0.5 * cpasync]);
     assert_eq!(verdict(&together, &slower).1, "REGRESSION");
 }
