@@ -43,7 +43,8 @@ pub const SAMPLES: usize = 20;
 pub const METHOD: &str = "two processes on one GPU, ours and a Python that calls PyTorch, of which only one launches at a \
 time. Device time: a CUDA graph of N launches that rotate over the input sets, replayed for at least 20 ms and 50 launches after a \
 quarter of that untimed, divided by the launches; N, sets and values are the same for all. A round takes such a chunk of every arm, there \
-and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; peer/ours from rounds, bootstrap \
+and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; where it is open who is faster, up to 4 \
+times as many rounds; peer/ours from rounds, bootstrap \
 95 % interval. Single: one eager call between two events on an idle stream. Host: the wall time until a call returns; of a peer or \
 candidate of 20 calls from Python back to back, whose queue starts empty and does not fill, of ours of a launch on an idle stream. \
 Outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same FP64 reference and bounds as ours";

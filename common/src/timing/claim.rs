@@ -4,8 +4,12 @@ use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, perc
 use crate::verdict::{GateId, GateResult, Verdict};
 use std::fmt;
 
-/// The largest [`Summary::noise`] at which intervals alone decide. Above it the comparison is repeated once.
+/// The largest [`Summary::noise`] at which intervals alone decide, whatever the session did meanwhile.
 pub const NOISE_LIMIT: f64 = 0.02;
+
+/// Parts of a session that are looked at one by one. Scatter from round to round is in the intervals, and more rounds make them
+/// narrower; an arm that becomes another one in between is not.
+const PARTS: usize = 5;
 
 /// Two arms are the same when the whole interval lies within this of 1. Placement of buffers alone moves a kernel by a
 /// few tenths of a percent.
@@ -20,8 +24,8 @@ pub struct Comparison {
     pub new: Summary,
     /// `base / new`.
     pub ratios: Ratios,
-    /// How far the ratios of single rounds lie from their median.
-    pub spread: f64,
+    /// How far the ratio of a fifth of the session lies from that of all, at most.
+    pub drift: f64,
 }
 
 /// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
@@ -78,12 +82,12 @@ impl Comparison {
             base: Summary::of(base)?,
             new: Summary::of(new)?,
             ratios,
-            spread: spread_of_rounds(base, new)?,
+            drift: drift_of_session(base, new)?,
         })
     }
 
-    /// The noise of the noisier arm; above the limit, what of it is left once what both arms share has cancelled: at the power
-    /// limit of a GPU its clocks wander by several percent, under both alike. NaN where either arm has none.
+    /// The noise of the noisier arm; above the limit, how far their ratio drifts: at the power limit of a GPU its clocks wander
+    /// by several percent, under both arms alike and from round to round. NaN where either arm has none.
     pub fn noise(&self) -> f64 {
         let [base, new] = [self.base.noise(), self.new.noise()];
         // `f64::max` passes over a NaN.
@@ -92,8 +96,8 @@ impl Comparison {
         } else {
             new
         };
-        if arms > NOISE_LIMIT && self.spread < arms {
-            self.spread
+        if arms > NOISE_LIMIT && self.drift < arms {
+            self.drift
         } else {
             arms
         }
@@ -113,9 +117,9 @@ impl Comparison {
 /// Judges a claim of `base / new >= at_least` on p50, p90 and mean.
 ///
 /// Each figure's whole interval must reach the claim to pass; one that lies wholly below fails. With noise above
-/// [`NOISE_LIMIT`] (the run was repeated once, and this is the repeat) an interval is first widened by all of that noise to
-/// either side: within it nothing is decided, but a ratio that is further from the claim than the noise is not in doubt. That a
-/// time is possible at all is [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible)'s to say, and comes first.
+/// [`NOISE_LIMIT`] (more was measured already) an interval is first widened by all of that noise to either side: within it nothing is
+/// decided, but a ratio that is further from the claim than the noise is not in doubt. That a time is possible at all is
+/// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible)'s to say, and comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult {
         gate: GateId::L1,
@@ -153,15 +157,19 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     )
 }
 
-/// The distance of the 10th or the 90th percentile of the rounds' ratios from their median, whichever is larger, relative to
-/// it. Rounds lie as [`Ratios::of`] says.
-fn spread_of_rounds(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
+/// The largest distance of the median ratio of one of [`PARTS`] parts of the rounds from that of all, relative to it. Rounds lie as
+/// [`Ratios::of`] says.
+fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
     let of_round =
         |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
     let ratios: Vec<f64> = base.chunks(2).zip(new.chunks(2)).map(of_round).collect();
-    let sorted = checked_and_sorted(&ratios)?;
-    let [low, median, high] = [0.1, 0.5, 0.9].map(|p| percentile(&sorted, p));
-    Ok((median - low).max(high - median) / median)
+    let median = |ratios: &[f64]| Ok(percentile(&checked_and_sorted(ratios)?, 0.5));
+    let all = median(&ratios)?;
+    let mut drift = 0.0_f64;
+    for part in ratios.chunks(ratios.len().div_ceil(PARTS)) {
+        drift = drift.max((median(part)? - all).abs() / all);
+    }
+    Ok(drift)
 }
 
 /// NaN is noise.
@@ -184,7 +192,7 @@ mod tests {
     use super::*;
     use crate::timing::SpeedOfLight;
     use crate::timing::stats::Interval;
-    use crate::timing::testing::rounds;
+    use crate::timing::testing::{rounds, scattered};
 
     fn measured(base_us: f64, new_us: f64, seed: u64) -> Comparison {
         let (base, new) = rounds(250, base_us, new_us, seed);
@@ -247,37 +255,66 @@ mod tests {
     }
 
     #[test]
-    fn noise_that_both_arms_share_cancels_and_that_of_one_widens_the_interval() {
+    fn noise_that_both_arms_share_cancels_and_an_arm_that_changes_widens_the_interval() {
         let (base, new) = rounds(250, 12.0, 10.0, 3);
-        let wander = |samples: &[f64]| -> Vec<f64> {
-            let clock = |round: usize| if round % 7 < 2 { 1.06 } else { 1.0 };
+        let slowed = |samples: &[f64], is_slow: fn(usize) -> bool| -> Vec<f64> {
+            let clock = |round: usize| if is_slow(round) { 1.06 } else { 1.0 };
             samples
                 .iter()
                 .enumerate()
                 .map(|(i, us)| us * clock(i / 2))
                 .collect()
         };
-        let shared = Comparison::of(&wander(&base), &wander(&new)).unwrap();
+        let wandering: fn(usize) -> bool = |round| round % 7 < 2;
+        let shared = Comparison::of(&slowed(&base, wandering), &slowed(&new, wandering)).unwrap();
         assert!(
             shared.new.noise() > 2.0 * NOISE_LIMIT && shared.noise() < NOISE_LIMIT,
             "{shared:?}"
         );
         assert_eq!(l1(&shared, 1.10).verdict, Verdict::Pass);
         assert_eq!(l1(&shared, 1.25).verdict, Verdict::Fail);
-        let of_one = Comparison::of(&base, &wander(&new)).unwrap();
-        // The least figure decides: the wandering arm's p90.
-        let (least, noise) = (of_one.ratios.p90.interval, of_one.noise());
-        assert!(noise > NOISE_LIMIT, "{of_one:?}");
-        for (claim, expected) in [
-            (least.low / (1.0 + 1.1 * noise), Verdict::Pass),
-            (least.low / (1.0 + 0.9 * noise), Verdict::Ambiguous),
-            (least.high * (1.0 + 0.9 * noise), Verdict::Ambiguous),
-            (least.high * (1.0 + 1.1 * noise), Verdict::Fail),
-        ] {
-            let result = l1(&of_one, claim);
-            assert_eq!(result.verdict, expected, "{claim}: {}", result.reason);
-            assert!(result.reason.contains(" ± noise of "), "{}", result.reason);
+        // What one arm alone does from round to round is its own, and in the intervals: its slow tail decides.
+        let of_one = Comparison::of(&base, &slowed(&new, wandering)).unwrap();
+        assert!(of_one.new.noise() > 2.0 * NOISE_LIMIT && of_one.noise() < NOISE_LIMIT);
+        let tail = of_one.ratios.p90.interval;
+        assert!(tail.high < 1.16, "{of_one:?}");
+        assert_eq!(l1(&of_one, tail.low - 0.001).verdict, Verdict::Pass);
+        assert_eq!(l1(&of_one, tail.high + 0.001).verdict, Verdict::Fail);
+        // What it does for half of the session, or for a fifth of it, may be anything.
+        let half: fn(usize) -> bool = |round| round >= 125;
+        for is_slow in [half, |round| round < 50] {
+            let changed = slowed(&new, is_slow);
+            let of_one = Comparison::of(&base, &changed).unwrap();
+            // The least figure decides: p90 of the arm that changed.
+            let (least, noise) = (of_one.ratios.p90.interval, of_one.noise());
+            assert!(noise > NOISE_LIMIT, "{of_one:?}");
+            for (claim, expected) in [
+                (least.low / (1.0 + 1.1 * noise), Verdict::Pass),
+                (least.low / (1.0 + 0.9 * noise), Verdict::Ambiguous),
+                (least.high * (1.0 + 0.9 * noise), Verdict::Ambiguous),
+                (least.high * (1.0 + 1.1 * noise), Verdict::Fail),
+            ] {
+                let result = l1(&of_one, claim);
+                assert_eq!(result.verdict, expected, "{claim}: {}", result.reason);
+                assert!(result.reason.contains(" ± noise of "), "{}", result.reason);
+            }
         }
+    }
+
+    /// Of rounds whose ratios scatter by several percent few do not tell 1 %, and many do.
+    #[test]
+    fn more_rounds_tell_a_percent() {
+        let pass = |rounds: usize, faster: f64| {
+            let passed = |seed: &u64| {
+                let (base, new) = scattered(rounds, 10.0 * faster, 10.0, *seed, 0.05);
+                let comparison = Comparison::of(&base, &new).unwrap();
+                assert!(rounds < 100 || comparison.base.noise() > NOISE_LIMIT);
+                l1(&comparison, 1.0).verdict == Verdict::Pass
+            };
+            (0..40).filter(passed).count()
+        };
+        let [few, many, same] = [pass(10, 1.01), pass(160, 1.01), pass(160, 1.0)];
+        assert!(few <= 2 && many >= 25 && same <= 2, "{few} {many} {same}");
     }
 
     /// A comparison with all figures spelled out.
@@ -306,7 +343,7 @@ mod tests {
                 p90: ratio(p90),
                 mean: ratio(mean),
             },
-            spread: f64::INFINITY,
+            drift: f64::INFINITY,
         }
     }
 

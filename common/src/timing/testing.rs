@@ -6,11 +6,22 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// `rounds` A B B A rounds around `base_us` and `new_us`: noise of about 0.3 % on each sample, a slow drift of 1 %
 /// that both arms share, and one sample in 40 hit by a 5 % spike.
 pub(crate) fn rounds(rounds: usize, base_us: f64, new_us: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
+    scattered(rounds, base_us, new_us, seed, 0.003)
+}
+
+/// The same with `scatter` times as much noise as three numbers between 0 and 1 add up to.
+pub(crate) fn scattered(
+    rounds: usize,
+    base_us: f64,
+    new_us: f64,
+    seed: u64,
+    scatter: f64,
+) -> (Vec<f64>, Vec<f64>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut unit = move || rng.next_u64() as f64 / u64::MAX as f64;
     let mut draw = |centre: f64, round: usize| {
         let drift = 0.01 * (round as f64 / 30.0).sin();
-        let noise = 0.003 * (unit() + unit() + unit() - 1.5);
+        let noise = scatter * (unit() + unit() + unit() - 1.5);
         let spike = if unit() < 0.025 { 0.05 } else { 0.0 };
         centre * (1.0 + drift + noise + spike)
     };

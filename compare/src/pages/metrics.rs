@@ -196,7 +196,7 @@ pub fn rule(gate: GateId) -> String {
             "no spill, no stack, registers and shared memory within the preset's caps, no two variants with one machine code".into()
         }
         GateId::L1 => format!(
-            "the 95 % interval of base / new reaches the claim on p50, p90 and mean; where noise (p90 − p50) / p50 is above {:.0} %, widened by it to either side",
+            "the 95 % interval of base / new reaches the claim on p50, p90 and mean; where noise (p90 − p50) / p50 is above {:.0} %, widened to either side by it, or by how far the ratio of a fifth of the session lies from that of all, where that is less",
             100.0 * NOISE_LIMIT
         ),
         GateId::E1 => format!(

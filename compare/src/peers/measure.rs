@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::choose::{Item, candidates, is_candidate, takes, unsupported};
-use super::pair::{Sampled, absent, is_noisy, pairs, rounds, wrong_clock};
+use super::pair::{Sampled, absent, deciding_rounds, pairs, wrong_clock};
 use super::session::{Hello, SCRIPT, Session, SessionError};
 use crate::measure::builds::StageBuild;
 use crate::measure::timed_problem::TimedProblem;
@@ -570,7 +570,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Device times of ours, then of theirs; taken again once where they are too noisy to decide.
+    /// Device times of ours, then of theirs.
     fn sample(
         &self,
         ours: &mut [Ours<'_>],
@@ -579,7 +579,7 @@ impl<'a> Bench<'a> {
         pythons: &mut [&mut Python],
     ) -> Result<Vec<Vec<f64>>, Interrupted> {
         let (arms, count) = (ours.len() + peers.len(), ours.len());
-        let mut one = |arm: usize| match ours.get_mut(arm) {
+        let one = |arm: usize| match ours.get_mut(arm) {
             Some(ours) => Ok(ours.chunk(&self.plan)?),
             None => {
                 let Ready {
@@ -598,12 +598,7 @@ impl<'a> Bench<'a> {
                 Ok(took)
             }
         };
-        let samples = rounds(arms, self.plan.samples, &mut one)?;
-        if is_noisy(&samples) {
-            rounds(arms, self.plan.samples, one)
-        } else {
-            Ok(samples)
-        }
+        deciding_rounds(arms, count, self.plan.samples, one)
     }
 
     /// Single calls of a peer, and the gates on what it computed in the graph that was timed.

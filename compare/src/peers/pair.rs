@@ -4,9 +4,9 @@ use crate::measure::rows;
 use crate::record::{On, Place, Row, Source, Subject};
 use common::gate;
 use common::metric::Metric;
-use common::timing::claim::NOISE_LIMIT;
 use common::timing::stats::{SampleError, Summary};
-use common::timing::{Comparison, SpeedOfLight};
+use common::timing::{Comparison, SpeedOfLight, claim};
+use common::verdict::Verdict;
 
 /// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
 /// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
@@ -24,12 +24,43 @@ pub fn rounds<E>(
     Ok(taken)
 }
 
-/// Whether an arm is too noisy to decide a claim.
-pub fn is_noisy(samples: &[Vec<f64>]) -> bool {
-    // Written so that samples which cannot be summarised are noisy.
-    !samples
-        .iter()
-        .all(|arm| Summary::of(arm).is_ok_and(|summary| summary.noise() <= NOISE_LIMIT))
+/// How often as many rounds are taken, at most, as long as it is open who is faster.
+const PASSES: usize = 4;
+
+/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many where the first `ours` arms leave it
+/// open which of them are faster than the fastest of the others.
+pub fn deciding_rounds<E>(
+    arms: usize,
+    ours: usize,
+    samples: usize,
+    mut sample: impl FnMut(usize) -> Result<f64, E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    let mut taken = rounds(arms, samples, &mut sample)?;
+    for _ in 1..PASSES {
+        if !is_open(&taken, ours) {
+            break;
+        }
+        let more = rounds(arms, samples, &mut sample)?;
+        taken
+            .iter_mut()
+            .zip(more)
+            .for_each(|(arm, more)| arm.extend(more));
+    }
+    Ok(taken)
+}
+
+/// Whether it is open, as gate L1 has it, if one of the first `ours` arms is faster than the fastest of the others.
+fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
+    let (ours, theirs) = samples.split_at(ours);
+    let p50 = |arm: &&Vec<f64>| Summary::of(arm).map_or(f64::NAN, |summary| summary.p50);
+    let rival = theirs.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)));
+    rival.is_some_and(|rival| {
+        ours.iter().any(|arm| {
+            let pair = Comparison::of(rival, arm);
+            let says = |pair: Comparison| claim::judge(&pair.ratios, pair.noise(), 1.0).verdict;
+            pair.map_or(Verdict::Ambiguous, says) == Verdict::Ambiguous
+        })
+    })
 }
 
 /// Which share of the time that passed here a process must tell of in the median of its chunks. A chunk is 25 ms with what leads

@@ -1,6 +1,6 @@
 use super::choose::{candidates, items, unsupported};
 use super::measure::launches_of_peers;
-use super::pair::{absent, is_noisy, pairs, rounds, wrong_clock};
+use super::pair::{absent, deciding_rounds, pairs, rounds, wrong_clock};
 use super::session::{Called, Hello, SCRIPT, Session, SessionError};
 use super::*;
 use crate::cli::Cli;
@@ -10,8 +10,10 @@ use crate::record::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, builds, builds_of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::timing::{Comparison, SpeedOfLight};
+use common::timing::{Comparison, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::Command;
@@ -312,15 +314,53 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
 }
 
 #[test]
-fn noise_and_broken_samples_are_noisy() {
-    assert!(!is_noisy(&[vec![10.0, 10.1], vec![5.0, 5.0]]));
-    for bad in [
-        vec![10.0, 10.0, 11.0],
-        vec![0.0, 10.0],
-        vec![f64::NAN],
-        vec![],
-    ] {
-        assert!(is_noisy(&[vec![10.0; 4], bad.clone()]), "{bad:?}");
+fn rounds_go_on_until_it_is_decided_who_is_faster() {
+    // Samples of each arm: ours, theirs, and a peer that is never the fastest and as noisy as can be.
+    let taken = |ours: f64, theirs: f64| {
+        let mut at = 0_u32;
+        let sample = |arm: usize| {
+            at += 1;
+            let scatter = f64::from(at.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
+            Ok::<f64, Infallible>(match arm {
+                0 => ours * (1.0 + 0.02 * scatter),
+                1 => theirs * (1.0 + 0.02 * scatter),
+                _ => 100.0 * (1.0 + scatter),
+            })
+        };
+        let Ok(samples) = deciding_rounds(3, 1, 20, sample);
+        samples.into_iter().map(|arm| arm.len()).collect::<Vec<_>>()
+    };
+    let [at_once, as_long_as_it_may] = [vec![20; 3], vec![80; 3]];
+    assert_eq!(taken(10.0, 12.0), at_once);
+    assert_eq!(taken(10.0, 8.0), at_once);
+    assert_eq!(taken(10.0, 10.0), as_long_as_it_may);
+    assert_eq!(
+        taken(f64::NAN, 10.0),
+        as_long_as_it_may,
+        "samples that say nothing"
+    );
+    // Nobody to be faster than, or nobody who could be.
+    for ours in [0, 2] {
+        let Ok(samples) = deciding_rounds(2, ours, 20, |_| Ok::<_, Infallible>(1.0));
+        assert_eq!(samples[0].len(), 20);
+    }
+}
+
+/// A look after each pass is one more chance to be fooled: of arms that are the same at most 1 in 20 may be decided for ours.
+#[test]
+fn looking_after_each_pass_fools_nobody() {
+    for scatter in [0.01, 0.06] {
+        let is_fooled = |seed: &u32| {
+            let mut random = ChaCha8Rng::seed_from_u64(u64::from(*seed));
+            let Ok(samples) = deciding_rounds(2, 1, 20, |_| {
+                let uniform = f64::from(random.next_u32()) / f64::from(u32::MAX);
+                Ok::<_, Infallible>(10.0 * (1.0 + scatter * uniform))
+            });
+            let pair = Comparison::of(&samples[1], &samples[0]).unwrap();
+            claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Pass
+        };
+        let fooled = (0..200).filter(is_fooled).count();
+        assert!(fooled <= 10, "{fooled} of 200 with a scatter of {scatter}");
     }
 }
 
