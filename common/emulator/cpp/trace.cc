@@ -1,5 +1,6 @@
-// The functions that `-fsanitize=thread` calls before each access of the traced build. They take the place of the
-// sanitizer's own library, which is never linked: an access goes to the scheduler unless it is to the thread's stack.
+// The functions that `-fsanitize=thread` calls before each access of the traced build, and `-fsanitize=bounds` before one to
+// an element that an array does not have. They take the place of the sanitizers' own libraries, which are never linked: an
+// access goes to the scheduler unless it is to the thread's stack.
 #include <emulator/abi.h>
 
 namespace {
@@ -18,6 +19,20 @@ inline __attribute__((always_inline)) void access(const void *address, uint64_t 
     if (address == &emulator_current || address == &trace.exps) return; // the shim's own: how threadIdx begins
     emulator_access(emulator_current, address, bytes, write, pc);
 }
+
+// What GCC tells of an index, as far as it is read here; its layout is that of the sanitizer's library.
+struct Source {
+    const char *file;
+    uint32_t line, column;
+};
+struct Type {
+    uint16_t kind, info;
+    char name[];
+};
+struct Indexed {
+    Source source;
+    const Type *array;
+};
 
 } // namespace
 
@@ -49,4 +64,10 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
+
+void __ubsan_handle_out_of_bounds(const Indexed *indexed, int64_t index) {
+    if (!emulator_trace_state.active) return;
+    const EmulatorSite site{indexed->source.file, indexed->source.line, 0};
+    emulator_no_element(emulator_current, indexed->array->name, index, site);
+}
 }

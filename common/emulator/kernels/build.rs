@@ -35,16 +35,8 @@ fn main() {
     for input in ["build.rs", "cu", "../include", DEVICE_HEADERS] {
         println!("cargo:rerun-if-changed={input}");
     }
-    // -O1 and the rest keep one access of the source one access of the program; -g1 gives lines to hazards.
-    let traced = [
-        "-fsanitize=thread",
-        "-DEMULATOR_TRACED",
-        "-Wno-deprecated-copy",
-        "-g1",
-        "-fno-tree-sra",
-        "-fno-tree-vectorize",
-        "-fno-tree-slp-vectorize",
-    ];
+    // Lines for hazards.
+    let traced = [&kernel_build::TRACED_FLAGS[..], &["-g1"]].concat();
     for (library, level, flags) in [
         ("emulator_kernels", 2, &[][..]),
         ("emulator_kernels_traced", 1, &traced[..]),

@@ -265,7 +265,7 @@ pub enum Fault {
         /// Which limit.
         reason: String,
     },
-    /// `__trap()`, a failed `assert`, or a use of an intrinsic that CUDA does not define.
+    /// `__trap()`, a failed `assert`, a use of an intrinsic that CUDA does not define, or a division by zero.
     #[error("block {block:?}, thread {thread}: {message} at {place}")]
     Trap {
         /// blockIdx.
@@ -292,6 +292,18 @@ pub enum Fault {
         value: u64,
         /// What it must be a multiple of.
         required: u64,
+        /// Where.
+        place: Place,
+    },
+    /// An access where no memory is, or to an element that an array does not have.
+    #[error("block {block:?}, thread {thread}: {access}, at {place}")]
+    OutOfBounds {
+        /// blockIdx.
+        block: [u32; 3],
+        /// Linear index in the block.
+        thread: u32,
+        /// Of what: "element 8 of float [8]".
+        access: String,
         /// Where.
         place: Place,
     },
@@ -371,6 +383,7 @@ impl Fault {
             Self::InvalidCollective { block, party, .. } => *block = of(&mut party.thread),
             Self::Trap { block, thread, .. }
             | Self::Misaligned { block, thread, .. }
+            | Self::OutOfBounds { block, thread, .. }
             | Self::AsyncCopy { block, thread, .. }
             | Self::Tma {
                 block,
@@ -406,6 +419,7 @@ impl Fault {
             | Self::SharedOverflow { block, .. }
             | Self::Trap { block, .. }
             | Self::Misaligned { block, .. }
+            | Self::OutOfBounds { block, .. }
             | Self::AsyncCopy { block, .. }
             | Self::Mbarrier { block, .. }
             | Self::Tma { block, .. }

@@ -118,6 +118,8 @@ pub(crate) struct Run {
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
     /// What the running thread of a traced launch has been reading.
     pub(crate) spin: Spin,
+    /// Where the kernel asked for the memory that the emulator is touching in its place.
+    pub(crate) touching: Cell<Option<Site>>,
 }
 
 unsafe extern "C" {
@@ -201,6 +203,20 @@ impl Run {
         self.judge
             .as_ref()
             .map(|judge| tell(&mut judge.borrow_mut()))
+    }
+
+    /// Reads the first and the last of `bytes` that a kernel wants copied: what is not there is found at its line, and not when
+    /// the copy lands.
+    ///
+    /// # Safety
+    /// The kernel vouches for them, and where it is wrong it is stopped ([`crate::crash`]).
+    pub(crate) unsafe fn touch(&self, start: *const u8, bytes: usize, site: Site) {
+        self.touching.set(Some(site));
+        for offset in [0, bytes.saturating_sub(1)].into_iter().take(bytes) {
+            // SAFETY: see above.
+            unsafe { start.wrapping_add(offset).read_volatile() };
+        }
+        self.touching.set(None);
     }
 
     #[inline]

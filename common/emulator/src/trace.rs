@@ -347,7 +347,7 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
             Fault::DivergentBarrier { .. } => HazardKind::DivergentBarrier,
             Fault::Deadlock { .. } | Fault::WaitNeverObserved { .. } => HazardKind::Deadlock,
             Fault::Misaligned { .. } => HazardKind::Misaligned,
-            Fault::SharedOverflow { .. } => HazardKind::OutOfBounds,
+            Fault::SharedOverflow { .. } | Fault::OutOfBounds { .. } => HazardKind::OutOfBounds,
             _ => HazardKind::Stopped,
         };
         match hazards.iter_mut().find(|hazard| hazard.kind == kind) {

@@ -8,6 +8,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
+use crate::crash;
 use crate::fault::Fault;
 use crate::grid::{Launch, Report, Suppress};
 use crate::judge::memory::Memory;
@@ -120,6 +121,7 @@ impl Worker {
         let [dim_x, dim_y, dim_z] = launch.block;
         let of_block = dim_x * dim_y * dim_z;
         let threads = of_block * launch.cluster;
+        crash::stop_blocks_alone();
         self.reserve(threads as usize)?;
         let (blocks, declared) = (launch.cluster, launch.dynamic_shared_bytes);
         let shared = match blocks {
@@ -154,6 +156,7 @@ impl Worker {
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
             spin: Spin::default(),
+            touching: Cell::new(None),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
             .map(|thread| (thread, thread % of_block))

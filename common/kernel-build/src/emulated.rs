@@ -42,11 +42,12 @@ enum Flavour {
     Table,
 }
 
-/// The traced build's own flags. -O1 and the rest keep one access of the source one access of the program. Only the
-/// compiler is told of the sanitizer, not the linker: the emulator has functions of its own in place of its library.
-const TRACED_FLAGS: [&str; 6] = [
+/// The flags of a traced build, which goes with -O1: they keep one access of the source one access of the program. Only the
+/// compiler is told of the sanitizers, not the linker: the emulator has functions of its own in place of their libraries.
+pub const TRACED_FLAGS: [&str; 7] = [
     "-DEMULATOR_TRACED",
     "-fsanitize=thread",
+    "-fsanitize=bounds",
     "-fno-tree-sra",
     "-fno-tree-vectorize",
     "-fno-tree-slp-vectorize",

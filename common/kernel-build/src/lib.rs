@@ -32,5 +32,6 @@ mod sass;
 mod stage;
 mod toolkit;
 
+pub use emulated::TRACED_FLAGS;
 pub use error::BuildError;
 pub use stage::{build_stage, stage, stage_for, test_kernels};

@@ -151,6 +151,9 @@ void emulator_access(const EmulatorThread *thread, const void *address, uint64_t
 // The same of the thread's own stack, between bytes that wgmma holds.
 void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
 
+// For the traced build: element `index` of an array of this type is to be accessed, and there is none.
+void emulator_no_element(const EmulatorThread *thread, const char *array, int64_t index, EmulatorSite site);
+
 // What a kernel shows by ATTN_OBSERVE: a value of a query row.
 struct EmulatorObserved {
     uint32_t what;   // attn::Seen

@@ -52,9 +52,9 @@ macro_rules! kernels {
 kernels! {
     accesses_only accumulate_registers arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one barriers_only blocks_hand_over
     blocks_overlap builtins cluster_barrier_missed cluster_exchange
-    copied_by_a_producer copied_one_ahead copy_source_overwritten copy_without cp_async_groups cp_async_misused
-    cp_async_of_each_size cp_async_sizes cp_async_to_global cp_async_waited_by double_to_half e4m3_to_half elect_one
-    exit_completes_sync_warp failing_assert float_to_e4m3 float_to_half fma_only global_within_block
+    copied_by_a_producer copied_one_ahead copy_from_far copy_source_overwritten copy_without cp_async_groups cp_async_misused
+    cp_async_of_each_size cp_async_sizes cp_async_to_global cp_async_waited_by divides double_to_half e4m3_to_half elect_one
+    exit_completes_sync_warp failing_assert far_from_any_memory float_to_e4m3 float_to_half fma_only global_within_block
     groups_of_ones_own half2_operations half_arithmetic half_to_float lanes_then_ldmatrix lanes_then_matrix
     ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
@@ -67,7 +67,7 @@ kernels! {
     shuffle_of_odd_width shuffle_outside_its_mask shuffle_waits_for_a_lane_at_the_barrier shuffles shuffles_only
     snippet_bytes snippet_copy_16 snippet_copy_48 snippet_copy_variable snippet_half snippet_half2 snippet_local_array
     snippet_scalar snippet_set snippet_struct snippet_twice snippet_vector snippet_vector_braces snippet_vector_chosen
-    snippet_vector_made snippet_vector_member store_before_copies_arrive sync_warp_after_exit tile_copied_by_one_warp
+    snippet_vector_made snippet_vector_member store_before_copies_arrive sum_of_registers sync_warp_after_exit tile_copied_by_one_warp
     tiles_by_helpers tma_box tma_expects tma_misused tma_refill tma_ring tma_store_box tma_store_tiles
     trap_in_one_thread variables_of_the_program vector_at vector_copy votes warp_ping_pong warp_sum warp_waits_for_a_lane_at_the_barrier
     wmma_32x8_row_col wmma_8x32_col_row wmma_after_exit wmma_col_col wmma_col_row wmma_half_accumulator

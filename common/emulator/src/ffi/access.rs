@@ -5,7 +5,7 @@ use crate::judge::observed::{Shown, Step};
 use crate::judge::requests::MatrixCount;
 use crate::judge::{Matrix, Stop};
 use crate::run::{Pause, ThreadContext, emulator_current_slot};
-use crate::site::{Site, code_number};
+use crate::site::{Literal, Site, code_number};
 
 /// `write` of `emulator_access`: the access may be made in pieces, so any address will do.
 const IN_PIECES: u32 = 2;
@@ -69,6 +69,27 @@ unsafe extern "C-unwind" fn emulator_held_access(
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
     judge_held(context, address, bytes as usize, write, code_number(pc));
+}
+
+/// # Safety
+/// As [`super::emulator_collective`]; `array` is a string of the kernel's build.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn emulator_no_element(
+    thread: *const ThreadContext,
+    array: Literal,
+    index: i64,
+    site: Site,
+) -> ! {
+    // SAFETY: see emulator_collective.
+    let context = unsafe { &*thread };
+    // The compiler quotes the type.
+    let access = format!("element {index} of {}", array.text().replace('\'', ""));
+    context.fail(Fault::OutOfBounds {
+        block: context.block_idx,
+        thread: context.thread,
+        access,
+        place: site.place(),
+    })
 }
 
 /// An access to the thread's own stack, of which wgmma may hold some bytes.

@@ -28,7 +28,6 @@ unsafe extern "C-unwind" fn emulator_cp_async(
         context.fail(fault);
     }
     let (to, from) = (dst as usize, src as usize);
-    let site = || site.access_number();
     let judged = run.judge(|judge| {
         judge.issue(
             context.thread,
@@ -36,7 +35,7 @@ unsafe extern "C-unwind" fn emulator_cp_async(
             from,
             bytes as usize,
             src_bytes as usize,
-            site(),
+            site.access_number(),
         )
     });
     let tag = match judged {
@@ -46,6 +45,8 @@ unsafe extern "C-unwind" fn emulator_cp_async(
         }),
         None => 0,
     };
+    // SAFETY: the kernel vouches for src as it does on a GPU, or is stopped.
+    unsafe { run.touch(src.cast(), src_bytes as usize, site) };
     let copies = &mut run.copies.borrow_mut()[context.thread as usize];
     // SAFETY: dst was just found to lie in the block's shared memory, which lives as long as the OS thread; the kernel
     // vouches for src as it does on a GPU.

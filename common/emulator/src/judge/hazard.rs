@@ -20,7 +20,8 @@ pub enum HazardKind {
     HeldRegisters,
     /// Shared memory is read that nobody has written.
     UninitialisedShared,
-    /// An access outside of what the launch declared: shared memory, or the elements of a tensor.
+    /// An access outside of what there is: of shared memory as the launch declared it, of the elements of a tensor, or of a
+    /// thread's own array.
     OutOfBounds,
     /// An address that is not a multiple of the access's size.
     Misaligned,

@@ -232,6 +232,27 @@ fn contents() -> Vec<Detector> {
             program!(row_of_input[32, 0](3), "up to the last element").elements(1536..2048),
         ),
         detector(
+            "accesses where no memory is",
+            OutOfBounds,
+            "OutOfBounds",
+            program!(far_from_any_memory[32, 0](1), "a TiB in front of a tensor"),
+            program!(far_from_any_memory[32, 0](0), "its first element"),
+        ),
+        detector(
+            "copies from where no memory is",
+            OutOfBounds,
+            "OutOfBounds",
+            program!(copy_from_far[1, 16](1), "cp.async from a TiB in front of a tensor"),
+            program!(copy_from_far[1, 16](0), "from its first element"),
+        ),
+        detector(
+            "an element that an array of registers does not have",
+            OutOfBounds,
+            None,
+            program!(sum_of_registers[32, 0](9), "the ninth of eight"),
+            program!(sum_of_registers[32, 0](8), "the eighth"),
+        ),
+        detector(
             "a vector at an odd address",
             Misaligned,
             None,
@@ -368,6 +389,13 @@ fn waits() -> Vec<Detector> {
             "CollectiveMismatch",
             program!(shuffle_meets_sync_warp[32, 0](), "a shuffle and a `__syncwarp`"),
             program!(partial_sync_warp[32, 128](9), "a mask of some lanes, from two places"),
+        ),
+        detector(
+            "a division by zero",
+            Stopped,
+            "Trap",
+            program!(divides[32, 0](0), "100 / 0"),
+            program!(divides[32, 0](1), "100 / 1"),
         ),
         detector(
             "a failed assert, a trap",

@@ -1,6 +1,8 @@
-use emulator::{Fault, Place};
-use emulator_kernels::entry;
+use emulator::trace::HazardKind;
+use emulator::{Entry, Fault, Place};
+use emulator_kernels::{entry, traced};
 
+use crate::hazards::only;
 use crate::support::{Run, SCHEDULES, at, line};
 
 #[test]
@@ -52,12 +54,58 @@ fn an_assertion_stops_the_launch_and_not_the_process() {
 }
 
 #[test]
+fn what_the_processor_refuses_stops_the_launch_and_not_the_process() {
+    let fault = |entry, number| {
+        let run = Run::new(entry, 1).shared(16).input(0, &[1.0_f32; 16]);
+        let fault = run.number(0, number).output::<f32>(1).unwrap_err();
+        fault.to_string()
+    };
+    for (entry, line) in [
+        (entry::far_from_any_memory as Entry, "[-(int64_t("),
+        (
+            entry::copy_from_far,
+            "attn::cp_async<16>(shared<float>(), source)",
+        ),
+    ] {
+        let (text, place) = (fault(entry, 1), at("faults.cu", line));
+        let address = text
+            .strip_prefix("block [0, 0, 0], thread 0: address 0x")
+            .and_then(|rest| rest.strip_suffix(&format!(", where no memory is, at {place}")));
+        assert!(
+            address.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok()),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        fault(entry::divides, 0),
+        format!(
+            "block [0, 0, 0], thread 0: a division by zero, or one whose result has too many bits at {}",
+            at("faults.cu", "KERNEL(divides)")
+        )
+    );
+}
+
+#[test]
+fn an_element_that_an_array_does_not_have_is_named() {
+    let run = Run::new(traced::sum_of_registers, 1).input(0, &[1.0_f32; 16]);
+    assert_eq!(
+        only(&run.number(0, 9), HazardKind::OutOfBounds),
+        format!(
+            "out of bounds in block [0, 0, 0]: block [0, 0, 0], thread 0: element 8 of float [8], at {}",
+            at("faults.cu", "sum += registers[i]")
+        )
+    );
+}
+
+#[test]
 fn launches_keep_working_after_many_faults() {
     for _ in 0..200 {
-        Run::new(entry::failing_assert, 1024)
-            .blocks(2)
-            .output::<i32>(0)
-            .unwrap_err();
+        for entry in [entry::failing_assert as Entry, entry::divides] {
+            Run::new(entry, 1024)
+                .blocks(2)
+                .output::<i32>(0)
+                .unwrap_err();
+        }
     }
     let input: Vec<i32> = (0..128).collect();
     let run = Run::new(entry::reverse, 128)
