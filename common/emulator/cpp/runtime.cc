@@ -23,4 +23,8 @@ uint32_t emulator_here() {
     return uint32_t(static_cast<const char *>(__builtin_return_address(0)) - __executable_start);
 }
 const char *emulator_image_end() { return end; }
+
+// All code of kernels: kernel-build puts it into this section, and the linker names its ends where there is any.
+extern char __start_attn_kernels[] __attribute__((weak)), __stop_attn_kernels[] __attribute__((weak));
+bool emulator_is_of_kernels(const char *code) { return code >= __start_attn_kernels && code < __stop_attn_kernels; }
 }

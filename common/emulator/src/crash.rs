@@ -1,110 +1,210 @@
-//! An access to memory that is not there, or a division by zero, stops its block as a fault, and not the program: the signal
-//! finds out whose it was, and that CUDA thread fails instead of going on.
+//! What a kernel does that would end or hang the program (an access to memory that is not there, a division by zero, a loop
+//! without end) stops its block as a fault. A signal finds out which CUDA thread it was, and that one fails instead of going on.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
 
 use crate::fault::{Fault, Place};
 use crate::run::{ThreadContext, emulator_current_slot};
 use crate::site::{Places, code_number};
 
 /// What the processor says of an access, and of a division.
-const SIGNALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
+const REFUSALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
 
 /// What was done with these signals before.
-static BEFORE: std::sync::OnceLock<[libc::sigaction; SIGNALS.len()]> = std::sync::OnceLock::new();
+static BEFORE: OnceLock<[libc::sigaction; REFUSALS.len()]> = OnceLock::new();
 
-/// Sees to it that kernels on all OS threads end so. Elsewhere than on x86-64 the program dies with them.
-pub(crate) fn stop_blocks_alone() {
+/// The watchdog's: that of timers of processor time.
+const TICK: c_int = libc::SIGVTALRM;
+
+/// So many looks in a row at which a thread has not waited are its patience.
+const LOOKS: u32 = 8;
+
+unsafe extern "C" {
+    /// Whether an address is one of the code of kernels.
+    safe fn emulator_is_of_kernels(code: *const u8) -> bool;
+}
+
+/// Stops kernels of the OS thread that owns it, if they must be; on other processors than x86-64 such a kernel ends the program, or
+/// hangs it.
+#[derive(Default)]
+pub(crate) struct Watchdog(Option<(libc::timer_t, Duration)>);
+
+impl Watchdog {
+    /// Looks after the kernels that run from now on.
+    pub(crate) fn watch(&mut self, patience: Duration) {
+        install();
+        let timer = match self.0 {
+            Some((_, known)) if known == patience => return,
+            Some((timer, _)) => timer,
+            None => match timer_of_this_thread() {
+                Some(timer) => timer,
+                None => return, // an endless kernel is then as it is in any other program
+            },
+        };
+        self.0 = Some((timer, patience));
+        let look = patience / LOOKS;
+        let look = libc::timespec {
+            tv_sec: look.as_secs() as libc::time_t,
+            tv_nsec: look.subsec_nanos().max(1).into(),
+        };
+        let times = libc::itimerspec {
+            it_interval: look,
+            it_value: look,
+        };
+        // SAFETY: the timer lives, and the call reads a struct that lives here.
+        unsafe { libc::timer_settime(timer, 0, &times, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some((timer, _)) = self.0 {
+            // SAFETY: it was made for this object, and nobody else knows it.
+            unsafe { libc::timer_delete(timer) };
+        }
+    }
+}
+
+/// A timer of the processor time of the calling OS thread, which it tells with [`TICK`].
+fn timer_of_this_thread() -> Option<libc::timer_t> {
+    // SAFETY: all zeros is a sigevent and a timer_t; the call reads the one and writes the other.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = TICK;
+        event.sigev_notify_thread_id = libc::gettid();
+        let mut timer: libc::timer_t = std::mem::zeroed();
+        let made = libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer);
+        (made == 0).then_some(timer)
+    }
+}
+
+/// Once in a program.
+fn install() {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| {
-        if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-            return;
+    // SAFETY: all zeros is a sigaction; each call reads and writes structs that live here; and the handlers do what such may do.
+    INSTALLED.call_once(|| unsafe {
+        let ask = |signal| {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut before);
+            before
+        };
+        BEFORE.get_or_init(|| REFUSALS.map(ask));
+        let set = |signal, handler: Handler, flags| {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        };
+        for signal in REFUSALS {
+            set(signal, on_refusal, 0);
         }
-        // SAFETY: all zeros is a sigaction; each call reads and writes structs that live here; and the handler does what one
-        // may do.
-        unsafe {
-            let ask = |signal| {
-                let mut before: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(signal, std::ptr::null(), &mut before);
-                before
-            };
-            BEFORE.get_or_init(|| SIGNALS.map(ask));
-            let mut ours: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = on_signal as *const () as usize;
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            for signal in SIGNALS {
-                libc::sigaction(signal, &ours, std::ptr::null_mut());
-            }
-        }
+        set(TICK, on_tick, libc::SA_RESTART);
     });
 }
 
-/// Lets the CUDA thread to which it happened go on in [`fail`]; all else goes to whoever had the signal before.
-unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, machine: *mut c_void) {
-    // SAFETY: the system hands over live structs. The slot holds the context of the thread that runs, or of one that has run: it
-    // is asked only on the stack that it names. Nothing here allocates or locks.
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// Fails the CUDA thread to which it happened; all else goes to whoever had the signal before.
+unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machine: *mut c_void) {
+    // SAFETY: the system hands over live structs. Nothing here allocates or locks.
     unsafe {
-        let context = (*emulator_current_slot()).cast::<ThreadContext>();
-        let is_kernel = !context.is_null() && go_on_in_fail(&*context, signal, info, machine);
-        if is_kernel {
-            return;
+        if let Some(stopped) = Stopped::of(machine) {
+            return stopped.goes_on_in_fail(signal, (*info).si_addr() as usize);
         }
         let before = BEFORE
             .get()
-            .zip(SIGNALS.iter().position(|of| *of == signal));
-        let before = before.map(|(all, index)| all[index]);
-        match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
+            .zip(REFUSALS.iter().position(|of| *of == signal));
+        match before.map_or(libc::SIG_DFL, |(all, index)| all[index].sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
                 // The instruction is tried again, and the program dies of it.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &default, std::ptr::null_mut());
             }
-            handler => {
-                type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-                std::mem::transmute::<usize, Handler>(handler)(signal, info, machine);
-            }
+            handler => std::mem::transmute::<usize, Handler>(handler)(signal, info, machine),
         }
     }
 }
 
-/// False if the processor was on another stack than the thread's.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-unsafe fn go_on_in_fail(
-    context: &ThreadContext,
-    signal: c_int,
-    info: *const libc::siginfo_t,
-    machine: *mut c_void,
-) -> bool {
-    // SAFETY: see on_signal.
-    let (registers, address) = unsafe {
-        let machine = &mut *machine.cast::<libc::ucontext_t>();
-        (&mut machine.uc_mcontext.gregs, (*info).si_addr())
-    };
-    let stack = registers[libc::REG_RSP as usize] as usize;
-    if !context.stack.contains(&stack) {
-        return false;
+/// Fails the CUDA thread that has run for too long. Between two instructions of a kernel alone: a callback of the emulator may hold a
+/// lock that others need.
+unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *mut c_void) {
+    // SAFETY: as in on_refusal.
+    unsafe {
+        let Some(stopped) = Stopped::of(machine) else {
+            return;
+        };
+        let run = stopped.context.run();
+        let switches = run.switches.get();
+        let (known, looks) = run.watched.get();
+        let looks = if known == switches { looks + 1 } else { 0 };
+        run.watched.set((switches, looks));
+        if looks >= LOOKS && emulator_is_of_kernels(stopped.code() as *const u8) {
+            stopped.goes_on_in_fail(signal, 0);
+        }
     }
-    let code = registers[libc::REG_RIP as usize];
-    registers[libc::REG_RDI as usize] = std::ptr::from_ref(context) as i64;
-    registers[libc::REG_RSI as usize] = signal.into();
-    registers[libc::REG_RDX as usize] = address as i64;
-    registers[libc::REG_RCX as usize] = code;
-    // Below what the function that is given up may use without moving the pointer, and as a call leaves it.
-    registers[libc::REG_RSP as usize] = ((stack - 128) & !15) as i64 - 8;
-    registers[libc::REG_RIP as usize] = fail as *const () as i64;
-    true
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-unsafe fn go_on_in_fail(
-    _: &ThreadContext,
-    _: c_int,
-    _: *const libc::siginfo_t,
-    _: *mut c_void,
-) -> bool {
-    false
+/// A CUDA thread that a signal has stopped.
+struct Stopped<'a> {
+    context: &'a ThreadContext,
+    registers: &'a mut libc::mcontext_t,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Stopped<'_> {
+    /// None if the processor was on no CUDA thread's stack.
+    ///
+    /// # Safety
+    /// `machine` is what a signal handler was given.
+    unsafe fn of(machine: *mut c_void) -> Option<Self> {
+        // SAFETY: the slot holds the context of the thread that runs, or of one that has run: what it says is believed on the
+        // stack that it names alone.
+        let (context, machine) = unsafe {
+            let context = (*emulator_current_slot()).cast::<ThreadContext>();
+            (context.as_ref()?, &mut *machine.cast::<libc::ucontext_t>())
+        };
+        let registers = &mut machine.uc_mcontext;
+        let stack = registers.gregs[libc::REG_RSP as usize] as usize;
+        let is_running = context.stack.contains(&stack);
+        is_running.then_some(Self { context, registers })
+    }
+
+    /// Where it stands.
+    fn code(&self) -> usize {
+        self.registers.gregs[libc::REG_RIP as usize] as usize
+    }
+
+    /// When the handler returns.
+    fn goes_on_in_fail(self, signal: c_int, address: usize) {
+        let code = self.code();
+        let registers = &mut self.registers.gregs;
+        let stack = registers[libc::REG_RSP as usize] as usize;
+        let mut set = |register: c_int, value: usize| registers[register as usize] = value as i64;
+        set(libc::REG_RDI, std::ptr::from_ref(self.context) as usize);
+        set(libc::REG_RSI, signal as usize);
+        set(libc::REG_RDX, address);
+        set(libc::REG_RCX, code);
+        // Below what the function that is given up may use without moving the pointer, and as a call leaves it.
+        set(libc::REG_RSP, ((stack - 128) & !15) - 8);
+        set(libc::REG_RIP, fail as *const () as usize);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Stopped<'_> {
+    unsafe fn of(_: *mut c_void) -> Option<Self> {
+        None
+    }
+
+    fn code(&self) -> usize {
+        unreachable!("there is none")
+    }
+
+    fn goes_on_in_fail(self, _: c_int, _: usize) {}
 }
 
 /// Where the thread goes on, on its own stack and no longer in the signal.
@@ -116,19 +216,29 @@ unsafe extern "C-unwind" fn fail(
 ) -> ! {
     // SAFETY: it is the context of the running thread.
     let context = unsafe { &*context };
-    let (block, thread) = (context.block_idx, context.thread);
-    let place = context
-        .run()
-        .touching
-        .get()
-        .map_or_else(|| place_of(code), |site| site.place());
+    let (run, block, thread) = (context.run(), context.block_idx, context.thread);
+    let place = match run.touching.get() {
+        Some(site) => site.place(),
+        None => place_of(code),
+    };
+    let trap = |message: String, place| Fault::Trap {
+        block,
+        thread,
+        message,
+        place,
+    };
     context.fail(match signal {
-        libc::SIGFPE => Fault::Trap {
-            block,
-            thread,
-            message: "a division by zero, or one whose result has too many bits".into(),
+        libc::SIGFPE => trap(
+            "a division by zero, or one whose result has too many bits".into(),
             place,
-        },
+        ),
+        TICK => trap(
+            format!(
+                "a loop without end, or too much work for one thread: after {} s of processor time it has not waited for any other",
+                run.patience.as_secs_f64()
+            ),
+            place,
+        ),
         _ => Fault::OutOfBounds {
             block,
             thread,

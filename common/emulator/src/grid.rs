@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::AddAssign;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,8 @@ pub struct Launch {
     pub dynamic_shared_bytes: usize,
     /// Who runs next, and how fragments lie over lanes.
     pub schedule: Schedule,
+    /// How much processor time a CUDA thread may take before it waits for another one or ends.
+    pub patience: Duration,
 }
 
 /// One synchronisation site that is to do nothing: what happens if the author had forgotten it?
@@ -67,6 +70,9 @@ impl AddAssign for Report {
 }
 
 impl Launch {
+    /// More than any thread takes on the slowest machine: those of the stages take less than a second.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
+
     pub(crate) fn linear_index(&self, [x, y, z]: [u32; 3]) -> u64 {
         let [grid_x, grid_y, _] = self.grid.map(u64::from);
         u64::from(x) + grid_x * (u64::from(y) + grid_y * u64::from(z))

@@ -12,7 +12,7 @@
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
 //! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`) decide who runs next
 //!   and who waits for whom; tested without C++;
-//! - a running block as its threads see it (`run`), what of it the processor refuses (`crash`), and the worker that owns their coroutines, their pooled stacks and the
+//! - a running block as its threads see it (`run`), what stops it from outside (`crash`), and the worker that owns their coroutines, their pooled stacks and the
 //!   block's shared memory;
 //! - [`launch()`] runs a grid of the plain build, [`trace`] one of the traced build;
 //! - the FFI module is the only door by which C++ comes in (`include/emulator/abi.h` is its other side); it knows what its

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
 use std::ops::Range;
+use std::time::Duration;
 
 use corosensei::Yielder;
 
@@ -118,6 +119,12 @@ pub(crate) struct Run {
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
     /// What the running thread of a traced launch has been reading.
     pub(crate) spin: Spin,
+    /// How often a thread was resumed.
+    pub(crate) switches: Cell<u64>,
+    /// That number when the watchdog last looked, and how often it has looked since without seeing another.
+    pub(crate) watched: Cell<(u64, u32)>,
+    /// How much processor time a thread may take between two switches.
+    pub(crate) patience: Duration,
     /// Where the kernel asked for the memory that the emulator is touching in its place.
     pub(crate) touching: Cell<Option<Site>>,
 }

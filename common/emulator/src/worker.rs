@@ -1,6 +1,7 @@
 //! Runs blocks on the calling OS thread: their coroutines, the stacks of these and the blocks' shared memory.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use corosensei::{Coroutine, CoroutineResult};
@@ -8,7 +9,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
-use crate::crash;
+use crate::crash::Watchdog;
 use crate::fault::Fault;
 use crate::grid::{Launch, Report, Suppress};
 use crate::judge::memory::Memory;
@@ -38,6 +39,7 @@ struct Worker {
     used_shared_bytes: Option<usize>,
     /// Shared memory of the blocks of a cluster.
     cluster_memory: Vec<SharedMemory>,
+    watchdog: Watchdog,
 }
 
 /// As abi.h declares that of a block.
@@ -56,7 +58,8 @@ impl Drop for Lanes<'_> {
         // In the same order, since a stack's offset in its page belongs to its index.
         let stacks = self.lanes.drain(..).map(|mut lane| {
             // SAFETY: a suspended thread stands in a callback of the FFI module, which holds nothing that needs
-            // dropping there, called from device code, which owns nothing either: CUDA kernels can't.
+            // dropping there, called from device code, which owns nothing either: CUDA kernels can't. One that a signal has
+            // stopped may have borrowed something of its run, which nobody will borrow again.
             unsafe { lane.force_reset() };
             lane.into_stack()
         });
@@ -121,7 +124,7 @@ impl Worker {
         let [dim_x, dim_y, dim_z] = launch.block;
         let of_block = dim_x * dim_y * dim_z;
         let threads = of_block * launch.cluster;
-        crash::stop_blocks_alone();
+        self.watchdog.watch(launch.patience);
         self.reserve(threads as usize)?;
         let (blocks, declared) = (launch.cluster, launch.dynamic_shared_bytes);
         let shared = match blocks {
@@ -156,6 +159,9 @@ impl Worker {
             suppress: suppress.cloned(),
             executing: Cell::new((0, 0, None)),
             spin: Spin::default(),
+            switches: Cell::new(0),
+            watched: Cell::new((0, 0)),
+            patience: launch.patience,
             touching: Cell::new(None),
         };
         let contexts: Vec<ThreadContext> = (0..threads)
@@ -224,17 +230,14 @@ impl Worker {
             .iter_mut()
             .map(|copies| copies.discard() as u64)
             .sum();
-        let switches = match result {
-            Ok(switches) => switches,
-            Err(fault) => {
-                self.used_shared_bytes = None;
-                return Err(if blocks > 1 {
-                    fault.of_block(of_block, index)
-                } else {
-                    fault
-                });
-            }
-        };
+        if let Err(fault) = result {
+            self.used_shared_bytes = None;
+            return Err(if blocks > 1 {
+                fault.of_block(of_block, index)
+            } else {
+                fault
+            });
+        }
         for rank in 0..blocks {
             let block = [index[0] + rank, index[1], index[2]];
             self.check_guard(shared.wrapping_add(rank as usize * STRIDE), declared, block)?;
@@ -242,7 +245,7 @@ impl Worker {
         let counts = run.block.borrow().counts();
         Ok(Report {
             blocks: blocks.into(),
-            switches,
+            switches: run.switches.get(),
             barriers: counts.barriers,
             collectives: counts.collectives,
             unwaited_copies,
@@ -324,10 +327,29 @@ fn start_lane(launch: &Launch, stack: LaneStack, context: *const ThreadContext) 
     })
 }
 
-/// Runs the threads as the block's state says, and counts how often one was resumed.
-fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Result<u64, Fault> {
-    let current = emulator_current_slot();
-    let mut switches = 0;
+/// The running thread's context, where the shim and the watchdog find it; no thread runs when this is gone.
+struct Current(*mut *const c_void);
+
+impl Current {
+    fn of_this_thread() -> Self {
+        Self(emulator_current_slot())
+    }
+
+    fn set(&self, context: *const ThreadContext) {
+        // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
+        unsafe { *self.0 = context.cast() };
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        self.set(std::ptr::null());
+    }
+}
+
+/// Runs the threads as the block's state says.
+fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Result<(), Fault> {
+    let current = Current::of_this_thread();
     loop {
         let ready = run.block.borrow_mut().take_ready();
         let thread = match ready {
@@ -336,14 +358,13 @@ fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Resu
                 let next = run.block.borrow_mut().next()?;
                 let Some(thread) = next else {
                     run.check_end()?;
-                    return Ok(switches);
+                    return Ok(());
                 };
                 thread
             }
         };
-        // SAFETY: the slot is this OS thread's. The shim reads it only while the thread set here runs.
-        unsafe { *current = (&raw const contexts[thread as usize]).cast() };
-        switches += 1;
+        current.set(&raw const contexts[thread as usize]);
+        run.switches.set(run.switches.get() + 1);
         if run.judge.is_some() {
             let stack = &contexts[thread as usize].stack;
             // SAFETY: as above.

@@ -208,11 +208,20 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
 
 /// Makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally
 /// named inline functions and templates: without this, two stages' kernels could silently become one. Folding COMDAT
-/// groups first is what lets their symbols become local.
+/// groups first is what lets their symbols become local. And puts all code into one section, by which the emulator knows
+/// kernels from the rest of the program.
 fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, BuildError> {
     let isolated = object.with_file_name(format!("{exported}.o"));
+    let script = object.with_extension("ld");
+    std::fs::write(
+        &script,
+        "SECTIONS { attn_kernels : { *(.text .text.*) } }\n",
+    )
+    .map_err(BuildError::io("write", &script))?;
     let mut link = Command::new(tool.path());
     link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"])
+        .arg("-T")
+        .arg(&script)
         .arg(object)
         .arg("-o")
         .arg(&isolated);

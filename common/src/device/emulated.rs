@@ -99,6 +99,7 @@ impl Buffers {
             cluster: prepared.kernel.cluster,
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
             schedule,
+            patience: Launch::PATIENCE,
         }
     }
 

@@ -35,3 +35,9 @@ KERNEL(sum_of_registers) {
     for (int i = 0; i < params->n[0]; ++i) sum += registers[i];
     out<float>(params)[global_thread()] = sum;
 }
+
+KERNEL(loops_for_ever) {
+    volatile int times = 0;
+    do { times = times + 1; } while (params->n[0] != 0);
+    out<int>(params)[global_thread()] = times;
+}

@@ -14,9 +14,14 @@ extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
 
-// Both emulated builds of a kernel are linked into one program. On a GPU the params lie in global memory.
+// Both emulated builds of a kernel are linked into one program, and lie where kernel-build puts those of the stages. On a GPU the
+// params lie in global memory.
+#define ATTN_KERNELS __attribute__((section("attn_kernels")))
 #ifdef EMULATOR_TRACED
-#define KERNEL(name) extern "C" EMULATOR_ENTRY __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
+#define KERNEL(name) \
+    extern "C" ATTN_KERNELS EMULATOR_ENTRY __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
+#elif defined(EMULATOR_BUILD)
+#define KERNEL(name) extern "C" ATTN_KERNELS __global__ void name([[maybe_unused]] const KernelParams *params)
 #else
 #define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif

@@ -56,7 +56,7 @@ kernels! {
     cp_async_of_each_size cp_async_sizes cp_async_to_global cp_async_waited_by divides double_to_half e4m3_to_half elect_one
     exit_completes_sync_warp failing_assert far_from_any_memory float_to_e4m3 float_to_half fma_only global_within_block
     groups_of_ones_own half2_operations half_arithmetic half_to_float lanes_then_ldmatrix lanes_then_matrix
-    ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans
+    ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans loops_for_ever
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
     mbarrier_ring mma_m16n8k16_bf16_f32 mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 mma_only named_barrier_by_half_a_warp
     named_barrier_of_each_pair named_barrier_of_too_many named_barrier_of_two_counts named_barrier_that_is_not_there named_barrier_twice named_barriers_differ

@@ -1,6 +1,7 @@
 //! Launching a test kernel with buffers of the sizes that it documents.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::KernelParams;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
@@ -53,6 +54,7 @@ pub struct Run {
     inputs: [Vec<u64>; 3],
     numbers: [i32; 4],
     schedule: Schedule,
+    patience: Duration,
     elements: Option<std::ops::Range<usize>>,
     maps: Vec<(Buffer, TensorMap)>,
     suppress: Option<Place>,
@@ -83,6 +85,7 @@ impl Run {
             inputs: Default::default(),
             numbers: [0; 4],
             schedule: Schedule::InOrder,
+            patience: emulator::Launch::PATIENCE,
             elements: None,
             maps: Vec::new(),
             suppress: None,
@@ -182,6 +185,12 @@ impl Run {
         self
     }
 
+    /// How much processor time a CUDA thread may take.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Traced launches: list every access.
     pub fn log(mut self) -> Self {
         self.log = true;
@@ -272,6 +281,7 @@ impl Run {
             cluster: self.cluster,
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             schedule: self.schedule,
+            patience: self.patience,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use emulator::Entry;
 use emulator::trace::HazardKind::{self, *};
@@ -9,6 +10,9 @@ use emulator_kernels::{entry, traced};
 
 use crate::support::{Run, SCHEDULES};
 use crate::{cluster, tma, wgmma};
+
+/// Enough for what ends, and over soon for what does not.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// A launch of a kernel of `cu/`, in both builds.
 struct Program {
@@ -389,6 +393,13 @@ fn waits() -> Vec<Detector> {
             "CollectiveMismatch",
             program!(shuffle_meets_sync_warp[32, 0](), "a shuffle and a `__syncwarp`"),
             program!(partial_sync_warp[32, 128](9), "a mask of some lanes, from two places"),
+        ),
+        detector(
+            "a loop without end",
+            Stopped,
+            "Trap",
+            program!(loops_for_ever[32, 0](1), "while a number is not 0").patience(SHORT),
+            program!(loops_for_ever[32, 0](0), "the number is 0").patience(SHORT),
         ),
         detector(
             "a division by zero",
@@ -1227,6 +1238,12 @@ fn clusters() -> Vec<Detector> {
 impl Program {
     fn blocks(mut self, blocks: u32) -> Self {
         (self.plain, self.traced) = (self.plain.blocks(blocks), self.traced.blocks(blocks));
+        self
+    }
+
+    fn patience(mut self, patience: Duration) -> Self {
+        self.plain = self.plain.patience(patience);
+        self.traced = self.traced.patience(patience);
         self
     }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use emulator::trace::HazardKind;
 use emulator::{Entry, Fault, Place};
 use emulator_kernels::{entry, traced};
@@ -81,6 +83,21 @@ fn what_the_processor_refuses_stops_the_launch_and_not_the_process() {
         format!(
             "block [0, 0, 0], thread 0: a division by zero, or one whose result has too many bits at {}",
             at("faults.cu", "KERNEL(divides)")
+        )
+    );
+}
+
+#[test]
+fn a_loop_without_end_stops_the_launch_and_is_named() {
+    let patience = Duration::from_millis(100);
+    let run = Run::new(entry::loops_for_ever, 64).patience(patience);
+    let fault = run.number(0, 1).output::<i32>(64).unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        format!(
+            "block [0, 0, 0], thread 0: a loop without end, or too much work for one thread: after 0.1 s of processor time it has not \
+             waited for any other at {}",
+            at("faults.cu", "do { times")
         )
     );
 }
