@@ -122,6 +122,7 @@ mod tests {
                 cluster: 1,
                 dynamic_shared_bytes,
                 schedule,
+                patience: Launch::PATIENCE,
             })
         }
     }
@@ -164,6 +165,7 @@ mod tests {
             cluster: 1,
             dynamic_shared_bytes: 0,
             schedule,
+            patience: Launch::PATIENCE,
         };
         let sample = [[0, 0, 0], [3, 3, 0]];
         assert_eq!(launch.check_blocks(&sample).unwrap(), sample);
@@ -184,6 +186,7 @@ mod tests {
             cluster: 1,
             dynamic_shared_bytes: 0,
             schedule: Schedule::InOrder,
+            patience: Launch::PATIENCE,
         };
         assert_eq!(launch.block_index(0), [0, 0, 0]);
         assert_eq!(launch.block_index(1), [1, 0, 0]);

@@ -12,8 +12,6 @@ pub(crate) mod held;
 pub(crate) mod memory;
 pub(crate) mod observed;
 pub(crate) mod operation;
-#[cfg(test)]
-mod oracle;
 pub(crate) mod order;
 pub(crate) mod raw;
 pub(crate) mod requests;
@@ -771,3 +769,6 @@ pub(crate) struct Matrix<'a> {
     pub(crate) distribution: u64,
     pub(crate) site: u32,
 }
+
+#[cfg(test)]
+mod tests;
