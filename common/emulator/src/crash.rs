@@ -34,14 +34,16 @@ pub(crate) struct Watchdog(Option<(libc::timer_t, Duration)>);
 impl Watchdog {
     /// Looks after the kernels that run from now on.
     pub(crate) fn watch(&mut self, patience: Duration) {
-        install();
         let timer = match self.0 {
             Some((_, known)) if known == patience => return,
             Some((timer, _)) => timer,
-            None => match timer_of_this_thread() {
-                Some(timer) => timer,
-                None => return, // an endless kernel is then as it is in any other program
-            },
+            None => {
+                install();
+                let Some(timer) = timer_of_this_thread() else {
+                    return; // an endless kernel is then as it is in any other program
+                };
+                timer
+            }
         };
         self.0 = Some((timer, patience));
         let look = patience / LOOKS;

@@ -16,18 +16,20 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
 
 // Both emulated builds of a kernel are linked into one program, and lie where kernel-build puts those of the stages. On a GPU the
 // params lie in global memory.
+#ifdef EMULATOR_BUILD
 #define ATTN_KERNELS __attribute__((section("attn_kernels")))
+#else
+#define ATTN_KERNELS
+#endif
 #ifdef EMULATOR_TRACED
 #define KERNEL(name) \
     extern "C" ATTN_KERNELS EMULATOR_ENTRY __global__ void traced_##name([[maybe_unused]] const KernelParams *params)
-#elif defined(EMULATOR_BUILD)
-#define KERNEL(name) extern "C" ATTN_KERNELS __global__ void name([[maybe_unused]] const KernelParams *params)
 #else
-#define KERNEL(name) extern "C" __global__ void name([[maybe_unused]] const KernelParams *params)
+#define KERNEL(name) extern "C" ATTN_KERNELS __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif
 
 // One whose number of threads, and with it the registers that they start with, ptxas must know.
-#ifdef EMULATOR_TRACED
+#ifdef EMULATOR_BUILD
 #define BOUNDED_KERNEL(name, threads) KERNEL(name)
 #else
 #define BOUNDED_KERNEL(name, threads) \
