@@ -1,4 +1,4 @@
-// What FP32 arithmetic and ex2 of some warpgroups cost the wgmma of others, in clock cycles; wgmma-and-fp32.md has a table.
+// What FP32 arithmetic and ex2 in some warpgroups cost the wgmma of others, in clock cycles; wgmma-and-fp32.md has the table.
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -I common/cuda -o wgmma-and-fp32 common/docs/wgmma-and-fp32.cu && ./wgmma-and-fp32
 #include <attn/ptx/tma.cuh>
@@ -10,7 +10,7 @@ enum Products { NONE, SS_N64, RS_N64, RS_N128 };
 enum Arithmetic { IDLE, FFMA, FADD, FFMA_EX2, FADD_EX2, EX2, SOFTMAX, FMNMX, HFMA2, F2FP };
 
 struct Result {
-    long long product_cycles, other_cycles, instructions; // of one block; of a warp
+    long long product_cycles, other_cycles, instructions; // of one block; per warp
 };
 
 constexpr int TILES = 96 << 10; // bytes of shared memory
@@ -41,7 +41,7 @@ __device__ void multiply(int groups, float *sink) {
     sink[threadIdx.x] = sum;
 }
 
-// Until the products are done, or `rounds` of 128 instructions.
+// Runs until the products are done, or for `rounds` of 128 instructions.
 template <Arithmetic ARITHMETIC>
 __device__ int compute(volatile int *done, int rounds, float *sink) {
     float x[16], sum[4] = {};
@@ -72,7 +72,7 @@ __device__ int compute(volatile int *done, int rounds, float *sink) {
     return round;
 }
 
-// Of each block the first `multiplying` warpgroups multiply, the others compute.
+// In each block the first `multiplying` warpgroups multiply, the others compute.
 template <Products PRODUCTS, Arithmetic ARITHMETIC>
 __global__ void __launch_bounds__(512, 1) run(int multiplying, int groups, int rounds, float *sink, Result *result) {
     __shared__ int done;
@@ -121,7 +121,7 @@ Result measure(int computing) {
     return copy;
 }
 
-// What an instruction costs the products that another warpgroup has under way, and how often one warpgroup of `computing` issues.
+// What an instruction costs the products that another warpgroup has in flight, and how often one warpgroup of `computing` issues.
 template <Products PRODUCTS, Arithmetic ARITHMETIC>
 void line(const char *name, int computing) {
     const Result with = measure<PRODUCTS, ARITHMETIC>(computing);
@@ -138,8 +138,8 @@ void table(const char *name) {
     printf("%s\n", name);
     line<PRODUCTS, FFMA>("FFMA", 1);
     line<PRODUCTS, FADD>("FADD", 1);
-    line<PRODUCTS, FFMA_EX2>("FFMA, ex2 by turns", 1);
-    line<PRODUCTS, FADD_EX2>("FADD, ex2 by turns", 1);
+    line<PRODUCTS, FFMA_EX2>("FFMA, ex2 alternating", 1);
+    line<PRODUCTS, FADD_EX2>("FADD, ex2 alternating", 1);
     line<PRODUCTS, FMNMX>("FMNMX", 1);
     line<PRODUCTS, HFMA2>("HFMA2", 1);
     line<PRODUCTS, F2FP>("F2FP", 1);
