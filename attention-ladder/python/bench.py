@@ -1,5 +1,5 @@
-"""Host time of one call, beside scaled_dot_product_attention's: what Python waits for before it can go on, while the GPU keeps up.
-Then device time of one call in bfloat16 beside float16, and with log-sum-exps beside without.
+"""Host time of one call, next to scaled_dot_product_attention's: how long Python waits before it can go on, while the GPU keeps up.
+Then device time of one call in float16 and bfloat16, without and with log-sum-exps.
 
 usage: python attention-ladder/python/bench.py
 """
@@ -29,7 +29,7 @@ def host_us(call):
 
 
 def device_us(calls):
-    """Median over rounds of the microseconds of a launch of each of `calls`, in CUDA graphs that take turns."""
+    """Median over rounds of the microseconds of a launch of each of `calls`, in interleaved CUDA graphs."""
     graphs = []
     for call in calls:
         call()
@@ -51,7 +51,7 @@ def device_us(calls):
 
 
 def main():
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, host time of a call in µs: median (least, most) of {ROUNDS} rounds")
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, host time of a call in µs: median (min, max) of {ROUNDS} rounds")
     op = torch.ops.attention_ladder.sdpa.default
     for shape in [(1, 8, 128, 64), (1, 8, 512, 64)]:
         q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
@@ -77,7 +77,7 @@ def main():
                     call = calls["scaled_dot_product_attention"]
                     call()
                     print("  %-42s %6.2f (%.2f, %.2f)" % (f"scaled_dot_product_attention {kind.name}", *host_us(call)))
-    print("device time of a call in µs: f16, f16 with log-sum-exps, bf16, bf16 with them")
+    print("device time of a call in µs: f16, f16 with log-sum-exps, bf16, bf16 with log-sum-exps")
     for shape in [(1, 8, 512, 64), (1, 8, 2048, 64), (1, 8, 2048, 128), (4, 16, 2048, 128)]:
         q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
         tensors = [[x.to(dtype) for x in (q, k, v)] for dtype in (torch.float16, torch.bfloat16)]

@@ -1,6 +1,6 @@
-"""The wheel as it meets the gates: cargo run -p compare -- candidate attention-ladder/python/candidate.py:attention
+"""The wheel as a candidate: cargo run -p compare -- candidate attention-ladder/python/candidate.py:attention
 
-The Python that is named by --python needs torch and the wheel.
+The Python that --python names needs torch and the wheel.
 """
 
 import attention_ladder

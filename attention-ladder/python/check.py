@@ -1,8 +1,8 @@
-"""Checks the module that is installed. Without a GPU: the import, what a call says is missing, and shapes under torch.compile. With
-one: results and log-sum-exps against a reference in float64, in float16, bfloat16 and float8, at ragged, grouped, causal and strided
-problems, CUDA graphs, a side stream, torch.compile.
+"""Checks the installed module. Without a GPU: the import, what a call says is missing, and shapes under torch.compile. With
+a GPU: results and log-sum-exps against a float64 reference, in float16, bfloat16 and float8, on ragged, grouped, causal and strided
+problems, with CUDA graphs, a side stream and torch.compile.
 
-usage: python attention-ladder/python/check.py [--gpu]     (--gpu: without one, fail)
+usage: python attention-ladder/python/check.py [--gpu]     (--gpu: fail without a GPU)
 """
 
 import itertools
@@ -19,8 +19,8 @@ from candidate import attention as candidate  # noqa: E402
 
 OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
 F16, BF16, E4M3 = torch.float16, torch.bfloat16, torch.float8_e4m3fn
-# Of a row's norm: gate C3 of `compare` for normal inputs (of E4M3 bf16's, as its variants of least precision declare); and what a
-# log-sum-exp may be off (C8), relative or absolute.
+# Row error bound, as a share of the row's norm: gate C3 of `compare` for normal inputs (for E4M3 bf16's, which its least precise
+# variants declare). Error bound of log-sum-exps (C8), relative or absolute.
 ROW_BOUND, LSE_BOUND = {F16: 2e-3, BF16: 1.6e-2}, 1e-5
 
 
@@ -34,7 +34,7 @@ def raises(kind, words, call, *args, **keywords):
 
 
 def reference(q, k, v, is_causal, scale=None):
-    """Attention and log-sum-exps in float64, the mask aligned bottom right, 0 and -inf where no key is visible."""
+    """Attention and log-sum-exps in float64, the mask aligned bottom-right, 0 and -inf where no key is visible."""
     group = q.shape[1] // k.shape[1]
     q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
     scores = q @ k.transpose(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5)
@@ -90,7 +90,7 @@ def anywhere():
 
 
 def refuses_backward(q, return_lse):
-    """A gradient that will be asked for is refused under torch.compile as without, and is not if none will."""
+    """A gradient that will be needed is refused with and without torch.compile; without need there is no refusal."""
     words, asked = "backward is not supported", q.clone().requires_grad_()
 
     def call(*qkv):
@@ -98,7 +98,7 @@ def refuses_backward(q, return_lse):
 
     for place in range(3):
         qkv = [asked if i == place else q for i in range(3)]
-        # Dynamo's own error has the words of what it met.
+        # Dynamo's own error quotes ours.
         raises(RuntimeError, words, torch.compile(call, backend="aot_eager", fullgraph=True), *qkv)
     with FakeTensorMode() as mode:
         fake = [mode.from_tensor(asked)] * 3
@@ -123,7 +123,7 @@ def without_gpu():
 
 
 def lse_close(lse, expected):
-    """The worst error of log-sum-exps."""
+    """The largest error of log-sum-exps."""
     seen = torch.isfinite(expected)
     assert (lse[~seen] == float("-inf")).all(), "a row that sees no key"
     error = ((lse - expected).abs() / expected.abs().clamp(min=1))[seen]
@@ -132,7 +132,7 @@ def lse_close(lse, expected):
 
 
 def close(result, q, k, v, is_causal, scale=None, lse=None):
-    """The worst errors of rows and, if they are given, of log-sum-exps."""
+    """The largest errors of rows and, if given, of log-sum-exps."""
     expected, expected_lse = reference(q, k, v, is_causal, scale)
     error = (result.double() - expected).norm(dim=-1) / expected.norm(dim=-1).clamp(min=q.shape[-1] ** 0.5 * 2**-14)
     assert torch.isfinite(result).all() and error.max() <= ROW_BOUND[result.dtype], f"{error.max():.1e} of a row's norm"
@@ -182,12 +182,12 @@ def with_gpu():
     assert returned is out
     close(out, q, k, v, False, 0.3, lse)
     attention_ladder.sdpa(q, k, v, True, out=out)
-    # As scaled_dot_product_attention, where both mean the same mask.
+    # Like scaled_dot_product_attention, where both masks are the same.
     torch_out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert (out - torch_out).abs().max() < 5e-3
 
     values = [torch.randn(1, 8, 512, 64, device="cuda") for _ in range(3)]
-    # Codes up to the largest, and codes of the values themselves: scores of the former may be summed up on FP8 tensor cores.
+    # Codes up to the largest, and codes of the values themselves: scores of the former may be accumulated on FP8 tensor cores.
     error = 0.0
     for largest in (448, None):
         scales = [value.abs().amax((2, 3)) / largest if largest else torch.ones(1, 8, device="cuda") for value in values]
@@ -203,7 +203,7 @@ def with_gpu():
         worst_lse = max(worst_lse, lse_close(lse, expected_lse))
     raises(ValueError, "q has no scales", attention_ladder.sdpa, *codes)
 
-    # A problem that was never seen is loaded while a stream is captured.
+    # A new problem is loaded during stream capture.
     q, k, v = made(1, 5, 5, 700, 700, 128)
     out, graph = torch.empty_like(q), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -240,7 +240,7 @@ def with_gpu():
         torch.library.opcheck(op, (q, k, v, True), test_utils=("test_schema", "test_faketensor"))
     raises(NotImplementedError, "torch.float32 is not supported", OP, q.float(), k.float(), v.float())
     rows = f"{worst[F16]:.1e} (f16, bound {ROW_BOUND[F16]}), {worst[BF16]:.1e} (bf16, bound {ROW_BOUND[BF16]}), {error:.1e} (e4m3, bound {ROW_BOUND[BF16]})"
-    print(f"with a GPU: all right, worst row error {rows}; log-sum-exps off by {worst_lse:.1e} at most (bound {LSE_BOUND})")
+    print(f"with a GPU: all right, largest row error {rows}; log-sum-exps off by at most {worst_lse:.1e} (bound {LSE_BOUND})")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-//! Attention forward on NVIDIA GPUs, as a library for C and whatever calls C: `include/attention_ladder.h` is made of this file.
+//! Attention forward on NVIDIA GPUs, as a library for C and anything that calls C; `include/attention_ladder.h` is generated from this
+//! file.
 //!
 //! Memory, workspace and stream are the caller's. A launch neither allocates nor synchronises once its kernel is loaded, which
-//! [`attention_ladder_query`] does; it can be captured into a CUDA graph. Which variant of which stage is launched follows from
-//! `tune/`: the fastest on this GPU at the problem, else at the problem nearest to it ([`common::tuning`]), that takes it.
+//! [`attention_ladder_query`] does; it can be captured into a CUDA graph. `tune/` decides which variant of which stage is launched:
+//! the fastest on this GPU at the problem, else at the nearest problem ([`common::tuning`]), among those that take it.
 //!
-//! A release build without GPU code is refused, unless `ATTENTION_CUDA=off` asks for one: that library says so when it is called.
+//! A release build without GPU code is refused unless `ATTENTION_CUDA=off` requests one; that library says so when it is called.
 
 mod call;
 mod choice;
@@ -16,17 +17,17 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The call did what it is for.
+/// Success.
 pub const ATTENTION_LADDER_OK: i32 = 0;
 /// No kernel takes this problem, writes log-sum-exps for it, or runs on this device.
 pub const ATTENTION_LADDER_UNSUPPORTED: i32 = 1;
-/// An argument is wrong: a null pointer, an address or stride that is no multiple of 16 bytes (of lse: of 4).
+/// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse: 4 bytes).
 pub const ATTENTION_LADDER_INVALID: i32 = 2;
-/// There is no driver, it is too old, there is no such GPU, or the library was built without GPU code.
+/// No driver, a driver that is too old, no such GPU, or a library built without GPU code.
 pub const ATTENTION_LADDER_UNAVAILABLE: i32 = 3;
-/// A call of the CUDA driver failed.
+/// A CUDA driver call failed.
 pub const ATTENTION_LADDER_DRIVER: i32 = 4;
-/// A fault of the library.
+/// An error in the library.
 pub const ATTENTION_LADDER_INTERNAL: i32 = 5;
 
 /// Q, K and V in IEEE binary16.
@@ -48,8 +49,8 @@ pub const ATTENTION_LADDER_CAUSAL: i32 = 1;
 pub struct AttentionLadderTensor {
     /// Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
     pub data: *mut c_void,
-    /// [batch, heads] scales, dense, on the GPU: of Q, K and V in E4M3. Else null. Each is positive and finite, which nothing checks
-    /// there: a head of zeros has the scale 1, since 0 makes NaN of masked keys.
+    /// [batch, heads] scales, dense, on the GPU, for Q, K and V in E4M3; else null. Each must be positive and finite, which is not
+    /// checked: give a head of zeros the scale 1, since 0 turns masked keys into NaN.
     pub scales: *const f32,
     /// Elements from [b, h, s, d] to [b + 1, h, s, d].
     pub batch_stride: i64,
@@ -72,15 +73,15 @@ pub struct AttentionLadderCall {
     /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16.
     pub o: AttentionLadderTensor,
     /// [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
-    /// sees no key. Null: not wanted. For a query, any address that is not null asks for it.
+    /// sees no key. Null: not wanted. For a query, any non-null address requests it.
     pub lse: *mut f32,
     /// ATTENTION_LADDER_F16, ATTENTION_LADDER_E4M3 or ATTENTION_LADDER_BF16.
     pub dtype: i32,
     /// ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
     pub mask: i32,
-    /// Sequences.
+    /// Number of sequences.
     pub batch: i32,
-    /// Query heads.
+    /// Number of query heads.
     pub heads_q: i32,
     /// Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
     pub heads_kv: i32,
@@ -90,7 +91,7 @@ pub struct AttentionLadderCall {
     pub seq_kv: i32,
     /// 64 or 128.
     pub head_dim: i32,
-    /// Multiplies Q.K before the softmax; 0: 1 / sqrt(head_dim). Scores beyond 1e8 after it may overflow P to inf.
+    /// Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim). Scaled scores beyond 1e8 may overflow P to inf.
     pub softmax_scale: f32,
 }
 
@@ -141,8 +142,8 @@ pub unsafe extern "C" fn attention_ladder_query(
     })
 }
 
-/// Which variant of which stage a launch of `call` takes, "stage8-overlap/overlap-lazy-64x128"; null where none does, as
-/// attention_ladder_query says. The string lives as long as the process.
+/// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if none takes it, for which
+/// attention_ladder_query gives the reason. The string lives as long as the process.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn attention_ladder_variant(
     name.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Writes to `bytes` how much GPU memory a launch of `call` needs besides its tensors: 0 in this version.
+/// Writes to `bytes` how much GPU memory a launch of `call` needs in addition to its tensors: 0 in this version.
 ///
 /// # Safety
 /// `call` is null, or points to a call; `bytes` is null, or points to a size_t.
@@ -181,12 +182,12 @@ pub unsafe extern "C" fn attention_ladder_workspace(
     })
 }
 
-/// Puts one launch of `call` into `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
-/// `workspace` has the bytes that attention_ladder_workspace says; null for 0.
+/// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
+/// `workspace` has as many bytes as attention_ladder_workspace says; null for 0.
 ///
 /// # Safety
-/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the stream has
-/// done the launch. `stream` is a stream of the device's primary context, the one that the CUDA runtime uses.
+/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the launch has
+/// finished. `stream` is a stream of the device's primary context, the one that the CUDA runtime uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn attention_ladder_launch(
     call: *const AttentionLadderCall,
@@ -202,8 +203,8 @@ pub unsafe extern "C" fn attention_ladder_launch(
     })
 }
 
-/// What the last call that failed on this thread failed for, as a sentence; empty before the first. Valid until the next
-/// failure on the thread.
+/// Why the last failed call on this thread failed, as a sentence; empty if none has. Valid until the next failure on the
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn attention_ladder_last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ptr())

@@ -1,5 +1,5 @@
-// Asks for the mission in each dtype, with log-sum-exps and without, and for what there is not; prints the code and the message of
-// the mission in f16.
+// Queries the mission in each dtype, with and without log-sum-exps, and unsupported calls; prints the code and message of the
+// mission in f16.
 #include "attention_ladder.h"
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static AttentionLadderTensor tensor(void) {
     return t;
 }
 
-// Whether a query, and where it passes a variant, say the same of `call` with log-sum-exps as without.
+// Whether `call` with log-sum-exps gets the same answer from a query, and a variant if it passes, as without.
 static int takes_lse(AttentionLadderCall call, int32_t expected) {
     float lse = 0;
     call.lse = &lse;
