@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Attention over a sequence that is split over the ranks of torch.distributed, merged by log-sum-exp (LSE).
+"""Attention over a sequence that is split over the ranks of torch.distributed and merged by log-sum-exps (LSE).
 
 Each rank holds two of 2 x ranks equal chunks of the sequence, rank r the chunks r and 2 x ranks - 1 - r: under the causal mask
-the early chunk has little to do and the late one much, so that every rank does the same work in every step. K and V go round
-the ring while they are multiplied: before a rank computes on those that it has, it posts the sends of them and the receives of the
-next. A partial output and its LSE say all that the merge needs (Liu, Zaharia and Abbeel 2023, ring attention; Brandon et al. 2023
+the early chunk has little work and the late one much, so every rank does the same work in every step. K and V travel round
+the ring while they are multiplied: before a rank computes on the K and V it has, it posts their sends and the receives of the
+next ones. A partial output and its LSE are all that the merge needs (Liu, Zaharia and Abbeel 2023, ring attention; Brandon et al. 2023
 for the order of chunks).
 
   .python/bin/python examples/context_parallel.py --ranks 2 --seq 512 --device cpu     on CPUs: gloo, reference arithmetic
-  .python/bin/python examples/context_parallel.py --ranks 2 --seq 16384,65536          on the GPUs of a host: NCCL
-  torchrun --nproc-per-node 8 --nnodes 2 ... examples/context_parallel.py    and of several hosts
+  .python/bin/python examples/context_parallel.py --ranks 2 --seq 16384,65536          on the GPUs of one host: NCCL
+  torchrun --nproc-per-node 8 --nnodes 2 ... examples/context_parallel.py    on those of several hosts
 
-For each length and mask: gate C2 of `compare` on sampled rows, against FP64 and beside one rank alone; on GPUs also the time of one
-GPU alone, of all, and of the exchange alone. Hidden is the share of that for which arithmetic does not wait. Arithmetic is slower
-beside an exchange that takes multiprocessors and bandwidth, which is in the last figure: all against all without the exchange.
-Exit codes: 0 within C2, 1 not, 2 wrong usage, no PyTorch, or what --attend names is not to be had.
+For each length and mask: gate C2 of `compare` on sampled rows, against FP64, with one rank alone for comparison; on GPUs also the time
+of one GPU alone, of all, and of the exchange alone. "Hidden" is the share of the exchange that arithmetic does not wait for. The exchange
+also takes SMs and bandwidth from arithmetic; the last figure includes that: all GPUs with and without the exchange.
+Exit codes: 0 within C2, 1 not, 2 wrong usage, no PyTorch, or what --attend names is unavailable.
 """
 import argparse
 import math
@@ -32,17 +32,17 @@ except ImportError as missing:
     )
     sys.exit(2)
 
-# Gate C2 (common/src/gate/mod.rs): the largest error is at most this times that of a same-precision baseline, plus this many
-# f16 units at the largest value; the root mean square of row errors at most this times the baseline's, and a little more for
+# Gate C2 (common/src/gate/mod.rs): the largest error is at most PLAIN_FACTOR times that of a same-precision baseline, plus OUTPUT_ULPS
+# f16 units at the largest value; the root mean square of row errors at most ROWS_FACTOR times the baseline's, and a little more for
 # few rows.
 PLAIN_FACTOR, OUTPUT_ULPS, ROWS_FACTOR, ROWS_NOISE = 2.0, 2.0, 1.15, 4.0
-# Query rows per head whose FP64 reference is computed.
+# Query rows per head that are compared with FP64.
 SAMPLED_ROWS = 64
-# Timed repeats; the median counts. As many as take three seconds.
+# Timed repeats, as many as fit in three seconds; the median counts.
 LEAST_REPEATS, MOST_REPEATS, TIMED_US = 5, 31, 3e6
 
 
-# How one rank multiplies what it has: q, k, v [B, H, rows, D] to O [B, H, rows, D] and LSE [B, H, rows] in f32, natural logarithm.
+# Local attention of one rank: q, k, v [B, H, rows, D] to O [B, H, rows, D] and LSE [B, H, rows] in f32, natural logarithm.
 
 
 def attend_reference(q, k, v, causal, scale):
@@ -72,13 +72,13 @@ ATTEND = {"reference": attend_reference, "flash": attend_flash, "ladder": attend
 
 
 class Partial:
-    """O and LSE of queries over the keys seen so far; starts with keys of which every query sees one."""
+    """O and LSE of queries over the keys seen so far; in the first keys every query sees at least one."""
 
     def __init__(self, out, lse):
         self.out, self.lse = out.float(), lse
 
     def merge(self, out, lse, first_row=0):
-        """Takes in the same queries from `first_row` over other keys: each side weighs as much as its share of the sum of
+        """Merges results of the same queries, from `first_row` on, over other keys: each side is weighted by its share of the sum of
         exponentials."""
         mine, total = self.out[:, :, first_row:], self.lse[:, :, first_row:]
         share = torch.sigmoid(lse - total).unsqueeze(-1)
@@ -87,13 +87,13 @@ class Partial:
 
 
 class Ring:
-    """Ranks in a ring: each sends to the next and receives from the one before."""
+    """Ranks in a ring: each sends to the next and receives from the previous one."""
 
     def __init__(self):
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
 
     def start(self, sent, received):
-        """Posts the exchange; the tensors are touched until `wait` returns."""
+        """Posts the exchange; the tensors are in use until `wait` returns."""
         to, source = (self.rank + 1) % self.ranks, (self.rank - 1) % self.ranks
         operations = [dist.P2POp(dist.isend, tensor, to) for tensor in sent]
         operations += [dist.P2POp(dist.irecv, tensor, source) for tensor in received]
@@ -111,13 +111,13 @@ def chunks_of(rank, ranks):
 
 
 def shard(tensor, rank, ranks):
-    """The rows of dimension 2 that a rank holds; there are a multiple of 2 x ranks."""
+    """The rows of dimension 2 that a rank holds; their number is a multiple of 2 x ranks."""
     chunks = tensor.chunk(2 * ranks, dim=2)
     return torch.cat([chunks[i] for i in chunks_of(rank, ranks)], dim=2)
 
 
 def gather(local, ranks):
-    """All rows in their order, on every rank."""
+    """All rows in sequence order, on every rank."""
     parts = [torch.empty_like(local) for _ in range(ranks)]
     dist.all_gather(parts, local.contiguous())
     chunks = [None] * (2 * ranks)
@@ -129,7 +129,7 @@ def gather(local, ranks):
 
 def context_parallel_attention(q, k, v, *, causal, scale, attend, ring, exchange=True):
     """O of this rank's rows [B, H, rows, D], in the type of q. q, k and v are its shards (`shard`). Without `exchange` every step
-    takes this rank's own K and V, for timing: as much arithmetic, and another result."""
+    uses this rank's own K and V, for timing: the same amount of arithmetic, but another result."""
     held, requests = [k.contiguous(), v.contiguous()], []
     spare = [torch.empty_like(tensor) for tensor in held]
     half = q.shape[2] // 2
@@ -142,7 +142,7 @@ def context_parallel_attention(q, k, v, *, causal, scale, attend, ring, exchange
         elif not causal:
             total.merge(*attend(q, *held, False, scale))
         elif source < ring.rank:
-            # Its early chunk is before all of our rows, its late one behind them.
+            # Its early chunk is before all of our rows, its late one after them.
             total.merge(*attend(q, *(tensor[:, :, :half] for tensor in held), False, scale))
         else:
             # Our late chunk sees both of its chunks, our early one neither.
@@ -179,7 +179,7 @@ def judge(out, q, k, v, causal, scale):
             error = rounded.double() - exact
             worst.setdefault(side, []).append(error.abs().max())
             off.setdefault(side, []).append(error.norm(dim=-1) / norm)
-    # A NaN stays one: it is in no bound.
+    # A NaN stays NaN and fails every bound.
     worst = {side: torch.stack(errors).max().item() for side, errors in worst.items()}
     ours, baseline = torch.cat(off["ours"]), torch.cat(off["baseline"])
     ulp = 2.0 ** max(math.floor(math.log2(largest)) - 10, -24)
@@ -192,7 +192,7 @@ def judge(out, q, k, v, causal, scale):
 
 
 def recorded(work):
-    """The events before and behind what `work` puts into the current stream."""
+    """The events before and after what `work` puts into the current stream."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     work()
@@ -201,7 +201,7 @@ def recorded(work):
 
 
 class TimedRing(Ring):
-    """A ring that records for how long arithmetic waits for what has not arrived."""
+    """A ring that records how long arithmetic waits for data in flight."""
 
     def __init__(self):
         super().__init__()
@@ -213,7 +213,7 @@ class TimedRing(Ring):
 
 def measure(q, k, v, local, options):
     """Microseconds on the slowest rank, a row for each repeat: one GPU alone, all of them, all without the exchange, the exchange
-    alone, and how long arithmetic waited in the second. A repeat has all of them in turn, so that what drifts is in each."""
+    alone, and how long arithmetic waited in the second. The arms are interleaved in each repeat, so that drift affects all alike."""
     attend, causal, scale = (options[name] for name in ("attend", "causal", "scale"))
     held, spare = local[1:], [torch.empty_like(tensor) for tensor in local[1:]]
     ring = TimedRing()
@@ -251,7 +251,7 @@ def measure(q, k, v, local, options):
 
 
 def in_words(times, ranks):
-    """Medians of what `measure` gives; of what the exchange costs in all, the quartiles of differences within a repeat."""
+    """Medians of `measure`; for the total cost of the exchange, the quartiles of differences within a repeat."""
     one, all_, _, moved, waited = times.quantile(0.5, dim=0).tolist()
     words = f"one GPU {one:.0f} us, {ranks} {all_:.0f} us: {one / all_:.2f}x"
     if ranks == 1:
@@ -263,7 +263,7 @@ def in_words(times, ranks):
 
 
 def attend_for(args, device, say):
-    """The name of what all ranks multiply with: what was asked for, or ends with 2; else the default, or FlashAttention-2."""
+    """The attention that all ranks use: the requested one, or exit 2; without a request the default, or FlashAttention-2."""
     name = args.attend or ("ladder" if args.device == "cuda" else "reference")
     q = torch.zeros(args.batch, args.heads, 2, args.head_dim, dtype=torch.float16, device=device)
     why = None
@@ -277,14 +277,14 @@ def attend_for(args, device, say):
     if why is None:
         return name
     if args.attend:
-        say(f"--attend {name} is not to be had: {why}", file=sys.stderr)
+        say(f"--attend {name} is unavailable: {why}", file=sys.stderr)
         sys.exit(2)
-    say(f"{name} is not to be had ({why}): --attend flash instead")
+    say(f"{name} is unavailable ({why}); using --attend flash instead")
     return "flash"
 
 
 def run(args):
-    """All lengths and masks on this rank; whether C2 held."""
+    """Runs all lengths and masks on this rank; returns whether C2 held."""
     ring = Ring()
     device = torch.device("cuda", torch.cuda.current_device()) if args.device == "cuda" else torch.device("cpu")
     say = print if ring.rank == 0 else lambda *_, **__: None
@@ -312,7 +312,7 @@ def run(args):
 
 
 def join(rank, ranks, args, rendezvous=None):
-    """One rank, from joining the others to its exit code."""
+    """Runs one rank, from joining the others to its exit code."""
     if args.device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
     backend = "nccl" if args.device == "cuda" else "gloo"
@@ -330,7 +330,7 @@ def spawned(rank, ranks, args, rendezvous):
 
 def positive(word):
     if not (word.isascii() and word.isdigit() and int(word) > 0):
-        raise argparse.ArgumentTypeError(f"'{word}': give a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{word}' is not a whole number of at least 1")
     return int(word)
 
 
@@ -341,10 +341,10 @@ def arguments(words=None):
     parser.add_argument("--heads", type=positive, default=16)
     parser.add_argument("--head-dim", type=positive, default=128)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attend", choices=ATTEND, help="what a rank multiplies with [default: on GPUs ladder, or flash where that is not to be had; else reference]")
-    parser.add_argument("--ranks", type=positive, help="start so many processes here; under torchrun, leave it out")
+    parser.add_argument("--attend", choices=ATTEND, help="attention of one rank [default: on GPUs ladder, or flash where that is unavailable; else reference]")
+    parser.add_argument("--ranks", type=positive, help="start this many processes here; under torchrun, leave it out")
     args = parser.parse_args(words)
-    # torchrun says how many ranks there are on all hosts, and how many of them on this one.
+    # torchrun says how many ranks there are on all hosts, and how many on this one.
     started = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else None
     if started and args.ranks not in (None, started):
         parser.error(f"--ranks {args.ranks}: torchrun has started {started}; leave it out")
@@ -353,7 +353,7 @@ def arguments(words=None):
     try:
         args.seq = [positive(seq) for seq in args.seq.split(",")]
     except argparse.ArgumentTypeError:
-        parser.error(f"--seq {args.seq}: give whole numbers from 1 on with commas between them")
+        parser.error(f"--seq {args.seq}: give whole numbers of at least 1, separated by commas")
     for seq in args.seq:
         if seq % (2 * args.ranks):
             parser.error(f"--seq {seq}: give a multiple of {2 * args.ranks}, two chunks for each of {args.ranks} ranks")

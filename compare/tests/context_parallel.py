@@ -1,7 +1,7 @@
-"""Runs examples/context_parallel.py on three CPU ranks as it is, then with one fault each, and prints what each run said of
-itself: "fault <name>: <worst exit code>". Then what it multiplies with where the wheel is there, is not, or refuses, and what it says
-of times on a clock that the test turns: "attend <case>: <name or exit code>", "times <case>: <words>". Last, what it
-makes of arguments, and of what torchrun says: "usage <case>: <words, or what it starts>". Started by
+"""Runs examples/context_parallel.py on three CPU ranks as it is, then with one fault each, and prints each run's verdict:
+"fault <name>: <worst exit code>". Then which attention it uses where the wheel is present, missing, or refuses, and the times it
+reports on a clock that the test controls: "attend <case>: <name or exit code>", "times <case>: <words>". Last, how it reads
+arguments and torchrun's environment: "usage <case>: <words, or what it starts>". Started by
 context_parallel.rs with the example's path."""
 import contextlib
 import io
@@ -56,10 +56,10 @@ def wheel(example, refusal=None):
 
 
 def attend_of(text, rank, rendezvous, case):
-    """Exits with 0 if rank 0 said that it took the ladder, with 3 if FlashAttention; as it does itself where it ends."""
+    """Exits with 0 if rank 0 chose the ladder, with 3 if FlashAttention; else with the example's own exit code."""
     torch.set_num_threads(1)
     example = example_of(text)
-    # As on GPUs, which are nowhere.
+    # As on GPUs, of which there are none.
     args = example.arguments(WORDS + ["--attend", "ladder"] * case.startswith("asked for"))
     args.device, said = "cuda", io.StringIO()
     if case.endswith("there"):
@@ -82,7 +82,7 @@ def attend_of(text, rank, rendezvous, case):
 
 
 class Clock:
-    """A clock that stands still but for what the test says; also what the example takes for an event of CUDA."""
+    """A clock that only the test advances; also stands in for a CUDA event."""
 
     now = 0.0
 
@@ -97,7 +97,7 @@ class Clock:
 
 
 def times_of(text, rank, rendezvous, exchange_us):
-    """Arithmetic takes 1 us per query and key and its own share of what the exchange takes; writes what rank 0 says of it."""
+    """Arithmetic takes 1 us per query and key, and longer during an exchange; prints rank 0's report."""
     torch.set_num_threads(1)
     example = example_of(text)
     torch.cuda.Event, torch.cuda.synchronize = Clock, lambda: None

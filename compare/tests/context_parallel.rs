@@ -1,11 +1,11 @@
-//! `examples/context_parallel.py` on three CPU ranks, as it is and with faults planted into its text; what it multiplies with, and
-//! what it says of times. Needs a Python with PyTorch; without one, the test says so and passes, and with CI set it fails.
+//! `examples/context_parallel.py` on three CPU ranks, as it is and with faults planted into its text; which attention it uses, and
+//! the times it reports. Needs a Python with PyTorch; without one, the test says so and passes, and with CI set it fails.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::process::Command;
 
-/// Without a wheel, or where a rank refuses, 3 is FlashAttention; 2 ends a run whose `--attend` is not to be had.
+/// Without a wheel, or where a rank refuses, 3 is FlashAttention; 2 ends a run whose `--attend` is unavailable.
 const CHOSEN: [&str; 5] = [
     "attend there: 0",
     "attend missing: 3",
@@ -30,11 +30,11 @@ const USAGE: [&str; 12] = [
     "usage the ranks of torchrun: 16 ranks",
     "usage more ranks than GPUs: 2 3 ranks on this host: it has 2 GPUs",
     "usage WORLD_SIZE alone: 1 ranks",
-    "usage --ranks -1: 2 argument --ranks: '-1': give a whole number from 1 on",
-    "usage --heads 0: 2 argument --heads: '0': give a whole number from 1 on",
-    "usage --batch 0: 2 argument --batch: '0': give a whole number from 1 on",
-    "usage --head-dim x: 2 argument --head-dim: 'x': give a whole number from 1 on",
-    "usage --seq 0: 2 --seq 0: give whole numbers from 1 on with commas between them",
+    "usage --ranks -1: 2 argument --ranks: '-1' is not a whole number of at least 1",
+    "usage --heads 0: 2 argument --heads: '0' is not a whole number of at least 1",
+    "usage --batch 0: 2 argument --batch: '0' is not a whole number of at least 1",
+    "usage --head-dim x: 2 argument --head-dim: 'x' is not a whole number of at least 1",
+    "usage --seq 0: 2 --seq 0: give whole numbers of at least 1, separated by commas",
 ];
 
 #[test]
